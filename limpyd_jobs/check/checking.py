@@ -158,6 +158,8 @@ class _Session:
 
     def _look(self) -> None:
         self._follow("keys", self._keys.look())
+        if self._queues.recordless:
+            self._places.discover()
         for model in self._catalogue.all:
             self._follow(f"records of {path_of_model(model)}", self._records.look(model, self._places.expect))
         self._follow("places in queues", self._places.look())
@@ -172,10 +174,11 @@ class _Session:
         """Yield the problems. The order matters to a repair, because each step relies on the steps before it."""
         for step in (
             self._keys.look_at_types_again,
+            self._keys.restore_queues,
             self._records.look_again,
             self._queues.merge,
-            self._places.look_again,
             self._keys.look_at_indexes_again,
+            self._places.look_again,
             self._keys.look_at_owners_again,
             self._queues.remove_nameless,
             self._queues.unservable,

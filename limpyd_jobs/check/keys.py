@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -84,6 +84,17 @@ class Keys:
                 self._look_at_index(index, values)
             number += len(keys)
             yield number
+        self._note_lost_queues()
+
+    def _note_lost_queues(self) -> None:
+        """Note what the indexes have of queues whose hashes may have lost it, unless they contradict each other."""
+        values: defaultdict[tuple[Model, str], list[tuple[str, str]]] = defaultdict(list)
+        for (model, field, _), members in self._stale.items():
+            for value, pk in members if issubclass(model, Queue) else ():
+                values[model, pk] += [(field, value)] if value else []
+        for (model, pk), found in values.items():
+            names = Counter(field for field, _ in found)
+            self._queues.lost[model, pk] = {field: value for field, value in found if names[field] == 1}
 
     def _sort(self, key: str, hashes: Any, of_fields: Any, of_indexes: Any) -> None:
         match = self._pattern.fullmatch(key)
@@ -158,6 +169,18 @@ class Keys:
 
     # The second look
 
+    def restore_queues(self, repair: bool) -> Iterator[Found]:
+        """Yield the queues that lost their name, their priority or their record, and restore them if asked to."""
+        for (model, pk), known in [*self._queues.lost.items()]:
+            lost = scripts.restore_queue(self._reader.connection, model, pk, known, repair)
+            if lost:
+                told = ", ".join(f"{field} {value!r}" for field, value in sorted(lost))
+                yield model, f"{model._name}:{pk}", "lost by a queue", (told,)
+                if not repair:
+                    self._records.forget(model, pk)
+            else:
+                del self._queues.lost[model, pk]
+
     def look_at_types_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that are still of a wrong type; if asked to, delete the keys that can be made again."""
         for key, (model, pk, kind) in self._wrong.items():
@@ -195,16 +218,19 @@ class Keys:
             for batch in chunks(members, BATCH):
                 stale, *_ = scripts.stale_index_entries(self._reader.connection, *index, batch, SMALL_SET, repair)
                 for value, pk in stale:
-                    yield index[0], pk, "stale entry", (index[1], value)
+                    if self._queues.lost.get((index[0], pk), {}).get(index[1]) != value:
+                        yield index[0], pk, "stale entry", (index[1], value)
 
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that still belong to nothing; if asked to, delete the keys of deleted records."""
         for key, (model, pk) in self._ownerless.items():
-            is_kept = issubclass(model, Queue) and self._queues.is_kept(f"{model._name}:{pk}")
+            if (model, pk) in self._queues.lost:
+                continue
+            left = self._queues.left_in(f"{model._name}:{pk}") if issubclass(model, Queue) else ""
             for _, problem, kind in scripts.orphan_keys(
-                self._reader.connection, model, [(key, pk, "")], repair and not is_kept
+                self._reader.connection, model, [(key, pk, "")], repair and not left
             ):
-                yield model, key, "jobs of no queue" if is_kept else problem, (kind,)
+                yield model, key, f"no queue, but {left}" if left else problem, (kind,)
         lifetimes = self._reader.all(("TTL", key) for key in self._meaningless)
         for (key, model), lifetime in zip(self._meaningless.items(), lifetimes, strict=True):
             if lifetime == -1:  # others are gone, or expire, such as keys of a limpyd collection

@@ -74,7 +74,7 @@ class Places:
         self._identifiers.add(number)
 
     def discover(self) -> None:
-        for _, _, idents, _ in self._walk(PLACES):
+        for _, _, idents, _ in self._walk(PLACES, self._queues.all):
             for path in {ident.path for ident in map(Ident.parse, idents) if ident}:
                 self._catalogue.job_class(path)
 
@@ -88,9 +88,11 @@ class Places:
             yield number
         self._sum_up()
 
-    def _walk(self, statuses: Iterable[str]) -> Iterator[tuple[str, str, list[str], list[float]]]:
-        """Yield, in chunks, the entries of the queues: the key, the status that belongs there, idents, scores."""
-        for queue in self._queues.sound:
+    def _walk(
+        self, statuses: Iterable[str], queues: Iterable[str] = ()
+    ) -> Iterator[tuple[str, str, list[str], list[float]]]:
+        """Yield, in chunks, the entries of the sound queues: the key, the status that belongs there, idents, scores."""
+        for queue in queues or self._queues.sound:
             for status in statuses:
                 key = f"{queue}:{PLACES[status]}"
                 if status == STATUSES.WAITING:
@@ -241,6 +243,8 @@ class Places:
         )
         letter = (options.get("seen") or "").partition("\0")[0]
         status = STATUSES.by_value(letter, repr(one_line(letter)) if letter else "unknown")
+        if not (problems and all(is_repairable for _, _, is_repairable in problems)):
+            self._queues.unplaced.add(ident)
         for problem, place, is_repairable in problems:
             if problem == "unknown status" and repair and self._choices.unknown_status == "delete" and model:
                 attached(model, Ident.of(ident).pk).delete()

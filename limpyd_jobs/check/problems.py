@@ -56,6 +56,8 @@ class Problem(NamedTuple):
         return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else self.needs
 
 
+NEEDING_NAME = "jobs for which no other queue is known: give it its name (HSET …:hash name NAME), and check again"
+
 # By the words that the scripts use, see lua/check/check_records.lua, stale_index_entries.lua, orphan_keys.lua,
 # repair_placement.lua, repair_schedules.lua.
 PROBLEMS = {
@@ -81,12 +83,13 @@ PROBLEMS = {
         "I10", "its last id, {0}, is in the future: later entries have no date, or cannot be written", "dated now"
     ),
     "no meaning": Problem("I10", "belongs to nothing that the model knows"),
-    "jobs of no queue": Problem(
+    "no queue, but unknown jobs": Problem(
         "I10",
         "belongs to no queue, and holds jobs of unknown classes",
         choice="unresolved",
         repairs={"delete": "deleted"},
     ),
+    "no queue, but live jobs": Problem("I10", f"belongs to no queue, and holds {NEEDING_NAME}"),
     "presence that ended": Problem("I10", "is left of a process that died: its presence ended at {0} (UTC)", "deleted"),
     "presence without an end": Problem("I10", "is a presence that never ends", "deleted"),
     "counter too low": Problem("I10", "is {0}, lower than the highest pk, {1}", "set to the highest pk"),
@@ -142,10 +145,12 @@ PROBLEMS = {
     "ended and is delayed": Problem("I8", "is {status}, but in {0}", "removed from there"),
     # queues
     "in a queue that is gone": Problem("I9", "its queue {0} does not exist", "set to the queue it is in"),
+    "lost by a queue": Problem("I9", "is a queue that has lost what its indexes have: {0}", "restored"),
     "second queue": Problem("I9", "has the same name and priority as {0}", "moved there, and deleted"),
     "no priority": Problem("I9", "is a queue without a priority", "set to 0"),
     "no name": Problem("I9", "is a queue without a name", "deleted; its jobs are put in other queues"),
-    "no name, but jobs": Problem(
+    "no name, but live jobs": Problem("I9", f"is a queue without a name, and holds {NEEDING_NAME}"),
+    "no name, but unknown jobs": Problem(
         "I9",
         "is a queue without a name, and holds jobs of unknown classes",
         choice="unresolved",

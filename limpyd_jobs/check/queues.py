@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from shlex import quote
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ class Queues:
         self._catalogue = catalogue
         self._choices = choices
         self.recordless: set[str] = set()
+        self.lost: dict[tuple[Model, str], dict[str, str]] = {}  # what the indexes still have, by field
+        self.unplaced: set[str] = set()  # idents of live jobs that have no place in a sound queue
         self.read()
 
     def read(self) -> None:
@@ -50,14 +53,21 @@ class Queues:
         for queue in named:
             self._by_rank.setdefault((queue.model, queue.name, queue.priority), queue.key)
 
+    @property
+    def all(self) -> list[str]:
+        """The beginnings of the keys of all queues, also of those without a name or a record."""
+        return [*(queue.key for queue in self._all), *self.recordless]
+
     def _of_model(self, model: Model) -> Iterator[StoredQueue]:
         pks = {pk for found in self._reader.members(f"{model._name}:collection") for pk in found}
+        pks.update(pk for other, pk in self.lost if other is model)
         in_order = sorted(pks, key=lambda pk: (not pk.isdigit(), len(pk), pk))
         hashes = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", "name", "priority") for pk in in_order)
         exist = self._reader.all(("EXISTS", f"{model._name}:{pk}:hash") for pk in in_order)
         for pk, found, exists in zip(in_order, hashes, exist, strict=True):
-            if exists and isinstance(found, list):
-                yield StoredQueue(model, pk, *found)
+            lost, (name, priority) = self.lost.get((model, pk), {}), found if isinstance(found, list) else ("", None)
+            if lost.get("name") or (exists and isinstance(found, list)):
+                yield StoredQueue(model, pk, name or lost.get("name"), priority or lost.get("priority", priority))
 
     # Problems of the queues themselves
 
@@ -106,18 +116,22 @@ class Queues:
         """Yield the queues without a name, and delete them if asked to: their jobs were put elsewhere."""
         for queue in self._all:
             if not queue.name:
-                is_kept = self.is_kept(queue.key)
-                if repair and not is_kept:
+                left = self.left_in(queue.key)
+                if repair and not left:
                     records.attached(queue.model, queue.pk).delete()
-                yield queue.model, queue.key, "no name, but jobs" if is_kept else "no name", ()
+                yield queue.model, queue.key, f"no name, but {left}" if left else "no name", ()
 
-    def is_kept(self, key: str) -> bool:
-        """Whether a queue without a name must not be deleted, because it has jobs whose class cannot be resolved."""
-        if self._choices.unresolved == "delete":
-            return False
-        in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)
-        in_sets = (ident for chunk in self._reader.scores(f"{key}:delayed") for ident, _ in chunk)
-        return any(map(self._catalogue.is_unresolved, in_lists)) or any(map(self._catalogue.is_unresolved, in_sets))
+    def left_in(self, key: str) -> str:
+        """Return which jobs a queue without a name or a record still has, so that it must not be deleted; or ''."""
+        lists = (self._reader.entries(f"{key}:{name}") for name in ("waiting", "_quarantine"))
+        sets = (self._reader.scores(f"{key}:{name}") for name in ("delayed", "_running"))
+        idents = (ident for chunk in chain(*lists) for ident in chunk)
+        for ident in chain(idents, (ident for chunk in chain(*sets) for ident, _ in chunk)):
+            if ident in self.unplaced:
+                return "live jobs"
+            if self._choices.unresolved != "delete" and self._catalogue.is_unresolved(ident):
+                return "unknown jobs"
+        return ""
 
 
 def _quoted(text: str) -> str:

@@ -63,6 +63,10 @@ class Records:
         """Note records that were found elsewhere, to look at them."""
         self._suspects[model].update(pks)
 
+    def forget(self, model: Model, pk: str) -> None:
+        """Forget a record that a repair would have made again."""
+        self._suspects[model].discard(pk)
+
     @property
     def is_suspicious(self) -> bool:
         return any(self._suspects.values()) or any(self._odd.values()) or any(self._low_counters())

@@ -21,6 +21,7 @@ _merge_queues = Script("check/merge_queues")
 _raise_counter = Script("check/raise_counter")
 _repair_placement = Script("check/repair_placement")
 _repair_schedules = Script("check/repair_schedules")
+_restore_queue = Script("check/restore_queue")
 _stale_index_entries = Script("check/stale_index_entries")
 _orphan_keys = Script("check/orphan_keys")
 _unresolved = Script("check/unresolved")
@@ -96,6 +97,14 @@ def repair_schedules(connection: Redis, model: type[RedisModel], pks: Iterable[s
     """Look whether schedules stand in the sorted set as their hashes say; or repair that."""
     request = {**_looking(model, repair), "pks": listed(pks)}
     return send(Call(connection, _repair_schedules, request, _lists("found"), keys=[due_key(model)]))
+
+
+def restore_queue(
+    connection: Redis, model: type[RedisModel], pk: str, fields: Mapping[str, str], repair: bool = False
+) -> Rows:
+    """Look which of these fields, which indexes have, a queue has lost; or set them."""
+    request = {**_looking(model, repair), "pk": pk}
+    return send(Call(connection, _restore_queue, request, _lists("fields"), [model], fields=fields))
 
 
 def merge_queues(

@@ -22,6 +22,12 @@ class Parcel(Job):
             raise ValueError("on purpose")
 
 
+class Letter(Job):
+    """Of no queue of its own."""
+
+    namespace = "choosing"
+
+
 def of_kind(report: Report, kind: str) -> Any:
     (found,) = [finding for finding in report.findings if finding.kind == kind]
     return found
@@ -145,10 +151,33 @@ class TestUnresolved:
         redis_client.hdel("jobs:queue:2:hash", "name")
         redis_client.delete("jobs:queue:name:nameless")
         left = {finding.kind: finding for finding in check(repair=True, unresolved="quarantine", pause=0).left}
-        assert left.keys() == {"jobs of no queue", "no name, but jobs"}
+        assert left.keys() == {"no queue, but unknown jobs", "no name, but unknown jobs"}
         assert {finding.option for finding in left.values()} == {"--unresolved=delete"}
         assert check(repair=True, unresolved="delete", pause=0).left == []
         assert check(pause=0).findings == []
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [("hdel jobs:queue:2:hash name", "no name, but live jobs"), ("del jobs:queue:2:hash", "no queue, but live jobs")],
+    ids=["name", "record"],
+)
+def test_jobs_of_a_queue_that_is_not_known_stay_until_it_has_a_name(
+    redis_client: redis.Redis, command: str, kind: str
+) -> None:
+    Queue.get_queue("another")
+    jobs = [Letter.add_job("a", queue_name="letters"), Letter.add_job("b", queue_name="letters", delayed_for=3600)]
+    Queue.get_queue("a third")
+    redis_client.execute_command(*command.split())
+    redis_client.sadd("jobs:queue:name:other", "2")  # two names
+    for _ in range(2):
+        left = {finding.kind for finding in check(repair=True, unresolved="delete", pause=0).left}
+        assert kind in left
+        assert redis_client.lrange("jobs:queue:2:waiting", 0, -1) == [jobs[0].ident]
+    redis_client.hset("jobs:queue:2:hash", "name", "letters")
+    assert check(repair=True, pause=0).left == []
+    assert check(pause=0).findings == []
+    assert Queue.count_jobs("letters") == (1, 1)
 
 
 @pytest.mark.parametrize("choice", [{"unresolved": "requeue"}, {"unknown_status": "quarantine"}, {"unresolved": ""}])

@@ -359,6 +359,15 @@ def test_a_class_that_is_not_known_but_has_jobs_is_a_finding(run: Run, redis_cli
     assert (done.returncode, done.stdout.startswith("Nothing is wrong")) == (0, True)
 
 
+def test_a_class_whose_jobs_stand_in_a_list_of_no_queue_is_resolved(run: Run, redis_client: redis.Redis) -> None:
+    in_keys_of_version_2(redis_client, "bakery:bread", status="w")
+    redis_client.rpush("jobs:queue:7:waiting", "bakery.Bread:1")
+    report = json.loads(run("check", "--repair", "--json").stdout)
+    assert report["records"]["bakery.Bread"] == 1
+    assert {finding["kind"] for finding in report["findings"]} == {"in no list", "no owner", "counter too low"}
+    assert redis_client.lrange("jobs:queue:1:waiting", 0, -1) == ["bakery.Bread:1"]
+
+
 def test_classes_and_models_that_the_database_knows_are_imported_or_named(run: Run, redis_client: redis.Redis) -> None:
     known = KnownClass("bakery.Bread", "bakery:bread", frozenset(), {}, {}, frozenset())
     redis_client.hset(KEY, mapping={"bakery.Bread": known.as_json()})

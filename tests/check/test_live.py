@@ -231,7 +231,7 @@ def test_jobs_of_unknown_classes_are_told_and_left(look: redis.Redis) -> None:
 def test_jobs_of_unknown_classes_are_left_even_in_a_list_of_no_queue(look: redis.Redis) -> None:
     look.rpush("jobs:queue:7:waiting", "no.such.Thing:1")
     (finding,) = check(repair=True, pause=0).left
-    assert finding.kind == "jobs of no queue"
+    assert finding.kind == "no queue, but unknown jobs"
     assert look.exists("jobs:queue:7:waiting")
 
 

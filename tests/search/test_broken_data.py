@@ -156,7 +156,7 @@ def test_the_jobs_of_a_class_that_no_process_can_have_are_not_looked_for(redis_c
 def test_a_counter_far_beyond_all_jobs_makes_no_search_longer(
     redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, highest: int
 ) -> None:
-    monkeypatch.setattr(walk, "SMALL", 1)
-    monkeypatch.setattr(walk, "MEDIUM", 1)
+    monkeypatch.setattr(walk, "SMALL_SET", 1)
+    monkeypatch.setattr(walk, "MEDIUM_SET", 1)
     redis_client.set("broken:note:max_pk", highest)
     assert JobFilter(Note, "identifier!=x").count() == (3, True)

@@ -28,8 +28,8 @@ def groups(world: World, *words: str) -> list[ErrorGroup]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets are read as a whole, or asked about one range of pks after another."""
     if request.param == "asked":
-        monkeypatch.setattr(walk, "SMALL", 0)
-        monkeypatch.setattr(walk, "MEDIUM", 0)
+        monkeypatch.setattr(walk, "SMALL_SET", 0)
+        monkeypatch.setattr(walk, "MEDIUM_SET", 0)
 
 
 def test_a_group_has_the_first_and_the_last_date_whatever_the_order_of_the_errors(world: World) -> None:

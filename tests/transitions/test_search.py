@@ -39,8 +39,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """Sets are read as a whole, or asked about one range of pks after another."""
     monkeypatch.setattr(walk, "PER_STEP", 3)
     if request.param == "asked":
-        monkeypatch.setattr(walk, "SMALL", 0)
-        monkeypatch.setattr(walk, "MEDIUM", 0)
+        monkeypatch.setattr(walk, "SMALL_SET", 0)
+        monkeypatch.setattr(walk, "MEDIUM_SET", 0)
 
 
 def test_all_jobs_are_found_in_the_order_in_which_they_were_added(world: World) -> None:

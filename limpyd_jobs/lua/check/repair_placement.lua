@@ -322,11 +322,18 @@ end
 local function repair_queue_named(hash)
   local base = redis.call('HGET', job.key, '_queue_key')
   local is_gone = base and redis.call('TYPE', base .. ':hash').ok ~= 'hash'
-  if is_gone and LIVE[hash.status] and not changes._queue_key then
-    local found = best('waiting') or best('delayed') or best('_running') or home
+  if not is_gone or not LIVE[hash.status] or changes._queue_key then return end
+  local found = best('waiting') or best('delayed') or best('_running') or home
+  if found ~= base then  -- else the check restores that queue
     report('in a queue that is gone', base, found == '')
     changes._queue_key = found ~= '' and found
   end
+end
+
+-- Whether a queue has lost its name, so that the check may delete it.
+local function is_nameless(base)
+  local queue = base and sound_queue(base)
+  return queue and (queue[1] or '') == ''
 end
 
 -- Where the job belongs; a queue that would be made has no pk yet.
@@ -337,7 +344,8 @@ local function home_by(named, priority)
     local pk = repairs and find_or_create_queue(queue_model, request.queue_name, of_priority) or 'new'
     return queue_model.name .. ':' .. pk
   end
-  return home_of(queue_model, request.queue_name, named, priority, make_queue) or ''
+  local found = home_of(queue_model, request.queue_name, not is_nameless(named) and named, priority, make_queue)
+  return not is_nameless(found) and found or ''
 end
 
 for _, base in ipairs(KEYS) do look_in(base) end
