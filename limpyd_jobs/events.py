@@ -11,16 +11,23 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from limpyd_jobs.texts import MESSAGE, one_line, traceback_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
     from limpyd_jobs.schedules.model import Schedule
-    from limpyd_jobs.workers.worker import Worker
 
 logger = logging.getLogger("limpyd-jobs")
+
+
+class Source(Protocol):
+    """What an event needs of the worker that did something."""
+
+    @property
+    def id(self) -> str: ...
+    def log(self, message: str, level: str = ...) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Event:
 
     level: ClassVar[str] = "info"  # in the log
 
-    worker: Worker
+    worker: Source
     message: str
 
 
@@ -168,7 +175,7 @@ def is_observed() -> bool:
     return _observers != (write_log_line,)
 
 
-def emit(kind: type[Event], worker: Worker, message: str = "", *details: Any) -> None:
+def emit(kind: type[Event], worker: Source, message: str = "", *details: Any) -> None:
     """Tell an event to all observers. As long as there is only the log, the event is not even made: that would take
     longer than all the rest."""
     if is_observed():

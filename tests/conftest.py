@@ -235,7 +235,7 @@ def commands(
 
     @contextmanager
     def record() -> Iterator[Commands]:
-        monkeypatch.setattr("limpyd_jobs.workers.engine.FIRST_SIGN", 600.0)
+        monkeypatch.setattr("limpyd_jobs.workers.loop.FIRST_SIGN", 600.0)
         sent = Commands()
         end = uuid.uuid4().hex
         with redis_server.client() as client, client.monitor() as monitor:

@@ -38,12 +38,6 @@ def work(*args: Any, **options: Any) -> Worker:
     return worker
 
 
-def run_task(worker: Worker, name: str) -> None:
-    """Run a maintenance task of a worker."""
-    engine = worker._engine
-    engine.maintenance.run(getattr(engine, name))
-
-
 @contextmanager
 def working(worker: Worker) -> Iterator[None]:
     """Run a worker in a thread; wait for its end."""

@@ -5,13 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from redis.exceptions import (
-    ClusterError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    TryAgainError,
-)
+from redis.exceptions import ClusterError, NoPermissionError, OutOfMemoryError, ReadOnlyError, TryAgainError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 

@@ -7,13 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
 from optparse import Option, OptionParser
 from typing import Any, NoReturn
 
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import RedisError
 from setproctitle import setproctitle
 
 from limpyd_jobs.commandline.parameters import OPTIONS
@@ -34,7 +34,6 @@ from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.process.pool import WorkerPool
 from limpyd_jobs.workers.process.systemd import notify, watchdog_interval
 from limpyd_jobs.workers.process.title import WorkerTitle
-from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
@@ -184,7 +183,7 @@ class WorkerConfig:
             self.prepare_worker()
             if self.options.print_options:
                 self.print_options()
-            self._check_connection()
+            self._worker()._check_connection()
         if self._worker()._settings.processes > 1 and not self.options.dry_run:
             self._run_processes()
         else:
@@ -219,19 +218,16 @@ class WorkerConfig:
     def prepare_worker(self) -> None:
         """Create the worker, and show its state and its logs from now on. With ``--dry-run`` it will end at once.
 
-        Raises
-        ------
-        ConfigurationException
-            If the worker cannot work with its options.
+        It raises `ConfigurationException` if the worker cannot work with its options.
         """
         self.worker = self.options.worker_class(**self.prepare_worker_options())
         self.worker._add_update_status_callback(self.update_proc_title)
         self.worker._add_update_status_callback(_notify_of_end)
-        self.worker._engine.ready_callbacks.append(partial(notify, "READY=1"))
+        self.worker._run_state.on_ready.append(partial(notify, "READY=1"))
         self._ensure_log_handler(self.worker.logger)
         self.update_proc_title()
         if self.options.dry_run:
-            self.worker.end_forced, self.worker._engine.stopping.why = True, "--dry-run"
+            self.worker.end_forced, self.worker._run_state.why = True, "--dry-run"
 
     @staticmethod
     def _ensure_log_handler(logger: logging.Logger) -> None:
@@ -252,18 +248,6 @@ class WorkerConfig:
         for name in self.options.worker_class.parameters:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
 
-    def _check_connection(self) -> None:
-        """Raise `redis.RedisError` if the worker's database does not answer. A database that is still loading does
-        answer. Raise `ConfigurationException` if there may be too few connections.
-
-        If there is a connection, but it is cut, the worker tries again a few times.
-        """
-        worker = self._worker()
-        start = Start(worker._engine)
-        start.check_connections()
-        with suppress(BusyLoadingError):
-            start.ask(worker.connection.ping)
-
     def run(self) -> None:
         """Run the worker."""
         worker, interval = self._worker(), watchdog_interval()
@@ -276,13 +260,7 @@ class WorkerConfig:
                 self._exit_without_redis(error)
 
     def _run_processes(self) -> None:
-        """Run a worker in each of several processes, until all have ended.
-
-        Raises
-        ------
-        SystemExit
-            With status 1, if a process did not end as it was asked to.
-        """
+        """Run a worker in each of several processes, until all have ended."""
         worker = self._worker()
         worker.stop_handling_end_signal()
         worker.connection.connection_pool.disconnect()
@@ -300,7 +278,7 @@ class WorkerConfig:
     def _prepare_another(self) -> Worker:
         with self._errors_in_one_line():
             self.prepare_worker()
-            self._check_connection()
+            self._worker()._check_connection()
         return self._worker()
 
     def _worker(self) -> Worker:
@@ -315,7 +293,7 @@ class WorkerConfig:
 
         The worker calls this with itself each time its status changes.
         """
-        if self.update_title and not (worker and worker._engine.is_between_jobs):
+        if self.update_title and not (worker and worker._run_state.is_between_jobs):
             setproctitle(self.get_proc_title())
 
     def _update_parent_title(self, processes: WorkerPool) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import Job, Queue, queue_name
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 
 
 def name_of(job: Job, queue: Queue) -> str:
@@ -26,6 +26,11 @@ def ident_of(job: Job) -> str:
 def label_of(job: Job) -> str:
     """Name a job at the beginning of a message, without asking Redis."""
     return f"[{one_line(getattr(job, '_cached_identifier', None) or ident_of(job))}]"
+
+
+def still_claimed(ident: str, error: Exception) -> str:
+    """Say that the claim on a job could not be ended."""
+    return f"[{one_line(ident)}] is still claimed: {one_line(error, MESSAGE)}"
 
 
 def duration_of(job: Job) -> timedelta | None:

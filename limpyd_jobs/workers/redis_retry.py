@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -13,16 +14,8 @@ from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.records.wrong_types import remedy_of
 from limpyd_jobs.texts import MESSAGE, OncePer, one_line
-from limpyd_jobs.workers.backoff import (
-    Backoff,
-    is_connection_error,
-    is_denied,
-    is_of_replica,
-    is_transient,
-)
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.backoff import Backoff, is_connection_error, is_denied, is_of_replica, is_transient
+from limpyd_jobs.workers.context import Context, Face
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,21 +34,17 @@ def nap(seconds: float = WAIT_SLICE) -> None:
     sleep(max(min(seconds, WAIT_SLICE), 0.0))
 
 
+@dataclass(eq=False)
 class RedisRetry:
-    """Tells of failures of Redis, and waits until they pass.
+    """Logs failures of Redis, and waits until they pass. `on_disconnected` is called if Redis did not answer."""
 
-    Attributes
-    ----------
-    may_log: OncePer
-        Whether to say now what may happen thousands of times a second.
-    backoff: Backoff
-        The waits before another try to get a job.
-    """
+    worker: Face
+    context: Context
+    on_disconnected: Callable[[], None]
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.may_log = OncePer(1)
-        self.backoff = Backoff()
+    def __post_init__(self) -> None:
+        self.may_log = OncePer(1)  # whether to say now what may happen thousands of times a second
+        self.backoff = Backoff()  # the waits before another try to get a job
         self._has_given_up = False
 
     def retry(self, record: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -63,7 +52,7 @@ class RedisRetry:
 
         Once the worker has to end, it gives up after one lease; then all other steps are tried once.
         """
-        backoff, began = Backoff(), monotonic()
+        backoff, began = None, monotonic()
         while True:
             try:
                 return record(*args, **kwargs)
@@ -74,25 +63,29 @@ class RedisRetry:
                         self._log("Not tried again", reason)
                     raise
                 self.log("Unable to record how a job went", reason)
+                backoff = backoff or Backoff()
                 sleep(backoff.next())
 
     def _gives_up(self, began: float) -> bool:
-        is_over = self._has_given_up or monotonic() - began > self._engine.settings.lease
-        self._has_given_up = self._engine.worker.end_forced and is_over
+        is_over = self._has_given_up or monotonic() - began > self.context.settings.lease
+        self._has_given_up = self.worker.end_forced and is_over
         return self._has_given_up
 
     def log(self, what: str, error: BaseException | None) -> None:
         """Log what failed, and drop the connections if they lead to a server that is not a primary any more."""
         self._log(f"{what}, trying again", error)
         if is_of_replica(error):
-            pool = self._engine.worker.connection.connection_pool
-            pool.disconnect(inuse_connections=False)  # this thread uses none
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        """Drop the connections that are not in use; this thread uses none."""
+        self.worker.connection.connection_pool.disconnect(inuse_connections=False)
 
     def wait(self, what: str, error: RedisError) -> None:
         """Log what failed, and wait before the next try, but no longer than until the worker has to end."""
         self.log(what, error)
         until = monotonic() + self.backoff.next()
-        while monotonic() < until and not (self._engine.worker.end_forced or self._engine.stopping.is_over_time):
+        while monotonic() < until and not (self.worker.end_forced or self.context.is_over_time):
             nap(until - monotonic())
 
     def log_lease_not_renewed(self, identifier: str, error: Exception) -> None:
@@ -101,11 +94,10 @@ class RedisRetry:
 
     def _log(self, what: str, error: BaseException | None) -> None:
         if is_connection_error(error):
-            self._engine.rescuer.postpone(self._engine)
+            self.on_disconnected()
         if self.may_log():
-            self._engine.worker.log(f"{what}: {one_line(error, MESSAGE)}{self.remedy_of(error)}", "error")
+            self.context.log(f"{what}: {one_line(error, MESSAGE)}{self.remedy_of(error)}", "error")
 
     def remedy_of(self, error: BaseException | None) -> str:
         """Return which key another program wrote, and what to do, if an error is about that."""
-        engine = self._engine
-        return remedy_of(error, engine.worker.connection, job_classes.all(), engine.queue_keys)
+        return remedy_of(error, self.worker.connection, job_classes.all(), self.context.queue_keys)

@@ -11,27 +11,15 @@ PERIOD = 1.0
 
 
 class Repeats:
-    """Logs the first messages of each kind, then logs once a second how many more there were.
-
-    Parameters
-    ----------
-    log: callable
-        Takes a message and its level.
-    """
+    """Logs the first messages of each kind, then logs once a second how many more there were."""
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
-        self._log = log
+        self._log = log  # takes a message and its level
         self._counts: dict[tuple[str, str], int] = {}
         self._until = 0.0
 
     def log(self, kind: str, message: str, level: str = "error") -> None:
-        """Log a message, or count it if enough of its kind were logged less than a second ago.
-
-        Parameters
-        ----------
-        kind: str
-            What such messages have in common; told with their number.
-        """
+        """Log a message, or count it if enough of its kind were logged less than a second ago."""
         self.sum_up_if_due()
         if not self._counts:
             self._until = monotonic() + PERIOD

@@ -3,68 +3,58 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic
+from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.records import records
-from limpyd_jobs.workers.fleet.report import report_of
+from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.running.timers import JobTimer
 
 
+@dataclass(eq=False)
 class Stopping:
-    """The signals, limits and states after which a worker begins no other job.
+    """The signals, limits and states after which a worker begins no other job."""
 
-    Attributes
-    ----------
-    why: str
-        Who or what asked for the end; empty if that is not known.
-    is_quiet: bool
-        Whether to begin no other job, and to live on until the end is asked for.
-    is_done: bool
-        Whether it ended as `burst` says.
-    is_for_good: bool
-        Whether it was asked to end, and no other worker should replace it.
-    """
+    worker: Face
+    context: Context
+    timer: JobTimer  # interrupts the running job when the grace period is over
+    report: Callable[[FrameType | None], str]
+    end_wait: Callable[[], None]
+    may_find_jobs: Callable[[], bool]  # whether a task has to look again for jobs that no list has
+    broken_lists: Callable[[], Sequence[str]]
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._worker = engine.worker
+    def __post_init__(self) -> None:
+        self._state = self.context.state
         self.handlers = Handlers()
         self._interrupts = 0
-        self.why = ""
-        self.is_quiet = False
-        self.is_done = False
-        self.is_for_good = False
 
     # -- Signals
 
     def handle_other_signals(self) -> None:
         """Let no other signal that people send interrupt the running job, unless the application handles it."""
-        if self._worker.terminate_gracefuly:
-            self.handlers.take_unhandled(self._worker.catch_end_signal, HANG_UP)
+        if self.worker.terminate_gracefuly:
+            self.handlers.take_unhandled(self.worker.catch_end_signal, HANG_UP)
         self.handlers.take_unhandled(self._log_report, DUMP)
         self.handlers.take_unhandled(self._be_quiet, QUIET)
 
     def catch_end_signal(self, signum: int) -> None:
         """Ask for the end; what `Worker.catch_end_signal` does."""
-        worker, timer = self._worker, self._engine.executor.timer
+        worker, timer = self.worker, self.timer
         is_from_terminal = signum == INTERRUPT and has_terminal()
         self._interrupts += is_from_terminal
         if not worker.end_signal_caught:
             worker.end_signal_caught = worker.end_forced = True
-            self.why = f"{signal.Signals(signum).name} caught"
+            self._state.why = f"{signal.Signals(signum).name} caught"
             hint = ", which a second one releases" if is_from_terminal else ""
-            self._log(f"{self.why}: ending, after the running job if there is one{hint}")
-            if self._engine.settings.grace_period is not None and timer.is_possible():
-                timer.set("grace period", self._engine.settings.grace_period, GracePeriodOver())
+            self._log(f"{self._state.why}: ending, after the running job if there is one{hint}")
+            grace_period = self.context.settings.grace_period
+            if grace_period is not None and timer.is_possible():
+                timer.set("grace period", grace_period, GracePeriodOver())
             self._change_begins()
         elif is_from_terminal and self._interrupts == 2:
             self._log("SIGINT caught again: ending, without the running job if there is one", "warning")
@@ -75,90 +65,78 @@ class Stopping:
 
     def be_quiet(self, why: str) -> None:
         """Begin no other job, and live on until the end is asked for."""
-        if not self.is_quiet:
-            self.is_quiet = True
+        if not self._state.is_quiet:
+            self._state.is_quiet = True
             self._log(f"{why}: quiet, no other job is begun")
             self._change_begins()
 
     def resume(self, why: str) -> None:
         """Begin jobs again."""
-        if self.is_quiet:
-            self.is_quiet = False
+        if self._state.is_quiet:
+            self._state.is_quiet = False
             self._log(f"{why}: jobs are begun again")
-            self._engine.tell_status()
+            self.context.notify_status()
 
     def end_for_good(self, why: str) -> None:
         """Let the worker end as on SIGTERM. Any thread may do so."""
-        self.is_for_good = True
+        self._state.is_for_good = True
         self._log(f"{why}: ending as on {TERMINATE.name}")
         if not self.handlers.send(TERMINATE):
-            self._worker.catch_end_signal(TERMINATE, None)
+            self.worker.catch_end_signal(TERMINATE, None)
 
     def _change_begins(self) -> None:
-        """End the wait for a job, and tell that the status to show has changed."""
-        self._engine.intake.wakeup_timer.set(monotonic())
-        self._engine.tell_status()
+        self.end_wait()
+        self.context.notify_status()
 
     def _log_report(self, signum: int, frame: FrameType | None) -> None:
         """Log what the worker does, and where each of its threads is."""
-        self._log(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
+        self._log(f"{signal.Signals(signum).name} caught: {self.report(frame)}", "warning")
 
     def _log(self, message: str, level: str = "info") -> None:
         """Log a message, unless the signal came while another one was being written: Python does not allow that."""
         with suppress(RuntimeError):
-            self._worker.log(message, level)
+            self.worker.log(message, level)
 
     # -- Limits
 
     @property
-    def begins_no_more(self) -> bool:
-        """Whether it was asked to end, or to be quiet."""
-        return self._worker.end_forced or self.is_quiet
-
-    @property
-    def is_over_time(self) -> bool:
-        """Whether it has run for as long as it may."""
-        worker = self._worker
-        return worker.wanted_end_date is not None and utcnow() >= worker.wanted_end_date
-
-    @property
     def is_at_an_end(self) -> bool:
         """Whether it was asked to end, or a limit is reached; what `Worker.must_stop` returns."""
-        worker = self._worker
+        worker = self.worker
         is_asked = worker.end_forced or (worker.end_signal_caught and worker.terminate_gracefuly)
-        return bool(is_asked) or worker.num_loops >= worker.max_loops or self.is_over_time
+        return bool(is_asked) or worker.num_loops >= worker.max_loops or self.context.is_over_time
 
     @property
     def reason(self) -> str:
         """Why it ended, in words."""
-        worker = self._worker
-        if self.why:
-            return self.why
+        worker = self.worker
+        if self._state.why:
+            return self._state.why
         if worker.end_signal_caught:
             return "a signal was caught"
         if worker.end_forced:
             return "end_forced was set"
         if worker.num_loops >= worker.max_loops:
             return f"max_loops={worker.max_loops} is reached"
-        if self.is_over_time:
+        if self.context.is_over_time:
             return "max_duration is over" if worker.max_duration else "wanted_end_date has passed"
         return "must_stop() is true"
 
     def ends_burst(self, *, is_stuck: bool = False) -> bool:
         """Ask for the end if `burst` says so, now that no job is there, or can be claimed; return whether it does."""
-        worker, burst = self._worker, self._engine.settings.burst
-        if not burst or self._engine.reconciler.has_to_look_again:
+        worker, burst = self.worker, self.context.settings.burst
+        if not burst or self.may_find_jobs():
             return False
-        broken = set(map(QueueKey.of_list, self._engine.fetcher.next_wakeups.broken))
-        served, aside = set(self._engine.queue_keys) - broken, ""
+        broken = set(map(QueueKey.of_list, self.broken_lists()))
+        served, aside = set(self.context.queue_keys) - broken, ""
         for pk, _, _, waiting, delayed, is_paused in records.list_queues(worker.queue_model, worker.queues):
             is_left = (waiting and not is_stuck) or (delayed and burst == "delayed")
             if is_left and not is_paused and f"{worker.queue_model._name}:{pk}" in served:
                 return False
             if is_left and is_paused:
                 aside = ", paused queues aside"
-        self.is_done = worker.end_forced = True
+        self._state.is_done = worker.end_forced = True
         what = "no job waits, or is delayed" if burst == "delayed" else "no job waits"
-        self.why = ("no job that waits can be claimed" if is_stuck or broken else what) + aside
-        self._engine.tell_status()
+        self._state.why = ("no job that waits can be claimed" if is_stuck or broken else what) + aside
+        self.context.notify_status()
         return True

@@ -20,7 +20,8 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import LOGGED, as_lines, described, one_line
 from limpyd_jobs.workers.claiming.queue_selector import Place
-from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.context import RunState
+from limpyd_jobs.workers.loop import Loop
 from limpyd_jobs.workers.naming import duration_of, name_of
 from limpyd_jobs.workers.process.signals import INTERRUPT, TERMINATE
 
@@ -62,7 +63,8 @@ class Worker(Parameters):
         self.wanted_end_date: datetime | None = None
 
         self._id = f"{random.randrange(10**6):06d}"
-        self._engine = Engine(self, Worker)
+        self._run_state = RunState()
+        self._loop = Loop(self, Worker, self._run_state)
         if self.terminate_gracefuly:
             self.handle_end_signal()
 
@@ -98,11 +100,11 @@ class Worker(Parameters):
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""
         self.status = status
-        self._engine.tell_status()
+        self._loop.context.notify_status()
 
     def _add_update_status_callback(self, callback: Callable[[Worker], None]) -> None:
         """Call a function with the worker after each change of its status, and when it is asked to end."""
-        self._engine.status_callbacks.append(callback)
+        self._run_state.on_status.append(callback)
 
     def count_waiting_jobs(self) -> int:
         """Return how many jobs wait in its queues."""
@@ -126,10 +128,13 @@ class Worker(Parameters):
         redis.exceptions.RedisError
             If Redis cannot be reached at the start.
         """
-        self._engine.run()
+        self._loop.run()
 
     def _main_loop(self) -> None:
-        self._engine.loop()
+        self._loop.loop()
+
+    def _check_connection(self) -> None:
+        self._loop.start.check_connection()
 
     def run_started(self) -> None:
         """Hook: the run begins."""
@@ -137,27 +142,27 @@ class Worker(Parameters):
 
     def run_ended(self) -> None:
         """Hook: the run is over."""
-        reason = self._engine.stopping.reason
+        reason = self._loop.stopping.reason
         self.log(f"Run terminated, with {self.num_loops} loops (duration={self.elapsed}): {reason}")
 
     def must_stop(self) -> bool:
         """Return whether the worker has to end, because it was asked to, or a limit is reached."""
-        return self._engine.stopping.is_at_an_end
+        return self._loop.stopping.is_at_an_end
 
     def handle_end_signal(self) -> None:
         """Let SIGINT and SIGTERM call `catch_end_signal`. Python allows it in the main thread only."""
-        self._engine.stopping.handlers.take(self.catch_end_signal, INTERRUPT, TERMINATE)
+        self._loop.stopping.handlers.take(self.catch_end_signal, INTERRUPT, TERMINATE)
 
     def stop_handling_end_signal(self) -> None:
         """Give the signals back to their earlier handlers. Python allows it in the main thread only."""
-        self._engine.stopping.handlers.give_back()
+        self._loop.stopping.handlers.restore()
 
     def catch_end_signal(self, signum: int, frame: FrameType | None) -> None:
         """Ask the worker to end once the running job is finished.
 
         A second signal changes nothing, except a second SIGINT from a terminal: it releases the running job.
         """
-        self._engine.stopping.catch_end_signal(signum)
+        self._loop.stopping.catch_end_signal(signum)
 
     # -- Its queues
 
@@ -173,12 +178,12 @@ class Worker(Parameters):
             queue.waiting.key: Place(queue._cached_priority, self._weights.get(queue._cached_name, 1))
             for queue in queues
         }
-        self._engine.intake.queue_selector.update(places)
+        self._loop.waiter.queue_selector.update(places)
 
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
         self.last_requeue_delayed = utcnow()
-        self._engine.promoter.promote(self._engine)
+        self._loop.promoter.promote()
 
     # -- Getting and running a job
 
@@ -190,7 +195,7 @@ class Worker(Parameters):
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
-        return self._engine.intake.wait()
+        return self._loop.wait()
 
     def get_queue(self, queue_redis_key: str) -> Queue:
         """Return the queue of a waiting list.
@@ -200,11 +205,11 @@ class Worker(Parameters):
         DoesNotExist
             If the key is not the waiting list of a queue.
         """
-        return self._engine.intake.get_queue(queue_redis_key)
+        return self._loop.offers.get_queue(queue_redis_key)
 
     def get_job(self, job_ident: str) -> Job:
         """Return the job of an ident. For the exceptions see `Job.get_from_ident`."""
-        return self._engine.intake.get_job(job_ident)
+        return self._loop.offers.get_job(job_ident)
 
     def execute(self, job: Job, queue: Queue) -> Any:
         """Run a job. It is called if there is no callback."""
@@ -214,29 +219,29 @@ class Worker(Parameters):
 
     def job_started(self, job: Job, queue: Queue) -> None:
         """Hook: a job was fetched, is recorded as running, and is about to be executed."""
-        self._engine.hooks.job_started(job, queue)
+        self._loop.hooks.job_started(job, queue)
 
     def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
         """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
-        self._engine.hooks.job_success(job, queue, job_result)
+        self._loop.hooks.job_success(job, queue, job_result)
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
         """Hook: a job did not wait, or was canceled while it ran. It is no longer queued."""
-        self._engine.hooks.job_skipped(job, queue)
+        self._loop.hooks.job_skipped(job, queue)
 
     def job_delayed(self, job: Job, queue: Queue) -> None:
         """Hook: a job was delayed while it ran, or before.
 
         It goes to the delayed set until its `delayed_until`, or for 60 seconds without one.
         """
-        self._engine.hooks.job_delayed(job, queue)
+        self._loop.hooks.job_delayed(job, queue)
 
     def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
         """Hook: the execution of a job raised an exception.
 
         The job is recorded as an error and listed in its queue. Then it is put back in a queue if it may run again.
         """
-        self._engine.hooks.job_error(job, queue, exception, trace)
+        self._loop.hooks.job_error(job, queue, exception, trace)
 
     def additional_error_fields(
         self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
@@ -246,33 +251,33 @@ class Worker(Parameters):
 
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
         """Put a job that failed back in a queue."""
-        self._engine.hooks.requeue_job(job, queue, priority, delayed_for)
+        self._loop.hooks.requeue_job(job, queue, priority, delayed_for)
 
     def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
         """Hook: the code of a job raised `Requeue`. It is put back in its queue, unless it was canceled meanwhile.
 
         It is not an error, and the retry policy does not count the try.
         """
-        self._engine.hooks.job_requeued(job, queue, request)
+        self._loop.hooks.job_requeued(job, queue, request)
 
     def job_released(self, job: Job, queue: Queue) -> None:
         """Hook: a job was interrupted, because its worker has to end, and is back at the front of its waiting list.
 
         The try is not counted.
         """
-        self._engine.hooks.job_released(job, queue)
+        self._loop.hooks.job_released(job, queue)
 
     def job_rescued(self, job: Job, queue: Queue) -> None:
         """Hook: a job whose worker died was put back at the front of its waiting list."""
-        self._engine.hooks.job_rescued(job, queue)
+        self._loop.hooks.job_rescued(job, queue)
 
     def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
         """Hook: this worker added a job, because a schedule was due at that time, naive UTC."""
-        self._engine.hooks.job_scheduled(job, schedule, time)
+        self._loop.hooks.job_scheduled(job, schedule, time)
 
     def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
         """Hook: this worker skipped a time, naive UTC, of a schedule: it is later than its grace time allows."""
-        self._engine.hooks.schedule_missed(schedule, time)
+        self._loop.hooks.schedule_missed(schedule, time)
 
     # -- Messages: what the hooks log
 

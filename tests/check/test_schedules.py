@@ -6,7 +6,7 @@ import pytest
 import redis
 from invariants import contents, violations
 from looking import check
-from running import run_task
+from parts import run_task
 
 from limpyd_jobs import Error, Job, Queue, Schedule, Worker
 

@@ -10,7 +10,8 @@ import pytest
 import redis
 from invariants import violations
 from limpyd import fields
-from running import delayed_and_due, run_task, work, worker_of
+from parts import run_task
+from running import delayed_and_due, work, worker_of
 from test_surface import ROWS
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Retry, Schedule, Worker
@@ -18,6 +19,8 @@ from limpyd_jobs.check import check
 from limpyd_jobs.commands.pause import Pause, Resume
 from limpyd_jobs.models import BaseJobsModel, datetime_to_score, defer_unresolved
 from limpyd_jobs.transitions import MAX_DEFERRALS
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.maintenance.pruner import Pruner
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -163,13 +166,12 @@ class TestAnApplicationOfItsOwnNames:
         worker = worker_of(queue_model=family.queue, error_model=family.error)
         worker.update_keys()
         key = lapsed.hmget("_queue_key")[0]
-        assert worker._engine.fetcher.next(worker.keys).ident == lapsed.ident
+        assert Claimer(family.queue, 60).next(worker.keys).ident == lapsed.ident
         redis_client.zadd(f"{key}:_running", {lapsed.ident: 1})
         run_task(worker, "rescuer")
         assert lapsed.status.hget() == STATUSES.WAITING
         run(family, 1, keep_success=timedelta(0))
-        worker.keep_success = 0
-        worker._engine.pruner.prune([key])
+        Pruner(family.queue, family.error).prune([key])
         assert violations(redis_client, *family.all) == []
 
     def test_is_paused_and_deferred(

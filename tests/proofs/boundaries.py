@@ -19,6 +19,7 @@ from victims import uncounted
 from limpyd_jobs import STATUSES, Cancel, Claim, Error, Job, Queue, Requeue, Retry, Schedule, Worker, transitions
 from limpyd_jobs.records import records
 from limpyd_jobs.transitions import ClaimRequest, claiming
+from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 
 QUEUE = "proofs"
 LEASE = 60  # seconds, so no heartbeat comes in between; leases are made to lapse
@@ -211,8 +212,7 @@ def schedule(job_class: type[Job] = Task, **options: Any) -> Callable[[], Any]:
 
 
 def enqueue_due_schedules() -> None:
-    engine = worker()._engine
-    engine.maintenance.run(engine.scheduler)
+    list(Scheduler(Queue, 1, print, print).enqueue_due())
 
 
 def edit_schedule() -> None:

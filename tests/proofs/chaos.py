@@ -42,7 +42,7 @@ from limpyd_jobs import Queue  # noqa: E402
 from limpyd_jobs.commandline import options as worker_options  # noqa: E402
 from limpyd_jobs.redis.database import VARIABLE  # noqa: E402
 from limpyd_jobs.redis.embedded import find_server  # noqa: E402
-from limpyd_jobs.workers.claiming.batch_size import MOST  # noqa: E402
+from limpyd_jobs.workers.claiming.batch_size import MAX_BATCH  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
@@ -393,7 +393,7 @@ class Chaos:
                 records=dict(self._records()),
                 broken=[each for each in found if not each.startswith(LEFTOVERS)],
                 wrong=self.wrong,
-                prefetch=MOST if isinstance(self._prefetch, str) else self._prefetch,
+                prefetch=MAX_BATCH if isinstance(self._prefetch, str) else self._prefetch,
             )
         )
 

@@ -18,8 +18,9 @@ from limpyd_jobs import Worker, transitions
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.workers.claiming import fetcher
+from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.maintenance import reconciler
+from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
@@ -29,22 +30,20 @@ reconciler.ORPHAN_SEEN_FOR = 1.0
 class ChaosWorker(Worker):
     """A worker that marks that it began."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if NO_RESCUE in os.environ:
-            for task in (self._engine.rescuer, self._engine.reconciler):
-                task.run = _nothing  # type: ignore[method-assign]
-
     def run_started(self) -> None:
         super().run_started()
         marks().write("begun")
 
 
-def _nothing(engine: Any) -> None: ...
+def _nothing(*args: Any) -> None: ...
+
+
+if NO_RESCUE in os.environ:
+    Rescuer.run = reconciler.Reconciler.run = _nothing  # type: ignore[method-assign]
 
 
 def _mark_requests() -> None:
-    request = fetcher.Fetcher.request
+    request = Claimer.request
 
     @wraps(request)
     def marked(*args: Any, **options: Any) -> ClaimRequest:
@@ -52,12 +51,12 @@ def _mark_requests() -> None:
         marks().write("claim", token=made.token)
         return made
 
-    fetcher.Fetcher.request = marked  # type: ignore[method-assign]
+    Claimer.request = marked  # type: ignore[method-assign]
 
 
 def _mark_claims() -> None:
     """With the moment when it was made, which Redis tells: after the request, if the worker had to wait."""
-    ask = fetcher.Fetcher._ask
+    ask = Claimer._ask
 
     @wraps(ask)
     def marked(*args: Any, **options: Any) -> Any:
@@ -67,7 +66,7 @@ def _mark_claims() -> None:
             marks().write("claimed", token=fetched.token, at=monotonic() - age.total_seconds())
         return fetched
 
-    fetcher.Fetcher._ask = marked  # type: ignore[method-assign]
+    Claimer._ask = marked  # type: ignore[method-assign]
 
 
 def _mark_renewals() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from limpyd_jobs import Job, Queue, Schedule, Worker
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 
 IDENTIFIERS = 200
 PRIORITIES = 4
@@ -135,10 +136,11 @@ def work() -> None:
 
 def enqueue_due() -> None:
     """Fire what schedules there are, as workers do, until nothing is due any more."""
-    worker = Worker("queue", terminate_gracefuly=False)
+    scheduler = Scheduler(Queue, 1, print, print)
     now = Schedule.get_connection().time()[0]
     while Schedule.get_connection().zcount("jobs:schedule:due", 0, now):
-        worker._engine.maintenance.run(worker._engine.scheduler)
+        for _ in scheduler.enqueue_due():
+            pass
 
 
 PARTS = {"enqueue_due": enqueue_due, "produce": produce, "raise_priorities": raise_priorities, "work": work}

@@ -10,19 +10,22 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 import redis
 from invariants import violations
 from limpyd import fields
+from parts import calls_of, with_part
 from running import worker_of, working
 from servers import wait_until
 
 import limpyd_jobs.workers.redis_retry
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.check import Report, check
-from limpyd_jobs.workers.claiming.fetcher import Fetcher
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -46,20 +49,6 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limpyd_jobs.workers.redis_retry, "WAIT_SLICE", 0.1)
 
 
-class Rounds(Worker):
-    """Counts how often it looks for lapsed leases."""
-
-    rescues = 0
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._rescue, self._engine.rescuer.run = self._engine.rescuer.run, self._count  # type: ignore[method-assign]
-
-    def _count(self, engine: Any) -> None:
-        self._rescue(engine)
-        self.rescues += 1
-
-
 class Stage:
     """Good jobs, run by a worker beside what is broken."""
 
@@ -80,9 +69,9 @@ class Stage:
         """Add the first job; it is due, or its lease has lapsed."""
         job = Note.add_job("bad", delayed_for=0.001 if place == "delayed" else None)
         if place == "_running":
-            fetched = Fetcher(Queue, lease=0.001).next([f"{QUEUE_KEY}:waiting"])
-            assert fetched is not None
-            assert fetched.ident == job.ident == IDENT
+            delivery = Claimer(Queue, lease=0.001).next([f"{QUEUE_KEY}:waiting"])
+            assert delivery is not None
+            assert delivery.ident == job.ident == IDENT
         return job
 
     def add(self, identifier: str) -> Note:
@@ -95,22 +84,24 @@ class Stage:
             raise ValueError
 
     @contextmanager
-    def working(self) -> Iterator[Rounds]:
+    def working(self) -> Iterator[tuple[Worker, list[Any]]]:
+        """Let a worker run; note its looks for lapsed leases."""
         options = {"lease": 0.4, "fetch_delayed_delay": 0.05, "fetch_priorities_delay": 0.05, "max_loops": 1000}
-        worker = worker_of(worker_class=Rounds, callback=self.callback, max_duration=60, **options)
+        make = partial(worker_of, callback=self.callback, max_duration=60, **options)
+        worker, rescuer = with_part(Rescuer, make)
         with working(worker):
             try:
-                yield worker
+                yield worker, calls_of(rescuer, "run")
             finally:
                 worker.end_forced = True
 
     def play(self) -> None:
         """Let a worker run the good jobs, before and after it met what is broken, and make its rounds again."""
         self.add("good")
-        with self.working() as worker:
+        with self.working() as (worker, rescues):
             wait_until(lambda: self.runs["good"], "a good job")
-            before = worker.rescues
-            wait_until(lambda: worker.rescues > before + 1, "two more looks at the leases")
+            before = len(rescues)
+            wait_until(lambda: len(rescues) > before + 1, "two more looks at the leases")
             self.add("late")
             wait_until(lambda: self.runs["late"], "a job that was added later")
         assert worker.status == "terminated"

@@ -23,9 +23,10 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers import backoff
-from limpyd_jobs.workers.claiming import fetcher
+from limpyd_jobs.workers.claiming import claimer
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.maintenance import reconciler
+from limpyd_jobs.workers.running.execution import Executions
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -37,7 +38,7 @@ NEVER = 3600
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.01)
     monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(fetcher, "MARGIN", 0.05)
+    monkeypatch.setattr(claimer, "REGISTRATION_MARGIN", 0.05)
 
 
 @pytest.fixture
@@ -289,7 +290,7 @@ def test_metrics_whose_reply_is_lost_are_not_counted_twice(
     written: list[str],
 ) -> None:
     behind()
-    gathered = WorkerMetrics({})
+    gathered = WorkerMetrics(Executions())
     gathered._metrics[("bells", "a.B")] = Metrics([3, *[0] * (LENGTH - 1)])
     proxy.on("write_metrics", fault)
     for _ in range(2):

@@ -16,18 +16,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import redis
 from invariants import violations
+from parts import with_part
 from running import worker_of
 from servers import RedisServer, SentinelServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.claiming.prefetched import Prefetched
 
 OUTAGE = 1  # seconds
 AS_ADMIN = {"username": "admin", "password": "any"}
@@ -82,6 +85,7 @@ class Scene:
         self.gate = threading.Event()
         self.lease = 20.0
         self.workers: list[Worker] = []
+        self.prefetched: list[Prefetched] = []
 
     def callback(self, job: Job, queue: Queue) -> None:
         identifier = job._cached_identifier
@@ -108,7 +112,8 @@ class Scene:
     @contextmanager
     def working(self, number: int = 3, **given: Any) -> Iterator[None]:
         options = {**given, "timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "callback": self.callback}
-        self.workers = [worker_of(lease=self.lease, **options) for _ in range(number)]
+        made = [with_part(Prefetched, partial(worker_of, lease=self.lease, **options)) for _ in range(number)]
+        self.workers, self.prefetched = [worker for worker, _ in made], [prefetched for _, prefetched in made]
         threads = [threading.Thread(target=worker.run) for worker in self.workers]
         try:
             for thread in threads:
@@ -401,7 +406,7 @@ def test_jobs_in_the_hand_of_a_worker_live_through_it(play: Callable[..., Scene]
     with scene.working(1, prefetch="auto", prefetch_time=0.5):
         wait_until(lambda: scene.runs["held"], "the job that takes long")
         with state(scene):
-            wait_until(lambda: not scene.workers[0]._engine.fetcher.prefetched, "the time to give the others back")
+            wait_until(lambda: not scene.prefetched[0].deliveries, "the time to give the others back")
             scene.gate.set()
             scene.wait_for_failures(1)
         scene.wait_for_ends()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import redis
-from running import run_task, worker_of
+from parts import run_task
+from running import worker_of
 from servers import RedisServer
 
 from limpyd_jobs import Error, Job, Queue, Schedule

@@ -13,7 +13,8 @@ from pathlib import Path
 import preloaded
 import pytest
 import redis
-from running import run_task, worker_of
+from parts import run_task
+from running import worker_of
 from scheduled import Report, make_due
 from servers import RedisServer
 

@@ -84,7 +84,7 @@ def test_adding_a_job(redis_client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("prefetch", [1, 100])
 def test_running_a_job(prefetch: int, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.workers.engine.FIRST_SIGN", 600.0)  # a slow run would live for long enough
+    monkeypatch.setattr("limpyd_jobs.workers.loop.FIRST_SIGN", 600.0)  # a slow run would live for long enough
     add(0, 6 * JOBS)
     run(prefetch)  # so that all classes and scripts are known
     for cost, most in ((commands_of(redis_client), COMMANDS_TO_RUN), (calls_in, CALLS_TO_RUN)):

@@ -37,7 +37,7 @@ def _whole(redis_client: redis.Redis) -> Any:
 def burst(queues: Any = "queue", *, burst: bool | str = True, **options: Any) -> Worker:
     """Run a worker that has to end by `burst`: nothing else ends it."""
     worker = work(queues, **{"max_loops": 1000, "max_duration": None, **options}, burst=burst)
-    assert worker._engine.stopping.is_done
+    assert worker._run_state.is_done
     return worker
 
 
@@ -172,7 +172,7 @@ def test_a_limit_ends_it_before(collector: Collector) -> None:
         Parcel.add_job(name)
     worker = worker_of(callback=collector, burst=True, max_loops=1)
     worker.run()
-    assert (collector.identifiers, worker._engine.stopping.is_done) == (["a"], False)
+    assert (collector.identifiers, worker._run_state.is_done) == (["a"], False)
 
 
 class Limited(Worker):
@@ -211,7 +211,7 @@ def test_more_jobs_are_run_than_other_workers_run(monkeypatch: pytest.MonkeyPatc
     worker = Worker("queue", burst=True, callback=collector, terminate_gracefuly=False)
     assert str(WorkerTitle("worker", worker)).endswith("[init] queues=queue")
     worker.run()
-    assert (collector.identifiers, worker._engine.stopping.is_done) == (["a", "b", "c"], True)
+    assert (collector.identifiers, worker._run_state.is_done) == (["a", "b", "c"], True)
     assert " loop=3 waiting=0 " in str(WorkerTitle("worker", worker))
 
 

@@ -569,7 +569,7 @@ def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
     worker = worker_config.worker
     worker.status = "running"
     worker_config.get_proc_title()
-    setattr(worker if state == "end_forced" else worker._engine.intake, state, True)
+    setattr(worker if state == "end_forced" else worker._run_state, state, True)
     with commands() as sent:
         worker_config.get_proc_title()
     assert sent == []
@@ -579,7 +579,7 @@ def test_a_worker_that_waited_asks_once_it_has_no_job_any_more(redis_client, wor
     monkeypatch.setattr("limpyd_jobs.workers.process.title.LASTS", 0)
     worker_config.worker.status = "waiting"
     worker_config.get_proc_title()
-    worker_config.worker._engine.intake.has_waited = True
+    worker_config.worker._run_state.has_waited = True
     with commands() as sent:
         worker_config.get_proc_title()
     assert len(sent) == 1

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
-from running import fail, messages, run_task, succeed, work, worker_of
+from parts import run_task
+from running import fail, messages, succeed, work, worker_of
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker, events
 from limpyd_jobs.dates import datetime_to_score, utcnow

@@ -15,6 +15,7 @@ from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.records import audit
+from limpyd_jobs.workers.claiming.claimer import Claimer
 
 
 class Parcel(Job):
@@ -85,13 +86,13 @@ class TestWhatWaits:
         assert collector.identifiers == []
         assert job.status.hget() == STATUSES.WAITING
 
-    def test_their_order_is_kept_when_a_worker_was_handed_one(self, collector: Collector) -> None:
+    def test_their_order_is_kept_when_a_worker_got_one(self, collector: Collector) -> None:
         Parcel.add_jobs([*"abc"])
         worker = worker_of(callback=collector, max_loops=3)
         worker.update_keys()
         Queue.pause("queue")
         # as a worker does that began to wait before
-        assert worker._engine.fetcher.wait(worker.keys, 1) is None
+        assert Claimer(Queue, 60).wait(worker.keys, 1) is None
         Queue.resume("queue")
         worker.run()
         assert collector.identifiers == ["a", "b", "c"]

@@ -17,6 +17,7 @@ import pytest
 import redis
 from all_scripts import ALL_SCRIPTS
 from invariants import violations
+from parts import with_part
 from running import Collector, messages, waiting_idly, work, worker_of, working
 from servers import RedisServer, refuse_all, refuse_nothing, wait_until
 
@@ -24,8 +25,10 @@ from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, tr
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.running import ack_buffer, acknowledging
 from limpyd_jobs.workers.running.acknowledging import AckInBatches
+from limpyd_jobs.workers.running.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -78,7 +81,7 @@ def _invariants(redis_client: redis.Redis) -> Any:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No end is recorded but with others, however slow this machine is."""
-    monkeypatch.setattr(ack_buffer, "LATEST", 3600)
+    monkeypatch.setattr(ack_buffer, "MAX_ACK_DELAY", 3600)
 
 
 def add(number: int, job_class: type[Task] = Task) -> list[str]:
@@ -312,7 +315,7 @@ class TestWhatIsRecorded:
 
         def callback(job: Job, queue: Queue) -> None:
             seen.append(statuses_in_one_word())
-            threading.Event().wait(2 * ack_buffer.LATEST)
+            threading.Event().wait(2 * ack_buffer.MAX_ACK_DELAY)
 
         prefetching(3, callback=callback).run()
         assert seen == ["rww", "srr", "ssr"]
@@ -376,19 +379,20 @@ class TestAuto:
         identifiers, ran = add(20), list[str]()
         Queue.get_queue("queue", 9)
         if is_left_to_the_worker:
-            monkeypatch.setattr(AckInBatches, "_give_back_meanwhile", lambda _: None)
+            monkeypatch.setattr(AckInBatches, "_release_meanwhile", lambda _: None)
 
         def callback(job: Job, queue: Queue) -> None:
             ran.append(job._cached_identifier)
             if len(ran) == 10:
                 if is_left_to_the_worker:
-                    wait_until(lambda: worker._engine.fetcher.are_late, "the bound")
+                    wait_until(lambda: prefetched.are_late, "the bound")
                 else:
                     wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "w" * 10, "all others in their list")
                     assert waiting() == identifiers[10:]
                 Task.add_job("urgent", priority=9)
 
-        worker = prefetching(21, "auto", prefetch_time=0.5, callback=callback)
+        options = {"prefetch_time": 0.5, "callback": callback}
+        worker, prefetched = with_part(Prefetched, lambda: prefetching(21, "auto", **options))
         assert "release" in sent_by(worker.run, commands)
         assert ran == [*identifiers[:10], "urgent", *identifiers[10:]]
         assert {job.tries.hget() for job in Task.collection().instances()} == {"1"}
@@ -411,17 +415,19 @@ class TestAuto:
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
-        monkeypatch.setattr(acknowledging, "REST", 0.01)
+        monkeypatch.setattr(acknowledging, "RETRY_RELEASE_AFTER", 0.01)
         add(20)
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "009":
                 refuse_all(redis_client)
-                wait_until(lambda: worker._engine.fetcher.leaving, "jobs on their way back")
+                wait_until(lambda: prefetched.releasing, "jobs on their way back")
                 refuse_nothing(redis_client)
                 wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "w" * 10, "all others in their list")
 
-        worker = prefetching(20, "auto", prefetch_time=0.5, callback=callback)
+        worker, prefetched = with_part(
+            Prefetched, lambda: prefetching(20, "auto", prefetch_time=0.5, callback=callback)
+        )
         worker.run()
         assert statuses_in_one_word() == "s" * 20
 
@@ -467,12 +473,13 @@ class TestAuto:
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "009":
                 refuse_all(redis_client)
-                wait_until(lambda: worker._engine.fetcher.leaving, "jobs on their way back")
+                wait_until(lambda: prefetched.releasing, "jobs on their way back")
                 asked.append("refusals")
 
         for name in ("succeed_many", "release_all"):
             monkeypatch.setattr(transitions, name, counted(name))
-        worker = prefetching(20, "auto", prefetch_time=0.5, lease=0.5, callback=callback)
+        options = {"prefetch_time": 0.5, "lease": 0.5, "callback": callback}
+        worker, prefetched = with_part(Prefetched, lambda: prefetching(20, "auto", **options))
         with working(worker):
             wait_until(lambda: worker.status == "terminated", "the end")
             refuse_nothing(redis_client)
@@ -487,18 +494,18 @@ class TestAuto:
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "009":
-                worker._engine.leases.renew(redis_client)
+                leases.renew(redis_client)
 
         def renew_once_another_has_one(*args: Any) -> list[str]:
-            assert worker._engine.fetcher.give_back() == []
+            assert leases.prefetched.release() == []
             with Task.get(identifier="010").claim(owner="another"):
                 return renew_all(*args)
 
         monkeypatch.setattr(transitions, "renew_all", renew_once_another_has_one)
-        worker = prefetching(19, "auto", prefetch_time=3600, callback=callback)
+        worker, leases = with_part(Leases, lambda: prefetching(19, "auto", prefetch_time=3600, callback=callback))
         worker.run()
         assert statuses_in_one_word() == "s" * 20
-        assert worker._engine.fetcher._news == {}
+        assert leases.prefetched._outcomes == {}
         assert "lost" not in log.text
 
     @pytest.mark.usefixtures("patient")
@@ -570,7 +577,7 @@ from limpyd_jobs import Worker
 from limpyd_jobs.models import BaseJobsModel
 from test_prefetch import Task
 from limpyd_jobs.workers.running import ack_buffer
-ack_buffer.LATEST = 3600
+ack_buffer.MAX_ACK_DELAY = 3600
 def callback(job, queue):
     if job._cached_identifier == {die_at!r}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -666,9 +673,9 @@ class TestTheLeases:
             collector(job, queue)
             if job._cached_identifier == "001":
                 Task.get(identifier="003").cancel()
-                wait_until(lambda: worker._engine.fetcher._news, "the news")
+                wait_until(lambda: prefetched._outcomes, "the news")
 
-        worker = prefetching(6, lease=1, callback=callback)
+        worker, prefetched = with_part(Prefetched, lambda: prefetching(6, lease=1, callback=callback))
         worker.run()
         assert collector.identifiers == ["000", "001", "002", "004", "005"]
         assert statuses_in_one_word() == "ssscss"

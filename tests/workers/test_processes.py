@@ -69,7 +69,7 @@ class FailingWorker(Worker):
 
 class ImpatientConfig(WorkerConfig):
     def _run_processes(self):
-        pool.MARGIN = 0.1
+        pool.KILL_MARGIN = 0.1
         super()._run_processes()
 
 

@@ -9,13 +9,15 @@ import pytest
 import redis
 from invariants import violations
 from limpyd import fields
-from running import fail, work
+from parts import Parts
+from running import fail, work, worker_of
 
-from limpyd_jobs import ConfigurationException, Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker
 from limpyd_jobs.commandline.parameters import OPTIONS
 from limpyd_jobs.commandline.parser import WorkerOptionParser
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
+from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.maintenance import pruner as rounds
 from limpyd_jobs.workers.maintenance.pruner import Pruner
 
@@ -161,10 +163,12 @@ class TestARound:
         monkeypatch.setattr(rounds, "MAX_STEPS", 1)
         run_jobs(PRUNE_LIMIT + 10)
         pruner = Pruner(Queue, Error, keep_success=0)
-        assert pruner.prune(keys_of(Queue)).deleted == PRUNE_LIMIT
-        assert pruner.interval < 1
-        assert pruner.prune(keys_of(Queue)).deleted == 10
-        assert pruner.interval > 1
+        context = Parts(worker_of()).context
+        monkeypatch.setattr(Context, "queue_keys", keys_of(Queue))
+        assert pruner.run(context) < 1
+        assert len(Job.collection(status=STATUSES.SUCCESS)) == 10
+        assert pruner.run(context) > 1
+        assert len(Job.collection(status=STATUSES.SUCCESS)) == 0
 
     def test_comes_past_jobs_of_unknown_classes_however_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rounds, "MAX_STEPS", 1)

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import redis
+from parts import calls_of, with_part
 from running import Collector, messages, waiting_idly, work, worker_of, working
 from servers import free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.running.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -125,20 +127,6 @@ def test_a_redis_that_refuses_writes_is_said_once_a_second_however_many_jobs_are
     assert len(Task.collection(status=STATUSES.SUCCESS)) == MANY
 
 
-class Beating(Worker):
-    """Counts how often it renewed its leases, or tried to."""
-
-    beats = 0
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._renew, self._engine.leases.renew = self._engine.leases.renew, self._count  # type: ignore[method-assign]
-
-    def _count(self, connection: redis.Redis) -> None:
-        self._renew(connection)
-        self.beats += 1
-
-
 class TestLostClaims:
     """FLUSHALL while jobs run: their worker says so in two lines for each, without a traceback."""
 
@@ -149,12 +137,13 @@ class TestLostClaims:
             if job._cached_identifier != last:
                 return
             redis_client.flushall()
-            beats = worker.beats
-            wait_until(lambda: job.is_cancelled() and worker.beats > beats + 5)
+            before = len(beats)
+            wait_until(lambda: job.is_cancelled() and len(beats) > before + 5)
             if fails:
                 raise ValueError("it fails")
 
-        worker = worker_of(worker_class=Beating, callback=run, lease=0.4, **options)
+        worker, leases = with_part(Leases, lambda: worker_of(callback=run, lease=0.4, **options))
+        beats = calls_of(leases, "renew")
         with working(worker):
             yield
             worker.end_forced = True

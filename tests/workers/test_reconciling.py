@@ -13,7 +13,7 @@ from running import Collector, messages, succeed, waiting_idly, work, worker_of
 
 from limpyd_jobs import STATUSES, Job, Queue, transitions
 from limpyd_jobs.records import records
-from limpyd_jobs.workers.claiming.fetcher import Fetcher
+from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.maintenance import reconciler
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 
@@ -81,7 +81,7 @@ def test_of_all_workers_one_has_to_look_every_five_minutes(redis_client: redis.R
     queue = records.queue_key_of(Queue.get_queue("queue"))
 
     def has_to(is_starting: bool = False) -> bool:
-        return transitions.rescue(Queue, [queue], 3, Fetcher(Queue, 60).request(()), is_starting).has_to_reconcile
+        return transitions.rescue(Queue, [queue], 3, Claimer(Queue, 60).request(), is_starting).has_to_reconcile
 
     assert [has_to(), has_to(), has_to(is_starting=True)] == [True, False, False]
     assert 290 < redis_client.ttl(NET) <= 300
@@ -166,7 +166,7 @@ class TestOrphans:
 class TestALostReply:
     def test_to_a_claim_is_asked_for_again(self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
         job, keys = Task.add_job("a"), Queue.get_waiting_keys("queue")
-        fetcher = Fetcher(Queue, 60)
+        claimer = Claimer(Queue, 60)
         claim = transitions.claim
 
         def lost(*args: Any, **options: Any) -> Any:
@@ -175,13 +175,13 @@ class TestALostReply:
 
         monkeypatch.setattr(transitions, "claim", lost)
         with pytest.raises(redis.ConnectionError):
-            fetcher.next(keys)
+            claimer.next(keys)
         monkeypatch.setattr(transitions, "claim", claim)
-        fetched = fetcher.next(keys)
-        assert fetched is not None
-        assert (fetched.ident, fetched.token) == (job.ident, job.claim_token.hget())
+        delivery = claimer.next(keys)
+        assert delivery is not None
+        assert (delivery.ident, delivery.token) == (job.ident, job.claim_token.hget())
         assert job.hmget("status", "tries") == ["r", "1"]
-        assert fetcher.next(keys) is None
+        assert claimer.next(keys) is None
 
 
 def test_a_job_that_was_set_to_running_by_hand_is_put_back_after_ten_leases(redis_client: redis.Redis) -> None:

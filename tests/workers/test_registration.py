@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import preloaded
 import pytest
@@ -25,10 +26,12 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.commands.workers import HEADING, as_row
+from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import AliveWorker
 from limpyd_jobs.models.presence import RunningJob
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.records.audit import last_entries
+from limpyd_jobs.texts import host_and_pid
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -75,6 +78,13 @@ def registered(**options: Any) -> Iterator[Worker]:
 
 
 @contextmanager
+def heartbeat() -> Iterator[Callable[[], None]]:
+    """The sign of life of the worker that begins in this context."""
+    with patch("limpyd_jobs.workers.loop.Heartbeat", wraps=Heartbeat) as made:
+        yield lambda: made.call_args.args[1]()
+
+
+@contextmanager
 def process(server: RedisServer, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [WORKER, "--queues=queue", "--lease=3", "--no-title", "--logger-level=info", *options]
     # Its log is read by the caller, if by anybody.
@@ -108,7 +118,7 @@ class TestWhoIsThere:
         with registered(queues=["queue", "other"], prefetch=3) as worker:
             told = wait_for("idle")
             assert told.id == worker.id
-            assert told.name == worker._engine.fetcher.owner
+            assert told.name.startswith(f"{host_and_pid()}:")
             assert told.pid == os.getpid()
             assert told.queues == ["queue", "other"]
             assert (told.running, told.done, told.failed, told.parent) == ([], 0, 0, 0)
@@ -175,10 +185,10 @@ class TestTheCosts:
             assert go_on.wait(60)
 
         Task.add_job("a")
-        with registered(callback=wait, lease=600, metrics=False) as worker:
+        with heartbeat() as beat, registered(callback=wait, lease=600, metrics=False):
             assert begun.wait(60)
             with commands() as sent:
-                worker._engine._beat()
+                beat()
             go_on.set()
         names = {script.sha: script.name for script in ALL_SCRIPTS}
         assert [names[command.split()[1]] for command in sent] == ["renew", "keep_presence"]
@@ -231,11 +241,11 @@ class TestOrders:
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis
     ) -> None:
         Queue.get_queue("queue")
-        with registered() as worker:
+        with heartbeat() as beat, registered():
             asked(the_worker(), "dump")
             asked(the_worker(), "dump")
             wait_until(lambda: len([text for text in messages(log) if "dump asked by" in text]) == 2)
-            worker._engine.registration.renew(worker.connection)
+            beat()
             assert len([text for text in messages(log) if "dump asked by" in text]) == 2
             entry = last_entries(redis_client, 10)[0]
             assert (entry["verb"], entry["filter"]) == ("dump", f"worker={the_worker().name}")

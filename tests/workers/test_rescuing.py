@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import redis
-from running import run_task, work, worker_of
+from parts import Parts, run_task
+from running import work, worker_of
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Presence, Queue, Worker, transitions
@@ -21,6 +22,7 @@ from limpyd_jobs.records import presences
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
+from limpyd_jobs.workers.redis_retry import RedisRetry
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -105,24 +107,29 @@ def test_after_a_moment_without_redis_its_workers_may_renew_their_leases_before_
     Patient.add_job("job:1", QUEUE)
     claim()
     lapse(Queue.get_queue(QUEUE))
-    ours = worker()
-    ours.update_keys()
-    ours._engine.redis_retry.log("Unable to get job", error)
-    ours._engine.maintenance.run_due()
+    errors = [error]
+
+    class Cut(Worker):
+        def requeue_delayed_jobs(self) -> None:
+            if errors:
+                raise errors.pop()
+
+        def wait_for_job(self) -> None:
+            self.end_forced = True
+
+    Cut(QUEUE, **QUICK).run()
     assert Queue.count_waiting_jobs(QUEUE) == rescued
 
 
 def test_a_worker_that_could_not_renew_its_own_lease_takes_no_other_for_lapsed() -> None:
     Patient.add_job("job:1", QUEUE)
-    Patient.add_job("job:2", QUEUE)
-    claim()
-    lapse(Queue.get_queue(QUEUE))
-    ours = worker()
-    ours.update_keys()
-    ours.wait_for_job()
-    ours._engine.leases.renew(redis.Redis(unix_socket_path="/nowhere"))
-    ours._engine.maintenance.run_due()
-    assert Queue.count_waiting_jobs(QUEUE) == 0
+    ours, was_away = worker(), list[bool]()
+    parts = Parts(ours)
+    retry = RedisRetry(ours, parts.context, lambda: was_away.append(True))
+    parts.executions.offer(claim())
+    parts.leases.log_not_renewed = retry.log_lease_not_renewed
+    parts.leases.renew(redis.Redis(unix_socket_path="/nowhere"))
+    assert was_away == [True]
 
 
 def restart(server: RedisServer) -> None:

@@ -21,6 +21,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.workers import stopping
+from limpyd_jobs.workers.running.timers import JobTimer
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -319,7 +320,7 @@ class TestInterrupt:
         worker = Worker(QUEUE)
         monkeypatch.setattr(worker, "log", log)
         monkeypatch.setattr(stopping, "has_terminal", lambda: True)
-        monkeypatch.setattr(worker._engine.executor.timer, "set", lambda name, *_: set_timers.append(name))
+        monkeypatch.setattr(JobTimer, "set", lambda _, name, *args: set_timers.append(name))
         worker.catch_end_signal(signal.SIGINT, None)
         assert (worker.end_forced, set_timers) == (True, [])
         worker.catch_end_signal(signal.SIGINT, None)

@@ -149,7 +149,7 @@ class TestIdents:
     def test_an_ident_of_no_job_that_an_idle_worker_gets(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, ident: str
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.LOOK_EVERY", 1)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.claimer.LOOK_EVERY", 1)
         queue = Queue.get_queue("queue")
         with waiting_idly(worker_of(), redis_client):
             queue.waiting.rpush(ident)

@@ -63,7 +63,7 @@ def test_a_worker_that_runs_shows_what_the_documents_show(redis_client, status, 
 
 @pytest.mark.parametrize(("is_ending", "word"), [(False, "quiet"), (True, "ending")])
 def test_what_a_worker_was_asked_for_is_shown_beside_the_status(worker: Worker, is_ending: bool, word: str):
-    worker._engine.stopping.is_quiet, worker.end_forced = True, is_ending
+    worker._run_state.is_quiet, worker.end_forced = True, is_ending
     assert str(WorkerTitle(PROGRAM, worker)).startswith(f"{PROGRAM}#{worker.id} [waiting - {word}]")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
+from parts import with_part
 from running import Collector, work, worker_of, working
 from servers import wait_until
 
@@ -17,6 +18,8 @@ from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
 from limpyd_jobs.dates import as_naive_utc, parse_datetime
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.waiter import Waiter
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
 
@@ -226,10 +229,10 @@ def test_to_end_a_wait_raises_nothing_though_the_connection_is_closed_meanwhile(
     def fail(connection: redis.Redis) -> None:
         raise error("closed")
 
-    worker = worker_of()
-    worker._engine.connection = worker.connection
-    monkeypatch.setattr(worker._engine.fetcher, "end_wait", fail)
-    worker._engine.intake.end_wait()
+    worker, waiter = with_part(Waiter, worker_of)
+    waiter.context.connection = worker.connection
+    monkeypatch.setattr(waiter.claimer, "end_wait", fail)
+    waiter.end_wait()
 
 
 class TestJobsThatNobodyTellsOf:
@@ -254,7 +257,7 @@ class TestJobsThatNobodyTellsOf:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transitions, "wait_and_claim", wait)
-            patch.setattr("limpyd_jobs.workers.claiming.fetcher.SLICE", 0.5)
+            patch.setattr("limpyd_jobs.workers.claiming.claimer.MAX_WAIT", 0.5)
             worker.run()
         assert collector.identifiers == ["1", "3"]
         assert slices == [0.5, 0.1, 0.1]
@@ -264,22 +267,22 @@ class TestJobsThatNobodyTellsOf:
             def enqueue_job(self, job: Job, prepend: bool = False) -> None:
                 super().enqueue_job(job, prepend)
 
-        worker = worker_of(queue_model=ByHand, **SELDOM)
+        worker, claimer = with_part(Claimer, lambda: worker_of(queue_model=ByHand, **SELDOM))
         ByHand.get_queue("queue")
         with idle(redis_client, worker):
             job = Bell.add_job("a", queue_model=ByHand)
         assert job.status.hget() == STATUSES.SUCCESS
-        assert worker._engine.fetcher._vigilant_until == 0
+        assert claimer._no_signals_until == 0
 
     def test_jobs_that_are_told_of_change_nothing(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
-        worker = worker_of(max_loops=2, **SELDOM)
+        worker, claimer = with_part(Claimer, lambda: worker_of(max_loops=2, **SELDOM))
         with idle(redis_client, worker):
             Bell.add_job("a")
             wait_until(lambda: worker.num_loops == 1)
             wait_until(lambda: redis_client.exists("jobs:queue:idle_workers"))
             Bell.add_job("b")
-        assert worker._engine.fetcher._vigilant_until == 0
+        assert claimer._no_signals_until == 0
 
 
 class TestLooksOfIdleWorkers:
@@ -287,39 +290,39 @@ class TestLooksOfIdleWorkers:
 
     @pytest.fixture(autouse=True)
     def _seldom(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.LOOK_EVERY", 1000)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.claimer.LOOK_EVERY", 1000)
 
     @staticmethod
-    def commands_of_a_look(client: redis.Redis, worker: Worker) -> int:
+    def commands_of_a_look(client: redis.Redis, claimer: Claimer, keys: list[str]) -> int:
         """How many commands Redis runs, those that scripts call included."""
         before = client.info("commandstats")
-        worker._engine.fetcher.next(worker.keys, may_wait=True)
+        claimer.next(keys, may_wait=True)
         after = client.info("commandstats")
         return sum(each["calls"] for each in after.values()) - sum(each["calls"] for each in before.values())
 
     def test_cost_what_the_job_classes_ask_for_however_many_queues_there_are(self, redis_client: redis.Redis) -> None:
         costs = []
-        worker = worker_of()
+        worker, claimer = worker_of(), Claimer(Queue, 60)
         for number in (10, 500):
             for priority in range(number):
                 Queue.get_queue("queue", priority)
             Bell.add_job(f"{number}", priority=number - 1, delayed_for=900)
             worker.update_keys()
-            self.commands_of_a_look(redis_client, worker)
-            costs.append(self.commands_of_a_look(redis_client, worker))
+            self.commands_of_a_look(redis_client, claimer, worker.keys)
+            costs.append(self.commands_of_a_look(redis_client, claimer, worker.keys))
         assert costs[0] == costs[1]
-        worker._engine.fetcher.unregister()
+        claimer.unregister()
 
     def test_are_thorough_where_there_are_other_queues_than_before(self) -> None:
-        worker = worker_of()
+        worker, claimer = worker_of(), Claimer(Queue, 60)
         looks = []
         for priority in (1, 1, 2, 2):
             Queue.get_queue("queue", priority)
             worker.update_keys()
-            worker._engine.fetcher.next(worker.keys, may_wait=True)
-            looks.append(worker._engine.fetcher.next_wakeups.is_quiet)
+            claimer.next(worker.keys, may_wait=True)
+            looks.append(claimer.next_wakeups.is_quiet)
         assert looks == [False, True, False, True]
-        worker._engine.fetcher.unregister()
+        claimer.unregister()
 
     def test_find_jobs_that_wait_though_no_process_tells_of_them(
         self, collector: Collector, redis_client: redis.Redis
@@ -350,7 +353,7 @@ class TestLooksOfIdleWorkers:
     def test_find_it_after_a_while_if_there_is_none(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.LOOK_EVERY", 2)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.claimer.LOOK_EVERY", 2)
         queue = Queue.get_queue("queue")
         with idle(redis_client, worker_of(**SELDOM)):
             queue.waiting.rpush("garbage")
@@ -370,7 +373,7 @@ class TestTheEnd:
     def test_a_signal_ends_the_wait_before_its_time(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.SLICE", 5)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.claimer.MAX_WAIT", 5)
         heard: list[Any] = []
         wait = transitions.wait_and_claim
 
@@ -381,10 +384,10 @@ class TestTheEnd:
 
         monkeypatch.setattr(transitions, "wait_and_claim", listen)
         Queue.get_queue("queue")
-        worker = worker_of(**{**SELDOM, "max_duration": None})
+        worker, claimer = with_part(Claimer, lambda: worker_of(**{**SELDOM, "max_duration": None}))
         with idle(redis_client, worker):
             worker.catch_end_signal(15, None)
-        assert heard == [worker._engine.fetcher.signals[-1]]
+        assert heard == [claimer.signal_keys[-1]]
 
     def test_a_job_that_comes_with_the_signal_is_given_back(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch
@@ -463,40 +466,46 @@ def test_nothing_remains_once_workers_are_gone(collector: Collector, redis_clien
     assert all(redis_client.pttl(key) > 0 for key in redis_client.keys("*:_signal:*"))
 
 
+def listening() -> Claimer:
+    claimer = Claimer(Queue, 60)
+    claimer.listen(["queue"])
+    return claimer
+
+
 class TestAWaitWhoseConnectionIsLost:
     """Redis may come to know that late, and run the claim that was sent with it."""
 
     def test_claims_nothing_once_the_worker_asked_anew(self, redis_client: redis.Redis) -> None:
-        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._engine.fetcher
-        assert fetcher.next(keys, may_wait=True) is None
+        keys, claimer = [Queue.get_queue("queue").waiting.key], listening()
+        assert claimer.next(keys, may_wait=True) is None
         (registration,) = redis_client.zrange("jobs:queue:idle_workers", 0, -1)
-        late = fetcher.request(keys)
+        late = claimer.request(keys)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transitions, "wait_and_claim", fail_to_connect)
             with pytest.raises(redis.ConnectionError):
-                fetcher.wait(keys, 1)
-        assert fetcher.next(keys, may_wait=True) is None
+                claimer.wait(keys, 1)
+        assert claimer.next(keys, may_wait=True) is None
         job = Bell.add_job("a")
         assert registration not in redis_client.zrange("jobs:queue:idle_workers", 0, -1)
-        answer = transitions.wait_and_claim(fetcher.connection, fetcher.signals, 0.01, late, registration, 1)
+        answer = transitions.wait_and_claim(claimer.connection, claimer.signal_keys, 0.01, late, registration, 1)
         assert answer[1:] == (None, None)
         assert job.status.hget() == STATUSES.WAITING
-        fetched = fetcher.wait(keys, 1)
-        assert fetched
-        assert fetched.ident == job.ident
-        transitions.release(Bell, fetched.ident, fetched.token, fetched.queue_key)
+        delivery = claimer.wait(keys, 1)
+        assert delivery
+        assert delivery.ident == job.ident
+        transitions.release(Bell, delivery.ident, delivery.token, delivery.queue_key)
         job.cancel()
 
     def test_is_asked_for_again_if_no_process_knows_of_it(self, redis_client: redis.Redis) -> None:
         """Somebody deleted its registration."""
-        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._engine.fetcher
-        assert fetcher.next(keys, may_wait=True) is None
+        keys, claimer = [Queue.get_queue("queue").waiting.key], listening()
+        assert claimer.next(keys, may_wait=True) is None
         redis_client.delete("jobs:queue:idle_workers")
-        assert fetcher.wait(keys, 0.01) is None
+        assert claimer.wait(keys, 0.01) is None
         assert not redis_client.exists("jobs:queue:idle_workers")
-        assert fetcher.wait(keys, 0.01) is None
+        assert claimer.wait(keys, 0.01) is None
         assert redis_client.exists("jobs:queue:idle_workers")
-        fetcher.unregister()
+        claimer.unregister()
 
 
 def fail_to_connect(*args: Any) -> Any:

@@ -5,30 +5,22 @@ from __future__ import annotations
 from math import inf
 
 # The most jobs of a measured batch: with more, jobs that do nothing are run no faster, and scripts take longer.
-MOST = 200
+MAX_BATCH = 200
 
 # The part of the bound that a batch should take. The rest is for jobs that take longer than the last ones did.
-SHARE = 0.5
+BATCH_SHARE = 0.5
 
 # How much the last batch counts in the mean.
-WEIGHT = 0.3
+LAST_BATCH_WEIGHT = 0.3
 
 
 class BatchSize:
-    """Always the same number.
+    """Always the same number."""
 
-    Attributes
-    ----------
-    jobs: int
-        How many to claim at once.
-    bound: float
-        For how long a claimed job may wait for the jobs before it, in seconds.
-    """
-
-    bound = inf
+    bound = inf  # for how long a claimed job may wait for the jobs before it, in seconds
 
     def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+        self.jobs = jobs  # how many to claim at once
 
     def observe(self, jobs: int, seconds: float) -> None:
         """Note how many jobs were run in how many seconds."""
@@ -47,6 +39,6 @@ class MeasuredBatchSize(BatchSize):
 
     def observe(self, jobs: int, seconds: float) -> None:
         each = max(seconds, 1e-6) / jobs
-        self._mean += WEIGHT * (each - self._mean) if self._mean else each
-        fitting = int(min(SHARE * self.bound / self._mean, MOST))
+        self._mean += LAST_BATCH_WEIGHT * (each - self._mean) if self._mean else each
+        fitting = int(min(BATCH_SHARE * self.bound / self._mean, MAX_BATCH))
         self.jobs = max(1, min(fitting, 2 * self.jobs))

@@ -19,15 +19,10 @@ class QueueSelector:
 
     Each job that comes out of a list moves the next turn of the list into the future. The greater the weight of the
     list, the smaller the move ("stride scheduling"). A list that was empty at its turn saves nothing up.
-
-    Parameters
-    ----------
-    places: mapping of str to Place
-        By the key of the list. Other lists keep their place in the order.
     """
 
     def __init__(self, places: Mapping[str, Place] | None = None) -> None:
-        self._places: Mapping[str, Place] = {}
+        self._places: Mapping[str, Place] = {}  # by the key of the list. Other lists keep their place in the order
         self._next: defaultdict[str, float] = defaultdict(float)
         self._order: list[str] = []
         self.update(places or {})

@@ -28,41 +28,20 @@ Log = Callable[[str, str, str], None]
 
 
 class UnresolvedClasses:
-    """Defers the jobs of classes that cannot be resolved, and lets them be tried once their class can be resolved.
-
-    Parameters
-    ----------
-    queue_model: type of Queue
-    error_model: type of Error
-        Where to record that a job is dead-lettered; None to record nothing.
-    log: callable
-        Takes the kind of a message, the message, and its level.
-
-    Attributes
-    ----------
-    last: Exception
-        Why the class of the job that was deferred last could not be resolved. It is logged already.
-    """
+    """Defers the jobs of classes that cannot be resolved, and lets them be tried once their class can be resolved."""
 
     def __init__(self, queue_model: type[Queue], error_model: type[Error] | None, log: Log) -> None:
         self._queue_model = queue_model
-        self._error_model = error_model
-        self._log = log
+        self._error_model = error_model  # where to record that a job is dead-lettered; None to record nothing
+        self._log = log  # takes the kind of a message, the message, and its level
         self._logged: dict[str, None] = {}
         self._known: Mapping[str, type[Job]] | None = None
         self._looked_for: set[str] | None = None
+        # Why the class of the job that was deferred last could not be resolved. It is logged already.
         self.last: Exception | None = None
 
     def defer(self, key: str, ident: str, error: Exception) -> None:
-        """Defer a job, or dead-letter it if it was deferred too often.
-
-        Parameters
-        ----------
-        key: str
-            The waiting list of the queue.
-        error: exception
-            Why its class cannot be resolved.
-        """
+        """Defer a job of a waiting list whose class cannot be resolved; dead-letter it if it was deferred too often."""
         reported = defer_unresolved(self._queue_model, key, ident, error, self._error_model)
         self.last = error
         if isinstance(reported, ClassUnresolved):
@@ -70,7 +49,6 @@ class UnresolvedClasses:
         else:
             self._log_once(ident, error)
 
-    @property
     def paths(self) -> list[str]:
         """Return the paths of classes that could not be resolved so far. Any thread may ask."""
         return list(self._logged.copy())
@@ -99,15 +77,7 @@ class UnresolvedClasses:
     def retry_deferred(self, queue_keys: Sequence[str]) -> bool:
         """Make the deferred jobs of classes that are known by now due at once; the first time, try to resolve all.
 
-        Parameters
-        ----------
-        queue_keys: sequence of str
-            The beginnings of the keys of the queues.
-
-        Returns
-        -------
-        bool
-            Whether there are such jobs.
+        Return whether there are such jobs.
         """
         known = job_classes.known
         new = None if self._looked_for is None else {*known} - self._looked_for

@@ -16,7 +16,7 @@ from limpyd_jobs.models import job_classes
 from limpyd_jobs.records import metrics
 from limpyd_jobs.records.metrics import Metrics, OfNames
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.running.execution import Execution, Executions
 
 # How many jobs are noted before they are summed up: few, because their arguments stay in memory.
 MANY = 100
@@ -28,8 +28,8 @@ class WorkerMetrics:
     The worker notes. Its heartbeat writes, and the worker itself once more when it ends.
     """
 
-    def __init__(self, running: dict[str, Execution]) -> None:
-        self._running = running
+    def __init__(self, executions: Executions) -> None:
+        self._executions = executions
         self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
         self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
         self._metrics: OfNames = {}
@@ -81,7 +81,7 @@ class WorkerMetrics:
 
     def _count_running(self) -> None:
         """Count jobs as started that still run."""
-        for execution in self._running.copy().values():
+        for execution in self._executions.now_running():
             delivery = execution.claim.delivery
             if execution.is_running and delivery.token not in self._begun:
                 self._begun.add(delivery.token)

@@ -6,10 +6,13 @@ import json
 import os
 import platform
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from redis import Redis
 
@@ -20,12 +23,11 @@ from limpyd_jobs.records import presences
 from limpyd_jobs.texts import MESSAGE, NAME, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
-from limpyd_jobs.workers.fleet.report import report_of
+from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.repeats import Repeats
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.stopping import Stopping
 
 # After how many seconds a worker registers. A worker that lives for less time is not seen.
 FIRST_SIGN = 1.0
@@ -37,22 +39,24 @@ MAX_UNRESOLVED = 100
 OPTIONS = ("prefetch", "lease", "queue_strategy", "burst", "job_timeout", "grace_period", "max_loops", "max_duration")
 
 
+@dataclass(eq=False)
 class WorkerRegistration:
-    """Lets others see what a worker does, and does what they ask of it, with each of its signs of life.
+    """Lets others see what a worker does, and does what they ask of it, with each of its signs of life."""
 
-    Parameters
-    ----------
-    engine: Engine
-        The engine of the worker.
-    """
+    worker: Face
+    context: Context
+    owner: str  # of its claims
+    executions: Executions
+    stopping: Stopping
+    report: Callable[[FrameType | None], str]
+    unresolved: Callable[[], list[str]]  # the paths of classes that could not be resolved
+    may_log: Callable[[], bool]
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._worker = engine.worker
-        self._repeats = Repeats(engine.worker.log)
-        self._pk = f"worker-{engine.fetcher.owner.rpartition(':')[2]}"
+    def __post_init__(self) -> None:
+        self._repeats = Repeats(self.worker.log)
+        self._pk = f"worker-{self.owner.rpartition(':')[2]}"
         self._pid = 0  # of the process that registered: the code of a job may fork others
-        self._lease = min(engine.settings.lease, MAX_LEASE)
+        self._lease = min(self.context.settings.lease, MAX_LEASE)
         self._since = ""
         self._is_closed = False
         self._lock = Lock()
@@ -92,16 +96,16 @@ class WorkerRegistration:
     def _log_failure(self, error: Exception) -> None:
         """Log once why this worker is not seen. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
-        if failure != self._last_failure and not is_transient(error) and self._engine.redis_retry.may_log():
+        if failure != self._last_failure and not is_transient(error) and self.may_log():
             self._last_failure = failure
-            self._worker.log(f"Unable to tell others of this worker: {failure}", "warning")
+            self.worker.log(f"Unable to tell others of this worker: {failure}", "warning")
 
     # -- What is told
 
     def _fields(self) -> dict[str, str]:
         fields = {
             "kind": "worker",
-            "name": self._engine.fetcher.owner,
+            "name": self.owner,
             "host": socket.gethostname(),
             "pid": str(self._pid),
             "details": json.dumps(self._details()),
@@ -109,39 +113,39 @@ class WorkerRegistration:
         return {**fields, "since": self._since} if self._since else fields
 
     def _details(self) -> dict[str, Any]:
-        engine, worker = self._engine, self._worker
+        worker, executions = self.worker, self.executions
         return {
             "id": worker.id,
             "queues": list(worker.queues),
             "queue_model": worker.queue_model._name,
             "status": self._status,
             "running": self._running(),
-            "done": engine.executor.done,
-            "failed": engine.executor.failed,
+            "done": executions.done,
+            "failed": executions.failed,
             "memory": memory_of_process(),
-            "unresolved": engine.unresolved.paths[:MAX_UNRESOLVED],
+            "unresolved": self.unresolved()[:MAX_UNRESOLVED],
             "versions": {"library": EXACT_VERSION, "python": platform.python_version()},
             "options": {name: _plain(self._option(name)) for name in OPTIONS},
-            "parent": engine.parent,
+            "parent": self.context.state.parent,
             "lease": self._lease,
         }
 
     def _option(self, name: str) -> Any:
-        return getattr(self._engine.settings, name, None) or getattr(self._worker, name, None)
+        return getattr(self.context.settings, name, None) or getattr(self.worker, name, None)
 
     @property
     def _status(self) -> str:
-        if self._worker.end_forced:
+        if self.worker.end_forced:
             return "stopping"
-        if self._engine.stopping.is_quiet:
+        if self.context.state.is_quiet:
             return "quiet"
-        if self._worker.status == "starting":
-            return "no queue" if self._engine.lacks_queues else "starting"
-        return "busy" if self._engine.executor.running else "idle"
+        if self.worker.status == "starting":
+            return "no queue" if self.context.state.lacks_queues else "starting"
+        return "busy" if self.executions.running else "idle"
 
     def _running(self) -> list[list[str]]:
         """The ident, the identifier and the start of each job that is run."""
-        deliveries = [execution.claim.delivery for execution in self._engine.executor.running.copy().values()]
+        deliveries = [execution.claim.delivery for execution in self.executions.now_running()]
         return [[each.ident, one_line(each.identifier, NAME), each.start or ""] for each in deliveries]
 
     # -- What is asked for
@@ -156,22 +160,22 @@ class WorkerRegistration:
         try:
             self._do(order, f"{order.verb} asked by {one_line(order.by, NAME)}")
         except Exception as error:  # such as of a method that the application overrides
-            self._worker.log(f"Unable to do what is asked for: {one_line(error, MESSAGE)}", "error")
+            self.worker.log(f"Unable to do what is asked for: {one_line(error, MESSAGE)}", "error")
 
     def _do(self, order: Order, why: str) -> None:
         match order.verb:
             case "quiet":
-                self._engine.stopping.be_quiet(why)
+                self.stopping.be_quiet(why)
             case "resume":
-                self._engine.stopping.resume(why)
+                self.stopping.resume(why)
             case "stop":
-                self._engine.stopping.end_for_good(why)
+                self.stopping.end_for_good(why)
             case "dump":
-                self._worker.log(f"{why}: {report_of(self._engine, None)}", "warning")
+                self.worker.log(f"{why}: {self.report(None)}", "warning")
             case "log-level":
                 level = order.value
-                self._worker.logger.setLevel(int(level) if level.isdecimal() else level)
-                self._worker.log(f"{why}: the level of the log is {one_line(level)}", "warning")
+                self.worker.logger.setLevel(int(level) if level.isdecimal() else level)
+                self.worker.log(f"{why}: the level of the log is {one_line(level)}", "warning")
 
 
 def _plain(value: Any) -> Any:

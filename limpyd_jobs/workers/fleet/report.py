@@ -6,56 +6,56 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import part_of
-
-if TYPE_CHECKING:
-    from limpyd_jobs.transitions import Delivery
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.running.execution import Executions
 
 # How many of the claimed jobs are named.
 NAMED = 5
 
 
-def report_of(engine: Engine, frame: FrameType | None) -> str:
-    """Return what a worker does, in lines.
+@dataclass(eq=False)
+class Report:
+    """What a worker does, in lines."""
 
-    Parameters
-    ----------
-    frame: types.FrameType
-        Where the main thread is, if this is called by the handler of a signal.
-    """
-    return "\n".join([_state(engine), *_jobs(engine), *_threads(frame)])
+    worker: Face
+    context: Context
+    executions: Executions
+    prefetched: Prefetched
+
+    def __call__(self, frame: FrameType | None) -> str:
+        """Return it. `frame` is where the main thread is, if this is called by the handler of a signal."""
+        worker = self.worker
+        asked = "asked to end, " if worker.end_forced else "quiet, " if self.context.state.is_quiet else ""
+        loops, queues = part_of(worker.num_loops, worker.max_loops), ",".join(map(one_line, worker.queues))
+        state = f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
+        return "\n".join([state, *self._jobs(), *_threads(frame)])
+
+    def _jobs(self) -> Iterator[str]:
+        running = [each.claim for each in self.executions.now_running() if each.claim.token]
+        for claim in running:
+            since = monotonic() - claim.began
+            yield f"has the claim {claim.token} on {_name(claim.delivery)}, since {since:.1f} seconds"
+        if not running:
+            yield "idle"
+        following = list(self.prefetched.deliveries)
+        unrecorded = [each.claim.delivery for each in self.executions.unrecorded.copy()]
+        for what, waiting in (("to be run next", following), ("run, but not recorded yet", unrecorded)):
+            if waiting:
+                names = "; ".join(map(_name, waiting[:NAMED]))
+                yield f"{len(waiting)} jobs {what}: {names}{'; …' if len(waiting) > NAMED else ''}"
 
 
-def _state(engine: Engine) -> str:
-    worker = engine.worker
-    asked = "asked to end, " if worker.end_forced else "quiet, " if engine.stopping.is_quiet else ""
-    loops, queues = part_of(worker.num_loops, worker.max_loops), ",".join(map(one_line, worker.queues))
-    return f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
-
-
-def _jobs(engine: Engine) -> Iterator[str]:
-    running = [execution.claim for execution in engine.executor.running.copy().values() if execution.claim.token]
-    for claim in running:
-        since = monotonic() - claim.began
-        yield f"has the claim {claim.token} on {_name(claim.delivery)}, since {since:.1f} seconds"
-    if not running:
-        yield "idle"
-    prefetched, unrecorded = list(engine.fetcher.prefetched), engine.acknowledger.unrecorded()
-    for what, claims in (("to be run next", prefetched), ("run, but not recorded yet", unrecorded)):
-        if claims:
-            names = "; ".join(map(_name, claims[:NAMED]))
-            yield f"{len(claims)} jobs {what}: {names}{'; …' if len(claims) > NAMED else ''}"
-
-
-def _name(fetched: Delivery) -> str:
-    place = f"[{one_line(fetched.queue_name)}|{fetched.pk}|{one_line(fetched.identifier)}]"
-    return f"{place} {one_line(fetched.ident)}, try {fetched.tries}"
+def _name(delivery: Delivery) -> str:
+    place = f"[{one_line(delivery.queue_name)}|{delivery.pk}|{one_line(delivery.identifier)}]"
+    return f"{place} {one_line(delivery.ident)}, try {delivery.tries}"
 
 
 def _threads(frame: FrameType | None) -> Iterator[str]:

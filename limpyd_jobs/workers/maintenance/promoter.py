@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import Queue
 from limpyd_jobs.models.promoting import promote
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.texts import MESSAGE, one_line
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
-    from limpyd_jobs.workers.worker import Worker
+from limpyd_jobs.workers.context import Context, Face
 
 # For how many seconds one run moves jobs, at most. Then jobs are run for as long.
 MAX_PROMOTION = 0.1
@@ -29,33 +25,37 @@ class Promoter:
 
     name = "requeue_delayed_jobs"
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Face, context: Context, defer: Callable[[str, str, Exception], None]) -> None:
         self._worker = worker
+        self._context = context
+        self._defer = defer
         self._queue_model = worker.queue_model
         is_custom = overrides(self._queue_model, Queue, "requeue_delayed_jobs")
         self._promote = self._promote_customly if is_custom else self._promote_ours
+        self._has_more = False
 
     @property
     def interval(self) -> float:
         return self._worker.fetch_delayed_delay
 
-    def run(self, context: Engine) -> None:
+    def run(self, context: Context) -> float | None:
+        self._has_more = False
         self._worker.requeue_delayed_jobs()
+        return MAX_PROMOTION if self._has_more else None
 
-    def promote(self, context: Engine) -> None:
+    def promote(self) -> None:
         """Move the jobs that are due; what `Worker.requeue_delayed_jobs` does."""
-        for ident, reason in self._promote(context):
+        for ident, reason in self._promote():
             failed = "delayed job could not be put back in its waiting list"
-            context.repeats.log(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
+            self._context.log_repeated(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
 
-    def _promote_ours(self, context: Engine) -> Iterable[Failure]:
+    def _promote_ours(self) -> Iterable[Failure]:
         until = inf if self._worker.status is None else monotonic() + MAX_PROMOTION
-        has_more, failures = finish(promote(self._queue_model, context.queue_keys, context.unresolved.defer, until))
-        if has_more:
-            context.maintenance.postpone(self, MAX_PROMOTION)
+        steps = promote(self._queue_model, self._context.queue_keys, self._defer, until)
+        self._has_more, failures = finish(steps)
         return failures
 
-    def _promote_customly(self, context: Engine) -> Iterable[Failure]:
+    def _promote_customly(self) -> Iterable[Failure]:
         return [
             failure
             for queue in self._queue_model.get_all_by_priority(self._worker.queues)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Error, Queue, job_classes
 from limpyd_jobs.models.pruning import Pruned, Retention, prune
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.texts import MESSAGE, one_line
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.context import Context
 
 # How many seconds to let pass between two runs; and after a run that did not finish.
 INTERVAL, BUSY_INTERVAL = 60, 0.1
@@ -24,22 +21,10 @@ MAX_STEPS, MAX_SECONDS = 10, 0.5
 
 
 class Pruner:
-    """Deletes the oldest finished jobs of some queues, step by step.
-
-    Parameters
-    ----------
-    queue_model: type of Queue
-    error_model: type of Error
-    keep_success, keep_errors: int or timedelta
-        How many jobs of each queue to keep, or for how long. None for the value of the queue model.
-
-    Raises
-    ------
-    ConfigurationException
-        If `keep_success` or `keep_errors` is something else, or the errors of a job cannot be found.
-    """
+    """Deletes the oldest finished jobs of some queues, step by step."""
 
     name = "prune_jobs"
+    interval: float = INTERVAL
 
     def __init__(
         self,
@@ -52,18 +37,17 @@ class Pruner:
         self._error_model = error_model
         self._retention = Retention.of(queue_model, keep_success, keep_errors)
         self._starts: dict[str, int] = {}
-        self.interval: float = INTERVAL
         if self._retention != (None, None):
             transitions.check_prunable(queue_model, error_model)
 
-    def run(self, context: Engine) -> None:
-        deleted, failures, _ = self.prune(context.queue_keys)
+    def run(self, context: Context) -> float:
+        deleted, failures, starts = self.prune(context.queue_keys)
         if deleted:
-            context.worker.log(f"{deleted} finished jobs deleted")
+            context.log(f"{deleted} finished jobs deleted")
         for ident, reason in list(failures.items())[:1]:
             failed = f"{len(failures)} finished jobs could not be deleted"
-            context.worker.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
-        context.maintenance.postpone(self, self.interval)
+            context.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
+        return BUSY_INTERVAL if starts else INTERVAL
 
     def prune(self, queue_keys: Sequence[str]) -> Pruned:
         """Delete jobs beyond the retention, or some of them. The queues are given by the beginnings of their keys."""
@@ -72,5 +56,4 @@ class Pruner:
         steps = prune(self._queue_model, self._error_model, lists, job_classes, starts, MAX_STEPS, until)
         pruned = finish(steps)
         self._starts = pruned.starts
-        self.interval = BUSY_INTERVAL if self._starts else INTERVAL
         return pruned

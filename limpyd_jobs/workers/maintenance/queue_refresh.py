@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
-    from limpyd_jobs.workers.worker import Worker
+from limpyd_jobs.workers.context import Context, Face
 
 
 class QueueRefresh:
@@ -14,12 +10,12 @@ class QueueRefresh:
 
     name = "update_keys"
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Face) -> None:
         self._worker = worker
 
     @property
     def interval(self) -> float:
         return self._worker.fetch_priorities_delay
 
-    def run(self, context: Engine) -> None:
+    def run(self, context: Context) -> None:
         self._worker.update_keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.job_classes import path_of
@@ -14,9 +14,7 @@ from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.context import Context
 
 # How many idents are read at once.
 CHUNK = 1000
@@ -51,24 +49,20 @@ class Reconciler:
         """Note that it is time to look for orphans."""
         self.is_busy = True
 
-    def run(self, context: Engine) -> None:
+    def run(self, context: Context) -> float | None:
         repaired, unplaceable = self.reconcile()
         for job in repaired:
             name, found = one_line(job.ident), f"was {STATUSES.by_value(job.status)}, but in no queue"
-            context.repeats.log(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
+            context.log_repeated(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
         for ident in unplaceable:
             lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
-            context.repeats.log(lost, f"[{one_line(ident)}] {lost}")
-        if self.is_busy:
-            context.maintenance.postpone(self, ORPHAN_SEEN_FOR)
+            context.log_repeated(lost, f"[{one_line(ident)}] {lost}")
+        return ORPHAN_SEEN_FOR if self.is_busy else None
 
     def reconcile(self) -> tuple[list[Repaired], list[str]]:
         """Look for orphans if it is time to, and put back the ones that were seen before.
 
-        Returns
-        -------
-        tuple
-            The jobs that were put back, and the idents of jobs whose queue is not known, if not returned before.
+        Return the jobs that were put back, and the idents of jobs whose queue is not known, if not returned before.
         """
         if not self.is_busy or monotonic() < self._look_again_at:
             return [], []

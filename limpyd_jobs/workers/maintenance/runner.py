@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.workers.backoff import is_denied, is_transient
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.context import Context
 
 
 class Task(Protocol):
-    """What a worker does again and again, beside its jobs.
+    """What a worker does again and again, beside its jobs."""
 
-    Attributes
-    ----------
-    name: str
-        The name in log lines.
-    interval: float
-        How many seconds to let pass between two runs, unless the task asks for another moment.
-    """
-
-    name: str
+    name: str  # the name in log lines
 
     @property
-    def interval(self) -> float: ...
+    def interval(self) -> float: ...  # how many seconds to let pass between two runs
 
-    def run(self, context: Engine) -> None:
-        """Do the task once. Its exceptions are logged, and the worker goes on."""
+    def run(self, context: Context) -> float | None:
+        """Do the task once; return after how many seconds to do it again, if that is not the interval.
+
+        Its exceptions are logged, and the worker goes on.
+        """
 
 
 class Maintenance:
     """Knows when each task is due; at first, all are. Tasks that are due are run in the given order."""
 
-    def __init__(self, context: Engine, tasks: Sequence[Task]) -> None:
+    def __init__(self, context: Context, tasks: Sequence[Task], may_log: Callable[[], bool]) -> None:
         self._context = context
+        self._may_log = may_log
         self._due = dict.fromkeys(tasks, 0.0)
 
     @property
@@ -58,13 +52,7 @@ class Maintenance:
         self._due[task] = min(self._due[task], moment)
 
     def run_due(self) -> None:
-        """Run the tasks that are due.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If Redis fails in a way that may pass.
-        """
+        """Run the tasks that are due. It raises `RedisError` if Redis fails in a way that may pass."""
         if monotonic() < self.next_due:
             return
         for task in self._due:
@@ -74,7 +62,9 @@ class Maintenance:
     def run(self, task: Task) -> None:
         """Run a task, due or not. Its exceptions are raised."""
         self.postpone(task, task.interval)
-        task.run(self._context)
+        seconds = task.run(self._context)
+        if seconds is not None:
+            self.postpone(task, seconds)
 
     def _try(self, task: Task) -> None:
         try:
@@ -87,6 +77,6 @@ class Maintenance:
     def log_failure(self, task: Task, error: Exception) -> None:
         """Log that a task failed. To be called while the exception is handled."""
         if not is_denied(error):
-            self._context.worker.log(f"{task.name} failed: {described(error)}\n{traceback_of(error)}", "error")
-        elif self._context.redis_retry.may_log():
-            self._context.worker.log(f"{task.name} failed: {one_line(error, MESSAGE)}", "error")
+            self._context.log(f"{task.name} failed: {described(error)}\n{traceback_of(error)}", "error")
+        elif self._may_log():
+            self._context.log(f"{task.name} failed: {one_line(error, MESSAGE)}", "error")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -17,14 +17,12 @@ from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules.misfires import Step, steps
-from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
+from limpyd_jobs.schedules.model import Schedule, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.schedules.steps import TooManySteps
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.workers.backoff import is_transient
-
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
+from limpyd_jobs.workers.context import Context
 
 # The most schedules that one run looks at, beside the schedules that rest.
 LIMIT = 100
@@ -34,73 +32,66 @@ RETRY_SCHEDULE_AFTER = 60
 
 
 class Occurrence(NamedTuple):
-    """The outcome of a schedule that was due.
-
-    Attributes
-    ----------
-    schedule: Schedule
-    name: str
-    time: datetime
-        When it was due, as naive UTC.
-    outcome: str
-        ``added``, ``existing`` or ``moved`` with a job; ``passed over`` or ``failed`` without.
-    job: Job
-    error: Exception
-    """
+    """The outcome of a schedule that was due."""
 
     schedule: Schedule
     name: str
-    time: datetime | None
-    outcome: str
+    time: datetime | None  # when it was due, as naive UTC
+    outcome: str  # ``added``, ``existing`` or ``moved`` with a job; ``passed over`` or ``failed`` without
     job: Job | None = None
     error: Exception | None = None
 
 
 class Scheduler:
-    """Adds the jobs of schedules, for any queues.
-
-    Parameters
-    ----------
-    queue_model: type of Queue
-        Schedules on another database than these queues are not looked at.
-    longest: float
-        How many seconds to let pass until the next run, at most.
-    """
+    """Adds the jobs of schedules, for any queues."""
 
     name = "enqueue_due_schedules"
 
-    def __init__(self, queue_model: type[Queue], longest: float) -> None:
-        self._queue_model = queue_model
-        self._longest = longest
+    def __init__(
+        self, queue_model: type[Queue], longest: float, on_added: Callable[..., Any], on_missed: Callable[..., Any]
+    ) -> None:
+        self._queue_model = queue_model  # schedules on another database than these queues are not looked at
+        # Called with the job, the schedule and the time; and without the job if the time was missed.
+        self._on_added, self._on_missed = on_added, on_missed
+        self._longest = longest  # how many seconds to let pass until the next run, at most
         self._declared: set[type[Job]] = set()
         self._resting: dict[str, float] = {}
         self.interval = longest
 
-    def run(self, context: Engine) -> None:
+    def run(self, context: Context) -> float:
         for name, outcome, error in self.declare():
             if error:
-                text = f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}"
-                context.worker.log(text, "error")
+                context.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}", "error")
             elif outcome != "same":
-                context.worker.log(f"[{one_line(name)}] schedule {outcome}, as declared")
+                context.log(f"[{one_line(name)}] schedule {outcome}, as declared")
         for occurrence in self.enqueue_due():
             self._log(context, occurrence)
-        context.maintenance.postpone(self, self.interval)
+        return self.interval
 
-    @staticmethod
-    def _log(context: Engine, occurrence: Occurrence) -> None:
+    def _log(self, context: Context, occurrence: Occurrence) -> None:
         schedule, name, time, outcome, job, error = occurrence
         if error or time is None:
             failed = "schedule cannot be enqueued"
             why = f"{one_line(error, MESSAGE)}{hint_for(error, '') if error else ''}"
-            context.repeats.log(failed, f"[{one_line(name)}] {failed}: {why}")
+            context.log_repeated(failed, f"[{one_line(name)}] {failed}: {why}")
         elif job is None:
-            context.executor.call_hook(name, "schedule_missed", schedule, time)
+            self._call(context, name, self._on_missed, schedule, time)
         elif outcome == "existing":
             queued = f"job {pk_of(job)} of that identifier is queued already"
-            context.worker.log(f"[{one_line(name)}] due at {time}, but {queued}")
+            context.log(f"[{one_line(name)}] due at {time}, but {queued}")
         else:
-            context.executor.call_hook(name, "job_scheduled", job, schedule, time)
+            self._call(context, name, self._on_added, job, schedule, time)
+
+    @staticmethod
+    def _call(context: Context, name: str, hook: Callable[..., Any], *args: Any) -> None:
+        """Call a hook of a schedule. Its failure stops no other hook."""
+        try:
+            hook(*args)
+        except RedisError:
+            raise
+        except Exception as error:
+            text = f"[{one_line(name)}] unexpected error: {described(error)}\n{traceback_of(error)}"
+            context.log(text, "error")
 
     def declare(self) -> Iterator[tuple[str, str, Exception | None]]:
         """Make or change the schedules that job classes declare; yield the name of each, and what was done.
@@ -135,7 +126,7 @@ class Scheduler:
         self._resting = {pk: until for pk, until in self._resting.items() if until > monotonic()}
         now, upcoming, due = records.due_schedules(Schedule, LIMIT + len(self._resting))
         self._look_again_at(upcoming, now)
-        moment = _aware(now)
+        moment = (EPOCH + timedelta(seconds=now)).replace(tzinfo=timezone.utc)
         for pk, stored in due:
             if pk in self._resting:
                 continue
@@ -161,9 +152,8 @@ class Scheduler:
         if plan.due is None:
             raise ValueError("it has no next_run")
         seen = stored["next_run"]
-        for step in steps(
-            plan.times, plan.due, now, plan.misfire_policy, plan.misfire_grace_time, Schedule.max_missed_runs
-        ):
+        policy = plan.misfire_policy, plan.misfire_grace_time, Schedule.max_missed_runs
+        for step in steps(plan.times, plan.due, now, *policy):
             outcome, job_pk = self._make(pk, plan, seen, step)
             if outcome == "not due":
                 return
@@ -182,20 +172,6 @@ class Scheduler:
             "following": following,
             "score": score_of(following),
         }
-        return transitions.enqueue_due(
-            Schedule,
-            pk,
-            occurrence,
-            plan.job_class,
-            plan.identifier(step.run) if step.run else "",
-            plan.job_class.queue_model,
-            plan.queue_name,
-            plan.priority,
-            plan.fields if step.run else {},
-        )
-
-
-def _aware(seconds: float) -> datetime:
-    found = aware(str(EPOCH + timedelta(seconds=seconds)))
-    assert found is not None
-    return found
+        identifier, fields = (plan.identifier(step.run), plan.fields) if step.run else ("", {})
+        where = plan.job_class.queue_model, plan.queue_name, plan.priority
+        return transitions.enqueue_due(Schedule, pk, occurrence, plan.job_class, identifier, *where, fields)

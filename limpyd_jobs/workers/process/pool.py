@@ -29,31 +29,19 @@ END_SIGNALS, OTHER_SIGNALS = (INTERRUPT, TERMINATE, HANG_UP), (DUMP, QUIET)
 REPORT = Struct("=qq?")
 
 # How many seconds after its grace period a child is killed.
-MARGIN = 10.0
+KILL_MARGIN = 10.0
 
 FORK = multiprocessing.get_context("fork")
 
 
 class ChildProcess:
-    """One of several processes, and the processes that follow it.
-
-    Attributes
-    ----------
-    process: ForkProcess
-        None between two processes.
-    was_ready: bool
-        Whether one of them was ready.
-    is_done: bool
-        Whether one of them ended as no job is left, or was asked to stop: no other process follows.
-    due: float
-        When to start the next process, at the earliest, by the monotonic clock.
-    """
+    """One of several processes, and the processes that follow it."""
 
     def __init__(self) -> None:
-        self.process: ForkProcess | None = None
-        self.was_ready = False
-        self.is_done = False
-        self.due = 0.0
+        self.process: ForkProcess | None = None  # None between two processes
+        self.was_ready = False  # whether one of them was ready
+        self.is_done = False  # because no job is left, or it was asked to stop: no other process follows
+        self.due = 0.0  # when to start the next process, at the earliest, by the monotonic clock
         self._jobs = 0
         self._started = 0.0
         self._backoff = Backoff()
@@ -207,12 +195,12 @@ class WorkerPool:
         try:
             yield
         finally:
-            self._give_signals_back()
+            self._restore_signals()
             self._close(self._inbox, self._outbox, self._lifeline, self._held, self._signals, self._signalled)
 
-    def _give_signals_back(self) -> None:
+    def _restore_signals(self) -> None:
         signal.set_wakeup_fd(self._previous_wakeup)
-        self._handlers.give_back()
+        self._handlers.restore()
 
     def _close(self, *pipes: int) -> None:
         for pipe in pipes:
@@ -275,15 +263,15 @@ class WorkerPool:
         with suppress(KeyboardInterrupt):  # SIGINT, if the worker does not handle it, or is not made yet
             self._leave_parent()
             worker = self._make_worker()
-            engine = worker._engine
-            engine.ready_callbacks.append(self._ready)
-            engine.parent = os.getppid()
+            state = worker._run_state
+            state.on_ready.append(self._ready)
+            state.parent = os.getppid()
             self._run_worker(worker)
-            self._report(worker.num_loops, engine.stopping.is_done or engine.stopping.is_for_good)
+            self._report(worker.num_loops, state.is_done or state.is_for_good)
 
     def _leave_parent(self) -> None:
         """Close the parent's pipes, and watch for its end."""
-        self._give_signals_back()
+        self._restore_signals()
         self._close(self._inbox, self._held, self._signals, self._signalled)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
         for name in VARIABLES:  # the parent speaks for all
@@ -343,7 +331,7 @@ class WorkerPool:
         for process in self._children():
             _send(process, self._passed_on)
         if self._grace_period is not None:
-            self._kill_at = monotonic() + self._grace_period + MARGIN
+            self._kill_at = monotonic() + self._grace_period + KILL_MARGIN
 
     def _pass_on(self) -> None:
         """Pass on the signals that do not ask for the end."""

@@ -48,7 +48,7 @@ class Handlers:
         signal.pthread_kill(main, number)
         return True
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Give the signals back to their earlier handlers, except signals that other code has taken over."""
         while self._taken and _is_in_main_thread():
             number, (before, handler) = self._taken.popitem()

@@ -39,22 +39,26 @@ class WorkerTitle:
 
     def __str__(self) -> str:
         worker = self.worker
-        if worker.status not in PASSING or worker._engine.stopping.begins_no_more:
+        if worker.status not in PASSING or self._begins_no_more:
             return self._made(worker.status, worker.num_loops)
-        if not self._around or (monotonic() - self._found_at >= LASTS and not worker._engine.has_its_first_job):
+        begins = worker.status == "running" and worker._run_state.has_waited  # its job must not wait for this
+        if not self._around or (monotonic() - self._found_at >= LASTS and not begins):
             self._found_at = monotonic()
             self._around = self._made(GAP, GAP).split(GAP)
         before, between, after = self._around
         return f"{before}{worker.status}{between}{worker.num_loops}{after}"
 
+    @property
+    def _begins_no_more(self) -> bool:
+        return self.worker.end_forced or self.worker._run_state.is_quiet
+
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
-        stopping = worker._engine.stopping
         # A signal may have interrupted a command to Redis.
-        if status and not stopping.begins_no_more:
+        if status and not self._begins_no_more:
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)
-        asked = " - ending" if worker.end_forced else " - quiet" if stopping.is_quiet else ""
+        asked = " - ending" if worker.end_forced else " - quiet" if worker._run_state.is_quiet else ""
         words = [f"{self._program}#{worker.id}", f"[{status or 'init'}{asked}]", f"queues={','.join(worker.queues)}"]
         if status:
             waiting, delayed = self._counts

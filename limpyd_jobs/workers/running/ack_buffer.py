@@ -12,10 +12,10 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.running.execution import Execution
 
 # How long the end of a job waits for other ends, in seconds.
-LATEST = 0.02
+MAX_ACK_DELAY = 0.02
 
 # How long the thread leaves the recording to the worker after Redis failed, in seconds.
-REST = 1.0
+RETRY_ACK_AFTER = 1.0
 
 Record = Callable[[Sequence[Execution]], tuple[Sequence[Any], list[Delivery]]]
 
@@ -23,19 +23,13 @@ Record = Callable[[Sequence[Execution]], tuple[Sequence[Any], list[Delivery]]]
 class AckBuffer:
     """Jobs that succeeded, and that the worker that ran them records together. If its next job takes long, a thread
     records them, while the context is entered.
-
-    Parameters
-    ----------
-    record: callable
-        The thread calls it to record some of them; see `record`.
-    latest: float
-        How long the end of a job waits for other ends, in seconds; `LATEST` if it is longer.
     """
 
-    def __init__(self, record: Record, latest: float) -> None:
-        self._record = record
-        self._latest = min(latest, LATEST)
-        self._waiting: deque[Execution] = deque()
+    def __init__(self, waiting: deque[Execution], record: Record, latest: float) -> None:
+        self._waiting = waiting  # where to keep them
+        self._record = record  # the thread calls it to record some of them; see `record`
+        # How long the end of a job waits for other ends, in seconds; `MAX_ACK_DELAY` if it is longer.
+        self._latest = min(latest, MAX_ACK_DELAY)
         self._recorded: list[tuple[Execution, Any]] = []
         self._lock = Lock()
         self._is_any = Event()
@@ -55,22 +49,10 @@ class AckBuffer:
         """Whether it is time to record them: the first job began too long ago, or the thread had to step in."""
         return bool(self._recorded) or monotonic() - self._waiting[0].claim.began > self._latest
 
-    def claims(self) -> list[Delivery]:
-        """Return the claims on the jobs that are not recorded yet."""
-        return [execution.claim.delivery for execution in self._waiting.copy()]
-
     def record(self, record: Record) -> tuple[list[tuple[Execution, Any]], list[Delivery]]:
-        """Record all jobs that are kept.
+        """Record all jobs that are kept: `record` returns how each ended, and the next jobs.
 
-        Parameters
-        ----------
-        record: callable
-            Called with the jobs; returns how each ended, and the next jobs.
-
-        Returns
-        -------
-        tuple
-            Each execution with its ending, also those that the thread recorded; and the next jobs.
+        Return each execution with its ending, also those that the thread recorded; and the next jobs.
         """
         with self._lock:
             endings, prefetched = record(self._waiting)
@@ -90,15 +72,15 @@ class AckBuffer:
         self._is_any.set()
 
     def _run(self) -> None:
-        rest = self._latest
-        while self._is_any.wait() and not self._stopped.wait(rest):
-            rest = self._latest if self._record_late_ones() else REST
+        pause = self._latest
+        while self._is_any.wait() and not self._stopped.wait(pause):
+            pause = self._latest if self._record_late_ones() else RETRY_ACK_AFTER
             self._is_any.clear()
             if self._waiting:
                 self._is_any.set()
 
     def _record_late_ones(self) -> bool:
-        """Record jobs that wait for too long; return False if that failed: the worker will tell of it."""
+        """Record jobs that wait for too long; return False if that failed: the worker will log it."""
         with self._lock:
             late = list(self._waiting.copy())
             if not late or monotonic() - late[0].ended < self._latest:

@@ -3,54 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from math import ceil, inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from redis import Redis
 from redis.exceptions import RedisError
 
-from limpyd_jobs import transitions
+from limpyd_jobs import events, transitions
 from limpyd_jobs.commandline.options import AUTO
 from limpyd_jobs.exceptions import NotRecorded
-from limpyd_jobs.transitions import ClaimRequest, Delivery
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
 from limpyd_jobs.workers.backoff import is_denied, is_transient
 from limpyd_jobs.workers.claiming.batch_size import BatchSize, MeasuredBatchSize
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.prefetched import log_not_released
+from limpyd_jobs.workers.claiming.waiter import Waiter
+from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.running.ack_buffer import AckBuffer
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.running.announcer import Announcer
+from limpyd_jobs.workers.running.execution import Execution, Executions
+from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.timers import WakeupTimer
 
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
-
-# How long the thread lets the worker give jobs back itself after Redis failed, in seconds.
-REST = 1.0
+# How long the thread lets the worker release jobs itself after Redis failed, in seconds.
+RETRY_RELEASE_AFTER = 1.0
 
 
+@dataclass(eq=False)
 class AckAtOnce:
     """Records each success as soon as the job has run; in the same step the next job may be claimed."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    worker: Face
+    recorder: Recorder
+    announcer: Announcer
 
-    def succeed(self, execution: Execution) -> None:
-        """Record that a job succeeded, or do so later."""
-        hooks, claim = self._engine.hooks, execution.claim
-        next_claim = hooks.next_claim(claim, "job_success")
-        hooks.succeeded(execution, hooks.end(claim.succeed, next_claim, execution.is_erased, execution.kept))
+    def succeed(self, execution: Execution, may_chain: bool) -> None:
+        """Record that a job succeeded, or do so later. It `may_chain` if no code of the application follows."""
+        next_claim = self.recorder.next_request() if may_chain else None
+        ending = self.recorder.end(execution.claim.succeed, next_claim, execution.is_erased, execution.kept)
+        self._succeeded(execution, ending)
+
+    def _succeeded(self, execution: Execution, ending: Ending) -> None:
+        """Do what follows once the success of a job is recorded, or refused, because the job has another status."""
+        job, queue, result = execution.claim.job, execution.claim.queue, execution.result
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            self.worker.job_skipped(job, queue)
+        elif ending.outcome == "delayed":
+            job._cached_status = STATUSES.DELAYED
+            self.worker.job_delayed(job, queue)
+        else:
+            job._cached_end = ending.end
+            message = self.worker.job_success_message(job, queue, result)
+            self.announcer.emit(events.JobSucceeded, job, queue, message, result)
+            self.announcer.notify(job, "on_success", queue, result)
 
     def job_done(self) -> None:
         """A job was run: record the successes that may not wait any longer."""
 
     def flush(self) -> None:
         """Record the successes that are not recorded yet."""
-
-    def unrecorded(self) -> list[Delivery]:
-        """Return the claims on jobs whose success is not recorded yet. Any thread may ask."""
-        return []
 
     def is_transient_status(self, status: str) -> bool:
         """Whether a status of the worker is too short to be seen."""
@@ -61,47 +79,53 @@ class AckAtOnce:
     def __exit__(self, *exc_info: object) -> None: ...
 
 
+@dataclass(eq=False)
 class AckInBatches(AckAtOnce):
     """Records successes together, and claims as many jobs in the same step.
 
     Successes of jobs with a method for it, and all other ends, are recorded at once. If the size of a batch is
-    measured, long jobs are claimed one by one, and jobs that have waited for too long are given back. The worker does
+    measured, long jobs are claimed one by one, and jobs that have waited for too long are released. The worker does
     so when a job ends, a thread while a job runs.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        settings = engine.settings
+    context: Context
+    executions: Executions
+    claimer: Claimer
+    waiter: Waiter
+    guard: Guard
+
+    def __post_init__(self) -> None:
+        settings = self.context.settings
+        self._prefetched = self.claimer.prefetched
         is_auto = settings.prefetch == AUTO
         self._size = MeasuredBatchSize(settings.prefetch_time) if is_auto else BatchSize(settings.prefetch)
         self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
-        self._connection = engine.worker.connection  # for the thread of the buffer
-        self._buffer = AckBuffer(self._record_late, self._size.bound)
-        self._late_timer = WakeupTimer(self._give_back_meanwhile)
-        self._late_repeats = Repeats(engine.worker.log)
+        self._connection: Redis = self.worker.connection  # for the thread of the buffer
+        self._buffer = AckBuffer(self.executions.unrecorded, self._record_late, self._size.bound)
+        self._late_timer = WakeupTimer(self._release_meanwhile)
+        self._late_repeats = Repeats(self.worker.log)
 
-    def succeed(self, execution: Execution) -> None:
-        engine, claim = self._engine, execution.claim
-        overrides_hook = "job_success" not in engine.overrides.of(claim.job, claim.queue).chained_hooks
+    def succeed(self, execution: Execution, may_chain: bool) -> None:
+        claim = execution.claim
         is_plain = claim.token and not claim.outcome and not execution.is_buffered
-        if overrides_hook or engine.worker.status != "running" or not is_plain:
-            super().succeed(execution)
+        if not is_plain or self.worker.status != "running" or not may_chain:
+            super().succeed(execution, may_chain)
             return
         ended = monotonic()
-        if not (self._buffer or engine.fetcher.prefetched):
+        if not (self._buffer or self._prefetched.deliveries):
             self._size.observe(1, ended - claim.began)
             if self._size.jobs == 1:
-                super().succeed(execution)
+                super().succeed(execution, may_chain)
                 return
         execution.ended, execution.is_buffered = ended, True
         self._buffer.add(execution)
 
     def job_done(self) -> None:
-        fetcher = self._engine.fetcher
-        is_at_its_end = not fetcher.prefetched  # asked before the time, because the thread may give them back meanwhile
-        if fetcher.are_late and not self._engine.worker.must_stop():  # else all are given back when it ends
-            self._give_back()
-            is_at_its_end = not fetcher.prefetched
+        prefetched = self._prefetched
+        is_at_its_end = not prefetched.deliveries  # asked before the time: the thread may release them meanwhile
+        if prefetched.are_late and not self.worker.must_stop():  # else all are released when it ends
+            self._release()
+            is_at_its_end = not prefetched.deliveries
         if is_at_its_end:
             self._end_batch()
         if self._buffer and (is_at_its_end or self._buffer.are_late):
@@ -111,13 +135,10 @@ class AckInBatches(AckAtOnce):
         if self._buffer:
             self._record()
 
-    def unrecorded(self) -> list[Delivery]:
-        return self._buffer.claims()
-
     def is_transient_status(self, status: str) -> bool:
         """Return True between the jobs of a batch: to set a status there would be as costly as a job."""
-        is_in_batch = self._engine.worker.status == "running" and self._size.jobs > 1
-        return is_in_batch and (status == "running" or bool(self._engine.fetcher.prefetched))
+        is_in_batch = self.worker.status == "running" and self._size.jobs > 1
+        return is_in_batch and (status == "running" or bool(self._prefetched.deliveries))
 
     def __enter__(self) -> None:
         self._buffer.__enter__()
@@ -131,54 +152,53 @@ class AckInBatches(AckAtOnce):
     # -- Batches
 
     def _begin_batch(self, deliveries: Sequence[Delivery]) -> None:
-        engine, now = self._engine, monotonic()
+        now = monotonic()
         for delivery in deliveries:
-            engine.fetcher.keep(delivery)
+            self.claimer.keep(delivery)
         if len(deliveries) > 1:
-            self._batch = now, engine.worker.num_loops
+            self._batch = now, self.worker.num_loops
             if self._size.bound < inf:
-                engine.fetcher.give_back_at = now + self._size.bound
-                self._late_timer.set(engine.fetcher.give_back_at)
+                self._prefetched.release_at = now + self._size.bound
+                self._late_timer.set(self._prefetched.release_at)
 
     def _end_batch(self) -> None:
-        """Set the size of the next batch by this one, which was run or given back."""
-        self._engine.fetcher.give_back_at = inf
+        """Set the size of the next batch by this one, which was run or released."""
+        self._prefetched.release_at = inf
         if self._batch:
             (began, loops), self._batch = self._batch, None
-            self._size.observe(max(self._engine.worker.num_loops - loops, 1), monotonic() - began)
+            self._size.observe(max(self.worker.num_loops - loops, 1), monotonic() - began)
 
-    def _give_back(self) -> None:
-        """Give back the jobs that have waited for too long; if the thread does so, wait until it is done."""
-        engine = self._engine
+    def _release(self) -> None:
+        """Release the jobs that have waited for too long; if the thread does so, wait until it is done."""
         try:
-            engine.tell_not_given_back(engine.redis_retry.retry(engine.fetcher.give_back_late))
+            failures = self.recorder.retry(self._prefetched.release, if_late=True)
         except Exception as error:
-            engine.tell_not_given_back([error])
+            failures = [error]
+        log_not_released(self.context.log_repeated, failures)
 
-    def _give_back_meanwhile(self) -> None:
+    def _release_meanwhile(self) -> None:
         """Do the same, once, while a job runs; called by another thread."""
         try:
-            self._engine.tell_not_given_back(self._engine.fetcher.give_back_late(), self._late_repeats)
+            log_not_released(self._late_repeats.log, self._prefetched.release(if_late=True))
             self._late_repeats.sum_up()
-        except Exception:  # the worker will tell of it, if it fails again
-            self._late_timer.set(monotonic() + REST)
+        except Exception:  # the worker will log it, if it fails again
+            self._late_timer.set(monotonic() + RETRY_RELEASE_AFTER)
 
     def _batch_size(self) -> int:
         """Return how many jobs to claim in the step that records successes."""
-        worker = self._engine.worker
-        if self._engine.fetcher.prefetched or not self._engine.intake.may_claim:
+        worker = self.worker
+        if self._prefetched.deliveries or not self.waiter.may_claim:
             return 0
         return ceil(min(self._size.jobs, worker.max_loops - worker.num_loops))
 
     def _record(self, limit: int = 0) -> None:
         """Record all successes, claim at most `limit` jobs, and do what follows a recorded success."""
-        engine = self._engine
-        request = engine.fetcher.request(engine.intake.keys_in_turn)
+        request = self.claimer.request(self.waiter.keys_in_turn)
         recorded, prefetched = self._buffer.record(partial(self._record_all, request, limit))
         self._begin_batch(prefetched)
         for execution, reply in recorded:
             execution.is_buffered = False
-            engine.executor.guard(execution, partial(self._accept, execution, reply))
+            self.guard.run(execution, partial(self._accept, execution, reply))
 
     def _record_all(
         self, request: ClaimRequest, limit: int, executions: Sequence[Execution]
@@ -187,8 +207,8 @@ class AckInBatches(AckAtOnce):
         requests = chain([request], repeat(replace(request, is_again=True)))
         successes = [execution.success for execution in executions]
         try:
-            return self._engine.redis_retry.retry(
-                lambda: transitions.succeed_many(self._engine.fetcher.connection, successes, next(requests), limit)
+            return self.recorder.retry(
+                lambda: transitions.succeed_many(self.claimer.connection, successes, next(requests), limit)
             )
         except Exception as error:
             return [("failed", error.__cause__ or error)] * len(successes), []
@@ -196,7 +216,7 @@ class AckInBatches(AckAtOnce):
     def _record_late(self, executions: Sequence[Execution]) -> tuple[Sequence[Any], list[Delivery]]:
         """Do the same, once, while a job runs; called by another thread."""
         successes = [execution.success for execution in executions]
-        return transitions.succeed_many(self._connection, successes, self._engine.fetcher.request(()))
+        return transitions.succeed_many(self._connection, successes, self.claimer.request())
 
     def _accept(self, execution: Execution, reply: Any) -> None:
         claim = execution.claim
@@ -206,5 +226,5 @@ class AckInBatches(AckAtOnce):
         elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
             raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
         else:
-            ending = self._engine.redis_retry.retry(claim.succeed, None, execution.is_erased, execution.kept)
-        self._engine.hooks.succeeded(execution, ending)
+            ending = self.recorder.retry(claim.succeed, None, execution.is_erased, execution.kept)
+        self._succeeded(execution, ending)

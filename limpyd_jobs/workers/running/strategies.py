@@ -2,70 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.dates import compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
+from limpyd_jobs.models import Job, JobClaim, Queue, has_custom_placement, queue_name
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, Return
-from limpyd_jobs.retrying import Requeue
+from limpyd_jobs.retrying import Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.workers.context import Face
+from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.running.overrides import METHODS, Overrides
+from limpyd_jobs.workers.running.recorder import Recorder
 
-if TYPE_CHECKING:
-    from limpyd_jobs.workers.engine import Engine
 
-
+@dataclass(eq=False)
 class FailAtOnce:
     """Records the failure and puts the job back in one step, because no code of the application sees it in between."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._worker = engine.worker
+    worker: Face
+    retry_policy: Retry | None
+    recorder: Recorder
+    announcer: Announcer
+    may_chain: bool
 
     def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
         """Record that a job failed, and put it back in a queue if it may run again."""
-        hooks, job, queue = self._engine.hooks, claim.job, claim.queue
+        recorder, job, queue = self.recorder, claim.job, claim.queue
         self._save_error(job, queue, exception, trace)
         back = self._return_of(claim, exception)
-        ending = hooks.end(claim.fail, back, next_claim=hooks.next_claim(claim, "job_error"))
+        ending = recorder.end(claim.fail, back, next_claim=recorder.next_request() if self.may_chain else None)
         is_requeued = ending.outcome == "requeued"
-        hooks.tell_failed(job, queue, exception, trace, is_requeued)
+        self.announcer.failed(job, queue, exception, trace, is_requeued)
         if is_requeued:
             job._cached_priority, job._cached_delayed_until = ending.priority, ending.delayed_until
-            hooks.tell_requeued(job, queue)
+            self.announcer.requeued(job, queue)
 
     def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        worker = self._worker
+        worker = self.worker
         if worker.save_errors:
             # Some overrides have no parameter for the traceback.
             given = {"trace": trace} if "trace" in signature(worker.additional_error_fields).parameters else {}
             fields = worker.additional_error_fields(job, queue, exception, **given) or {}
             add_error = partial(worker.error_model.add_error, queue_name(queue), job, exception, trace=trace, **fields)
-            self._engine.redis_retry.retry(add_error)
+            self.recorder.retry(add_error)
 
     def _return_of(self, claim: JobClaim, exception: BaseException) -> Return:
-        worker = self._worker
+        worker = self.worker
         times = int(worker.requeue_times or 0)
         otherwise = Return(times, worker.requeue_priority_delta, worker.requeue_delay_delta)
-        return claim.decide(exception, self._engine.settings.retry_policy, otherwise)
+        return claim.decide(exception, self.retry_policy, otherwise)
 
 
 class FailStepByStep(FailAtOnce):
     """Holds a job that may run again in error until all code of the application has seen it."""
 
     def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
-        hooks, job, queue = self._engine.hooks, claim.job, claim.queue
+        job, queue = claim.job, claim.queue
         back = self._return_of(claim, exception)
-        ending = hooks.end(claim.fail, back, hold=True)
-        is_held = ending.outcome == "held"
+        is_held = self.recorder.end(claim.fail, back, hold=True).outcome == "held"
         self._save_error(job, queue, exception, trace)
-        hooks.tell_failed(job, queue, exception, trace, is_held)
-        hooks.notify(job, "on_error", queue, exception, trace)
+        self.announcer.failed(job, queue, exception, trace, is_held)
+        self.announcer.notify(job, "on_error", queue, exception, trace)
         if is_held:
             self._requeue(claim, back)
 
@@ -73,32 +78,28 @@ class FailStepByStep(FailAtOnce):
         """Put a job that is held in error back in a queue, unless it was canceled meanwhile."""
         job, queue = claim.job, claim.queue
         try:
-            self._worker.requeue_job(job, queue, int(claim.priority_after(back)), delayed_for=back.delay)
+            self.worker.requeue_job(job, queue, int(claim.priority_after(back)), delayed_for=back.delay)
         except LimpydJobsException:
-            job._cached_status = self._engine.redis_retry.retry(job.status.hget)
+            job._cached_status = self.recorder.retry(job.status.hget)
             if job._cached_status != STATUSES.CANCELED:
                 raise
-            self._worker.job_skipped(job, queue)
+            self.worker.job_skipped(job, queue)
 
 
+@dataclass(eq=False)
 class OwnPlacement:
-    """One transition ends the claim and puts the job in its queue.
+    """One transition ends the claim and puts the job in its queue."""
 
-    Attributes
-    ----------
-    least_delay: str
-        The delay of a job that asked to be put back at once, in the form that transitions take.
-    """
+    least_delay = ""  # of a job that asked to be put back at once, as transitions take it
 
-    least_delay = ""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    recorder: Recorder
+    abandon: Callable[[Execution], None]
+    may_chain: bool
 
     def delay(self, execution: Execution, until: datetime | None) -> str:
         """Delay a job, and return until when: a date as text, empty if it waits."""
-        hooks = self._engine.hooks
-        return hooks.end(execution.claim.delay, until, hooks.next_claim(execution.claim, "job_delayed")).delayed_until
+        next_claim = self.recorder.next_request() if self.may_chain else None
+        return self.recorder.end(execution.claim.delay, until, next_claim).delayed_until
 
     def put_back(self, claim: JobClaim, request: Requeue) -> None:
         """Do nothing more: the delay was the only step."""
@@ -112,7 +113,7 @@ class CustomPlacement(OwnPlacement):
 
     def delay(self, execution: Execution, until: datetime | None) -> str:
         job, queue = execution.claim.job, execution.claim.queue
-        self._engine.executor.let_go(execution)
+        self.abandon(execution)
         job.enqueue_or_delay(
             queue_name=queue_name(queue),
             delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
@@ -132,21 +133,51 @@ class CustomPlacement(OwnPlacement):
 
 
 class Strategy(NamedTuple):
-    """How the jobs of one class, from queues of one model, are ended.
+    """How the jobs of one class, from queues of one model, are ended."""
 
-    Attributes
-    ----------
-    chained_hooks: frozenset of str
-        The hooks whose step may claim the next job, because no code of the application comes in between.
-    fail: FailAtOnce
-        How a failure is recorded.
-    placement: OwnPlacement
-        How a job is put back in a queue.
-    erases: bool
-        Whether a job that succeeded is deleted.
-    """
-
+    # The hooks whose step may claim the next job, because no code of the application comes in between.
     chained_hooks: frozenset[str]
-    fail: FailAtOnce
-    placement: OwnPlacement
-    erases: bool
+    fail: FailAtOnce  # how a failure is recorded
+    placement: OwnPlacement  # how a job is put back in a queue
+    erases: bool  # whether a job that succeeded is deleted
+
+
+@dataclass(eq=False)
+class Strategies:
+    """The strategy for each job class and queue model."""
+
+    worker: Face
+    retry_policy: Retry | None
+    overrides: Overrides
+    recorder: Recorder
+    announcer: Announcer
+    abandon: Callable[[Execution], None]
+
+    def __post_init__(self) -> None:
+        self._found: dict[tuple[type, type], Strategy] = {}
+
+    def refresh(self) -> None:
+        """Find out again what is overridden."""
+        self.overrides.refresh()
+        self._found = {}
+
+    def of(self, job: Job, queue: Queue) -> Strategy:
+        """Return the strategy of a job: the one of its class, unless the job has methods of its own."""
+        if not vars(job).keys().isdisjoint(METHODS):
+            return self._find(job, queue)
+        kind = type(job), type(queue)
+        if kind not in self._found:
+            self._found[kind] = self._find(job, queue)
+        return self._found[kind]
+
+    def _find(self, job: Job, queue: Queue) -> Strategy:
+        is_custom = has_custom_placement(type(job), type(queue))
+        chained = self.overrides.chained_hooks_of(job)
+        fail = FailStepByStep if is_custom or self.overrides.overrides_errors(job) else FailAtOnce
+        placement = CustomPlacement if is_custom else OwnPlacement
+        return Strategy(
+            chained,
+            fail(self.worker, self.retry_policy, self.recorder, self.announcer, "job_error" in chained),
+            placement(self.recorder, self.abandon, "job_delayed" in chained),
+            self.overrides.may_erase(job, queue),
+        )

@@ -12,13 +12,13 @@ from time import monotonic
 from types import FrameType
 
 # Code that swallows the exception is interrupted again after this many seconds.
-AGAIN = 1.0
+INTERRUPT_AGAIN_AFTER = 1.0
 
 # The longest time limit, in seconds, which is 30 years: a timer, or a float, may not hold a longer one.
 MAX_TIME_LIMIT = 1e9
 
 # How many seconds the thread of a `WakeupTimer` sleeps at once.
-SLEEP = 3600.0
+MAX_SLEEP = 3600.0
 
 
 class JobTimer:
@@ -62,7 +62,7 @@ class JobTimer:
     def _start_timer(self) -> None:
         signal.signal(signal.SIGALRM, self._ring)
         soonest = min(moment for moment, _ in list(self._rings.values())) - monotonic()  # a signal handler may add one
-        signal.setitimer(signal.ITIMER_REAL, max(soonest, 0.001), AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, max(soonest, 0.001), INTERRUPT_AGAIN_AFTER)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
         if not self._is_armed:
@@ -110,4 +110,4 @@ class WakeupTimer:
 
 
 def _seconds_until(moment: float | None) -> float:
-    return SLEEP if moment is None else min(max(moment - monotonic(), 0.0), SLEEP)
+    return MAX_SLEEP if moment is None else min(max(moment - monotonic(), 0.0), MAX_SLEEP)

@@ -1,0 +1,278 @@
+"""How a worker gets its jobs: it claims them at once while there is work, else as soon as a signal comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from math import inf
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from limpyd.exceptions import DoesNotExist
+from redis import Redis
+from redis.exceptions import ResponseError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.classes.binding import is_same_database
+from limpyd_jobs.idents import Ident
+from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
+from limpyd_jobs.records import records
+from limpyd_jobs.records.known_classes import unwritten, was_written
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
+from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, NextWakeups
+from limpyd_jobs.workers.claiming.prefetched import Prefetched
+
+# How long the registration of a worker that waits outlives its wait, in seconds.
+REGISTRATION_MARGIN = 5.0
+
+# The longest wait of a worker before it looks for a job without a signal, in seconds.
+MAX_WAIT = 1.5
+
+# For how many seconds it looks into no list if no job has the status waiting. It has to look now and then: a job may
+# have been pushed by hand. To look into ten thousand lists takes Redis as long as hundreds of jobs.
+LOOK_EVERY = 12.0
+
+# The longest wait after a job was found without a signal: then a program, such as version 2, sends none.
+MAX_WAIT_WITHOUT_SIGNALS = 0.1
+
+# For how long it expects more such jobs, in seconds.
+WITHOUT_SIGNALS_FOR = 60.0
+
+Models = tuple[tuple[type[Job], ...], type[Queue], type[Error] | None]
+
+
+class Claimer:
+    """Claims jobs in waiting lists.
+
+    A worker that waits is registered. A signal ends its `BLPOP` when there may be a job; then Redis runs the claim that
+    was sent with it. So each job is in a list until it is claimed, and one round trip is enough.
+    """
+
+    def __init__(
+        self,
+        queue_model: type[Queue],
+        lease: float,
+        defer: Callable[[str, str, Exception], Any] | None = None,
+        error_model: type[Error] | None = None,
+    ) -> None:
+        self.queue_model = queue_model
+        self.lease = lease
+        self._defer = defer or partial(defer_unresolved, queue_model)
+        self._error_model = (
+            error_model if error_model and is_same_database(error_model.database, queue_model.database) else None
+        )
+        self.prefetched = Prefetched()
+        self.connection = PinnedConnection(partial(records.redis_of, queue_model))  # also for the ends of jobs
+        self.next_wakeups = NextWakeups()  # what Redis said when there was no job
+        # The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
+        self.last_queue = ""
+        self.signal_keys: list[str] = []  # the keys of the lists whose tokens end a wait
+        self.schedules = ""  # the key of the schedules that `next_wakeups` tells of; empty for none
+        self.only_takes = False  # because code of the application decides about a job before it runs
+        # The last exception about an entry of a list that cannot be run. No code is at fault, so no traceback helps.
+        self.invalid: Exception | None = None
+        self._no_signals_until = 0.0
+        self._classes: Mapping[str, type[Job]] = {}
+        self._models: Models
+        self._name = uuid4().hex[:12]
+        self._numbers = count(1)
+        self.owner = f"{host_and_pid()}:{self._name}"
+        self._mark = transitions.mark_of(self.owner)
+        self._unanswered: ClaimRequest | None = None
+        self._registration = self._name
+        self._is_registered = False
+        self._looked_into: Sequence[str] = ()
+        self._looked_at = -inf
+        self._logged: set[str] = set()
+
+    def request(self, keys: Sequence[str] = (), *, in_hand: bool = False) -> ClaimRequest:
+        """Return a request for the next job of these lists, with a new token."""
+        token = f"{IN_HAND if in_hand else ''}{next(self._numbers)}{self._mark}"
+        classes, registry = job_classes.known, ""
+        if keys:
+            if classes is not self._classes:
+                self._classes, self._models = classes, self._models_of(classes)
+            registry = unwritten(*self._models, if_used=True)
+            if registry:
+                was_written(*self._models)
+        return ClaimRequest(keys, token, self.lease, classes, connection=self.connection, registry=registry)
+
+    def _models_of(self, classes: Mapping[str, type[Job]]) -> Models:
+        """Return those of the database of the queues, which this worker makes known."""
+        mine = (each for each in classes.values() if is_same_database(each.database, self.queue_model.database))
+        return tuple(dict.fromkeys(mine)), self.queue_model, self._error_model
+
+    def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
+        """Claim the next job; return None if there is none. `check` tells whether it can be run.
+
+        It raises `DoesNotExist` if a key is not a list, or the list of no queue: the first time only.
+        """
+        return self._claim(keys, may_wait=may_wait) if keys else None
+
+    def wait(self, keys: Sequence[str], seconds: float) -> Delivery | None:
+        """Wait for a signal, or for some seconds, then claim the next job; return None if there is none.
+
+        The wait may be shorter. See `next`. Errors that Redis answers to a wait are raised, too.
+        """
+        if self._unanswered or not self._is_registered:
+            return self.next(keys, may_wait=True)
+        return self._claim(keys, may_wait=True, after=min(seconds, self._longest_wait())) if keys else None
+
+    def _longest_wait(self) -> float:
+        """Return for how many seconds to wait: less than the timeout of the connection."""
+        longest = MAX_WAIT_WITHOUT_SIGNALS if monotonic() < self._no_signals_until else MAX_WAIT
+        timeout = records.redis_of(self.queue_model).connection_pool.connection_kwargs.get("socket_timeout")
+        return min(longest, timeout / 2) if timeout else longest
+
+    def take(self, key: str, ident: str) -> Delivery:
+        """Claim a job that was taken from a list by other means. For the exceptions see `check`."""
+        delivery = self._claim([key], ident) or NOTHING
+        if delivery.error:
+            self.defer(delivery, delivery.error)
+        self.check(delivery)
+        return delivery
+
+    def check(self, delivery: Delivery) -> None:
+        """Raise an exception if the entry that came out of a list is not a job that can be run.
+
+        A deleted job is now off the list; what is not an ident, or has records of a wrong type, is in the quarantine.
+        """
+        ident, queue = one_line(delivery.ident), delivery.queue_key
+        if delivery.error:
+            raise delivery.error
+        if delivery.outcome == "gone":
+            path, pk = Ident.of(ident)
+            raise self._invalid(DoesNotExist, f"No {path.rpartition('.')[2]} found with pk {pk}")
+        if delivery.outcome == "garbage":
+            raise self._invalid(ValueError, f"Not the ident of a job, so put in the quarantine of {queue}: {ident!r}")
+        if delivery.outcome == "broken":
+            reason = one_line(delivery.status, MESSAGE)
+            raise self._invalid(ValueError, f"{ident} is put in the quarantine of {queue}: {reason}")
+
+    def defer(self, delivery: Delivery, error: Exception) -> None:
+        """Defer a job whose class cannot be resolved."""
+        self._defer(delivery.key, delivery.ident, error)
+
+    def keep(self, delivery: Delivery | None) -> None:
+        """Keep the job that was claimed with the end of another one; if its class is unknown, it is still listed."""
+        if delivery and delivery.outcome == "unknown":
+            with suppress(Exception):  # for next() to raise
+                job_classes.resolve(delivery.path)
+        elif delivery:
+            self.prefetched.deliveries.append(delivery)
+            self.last_queue = delivery.queues
+
+    def ask_again(self) -> None:
+        """If the last reply was lost, put the job that it had among the prefetched ones. Not for other threads."""
+        if self._unanswered:
+            self.keep(self._ask(self._unanswered.keys, "", may_wait=False))
+
+    def listen(self, names: Iterable[str]) -> None:
+        """Let the signals for queues of these names end a wait, and the signal for this worker alone."""
+        self.signal_keys = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
+
+    @property
+    def _own_name(self) -> str:
+        return f",{self._name}"  # no queue has such a name
+
+    def end_wait(self, connection: Redis) -> None:
+        """End the wait of this worker, or its next one, over a connection that any thread may use."""
+        records.notify_next(connection, records.signal_key(self.queue_model, self._own_name))
+
+    def unregister(self) -> None:
+        """End the registration, if there is one."""
+        if self._is_registered:
+            transitions.unregister(self.queue_model, self._registration)
+            self._is_registered = False
+
+    def _claim(
+        self, keys: Sequence[str], ident: str = "", *, may_wait: bool = False, after: float | None = None
+    ) -> Delivery | None:
+        delivery = self._ask(keys, ident, may_wait, after)
+        while delivery and delivery.outcome == "unknown":
+            try:
+                layout_of(job_classes.resolve(delivery.path))
+            except Exception as error:
+                return replace(delivery, error=error)
+            delivery = self._ask(keys, ident, may_wait)
+        if delivery is None:
+            self._raise_if_lists_are_broken()
+        return delivery
+
+    def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Delivery | None:
+        """Claim a job, after a number of seconds or a signal. If the last reply was lost, return its job."""
+        request = self.request(keys, in_hand=self.only_takes and not ident)
+        if self._unanswered:
+            self._leave_wait()
+            registry = request.registry or self._unanswered.registry
+            request = replace(request, token=self._unanswered.token, is_again=True, registry=registry)
+        self._unanswered = request
+        known = self._known(keys) if may_wait else ""
+        self._is_registered = may_wait
+        next_wakeups: NextWakeups | None
+        if after is None:
+            worker, wait = (self._registration, MAX_WAIT + REGISTRATION_MARGIN) if may_wait else ("", 0)
+            delivery, next_wakeups = transitions.claim(
+                self.queue_model, request, ident, worker, wait, self.schedules, known
+            )
+        else:
+            delivery, next_wakeups = self._wait_and_ask(request, after, known)
+        self._unanswered = None
+        self._is_registered = may_wait and delivery is None and next_wakeups is not None
+        if next_wakeups and not next_wakeups.is_quiet:
+            self._looked_into, self._looked_at = keys, monotonic()
+        self.next_wakeups = next_wakeups or self.next_wakeups
+        self.last_queue = delivery.queues if delivery else self.next_wakeups.queues
+        return delivery
+
+    def _known(self, keys: Sequence[str]) -> str:
+        """Return what Redis needs to look into all lists only if there may be a new job since the last time."""
+        is_enough = self._is_registered and keys == self._looked_into and monotonic() < self._looked_at + LOOK_EVERY
+        return transitions.known_of(job_classes.all(), self.next_wakeups if is_enough else None)
+
+    def _wait_and_ask(
+        self, request: ClaimRequest, seconds: float, known: str
+    ) -> tuple[Delivery | None, NextWakeups | None]:
+        registration = self._registration, MAX_WAIT + REGISTRATION_MARGIN, self.schedules
+        signal, delivery, next_wakeups = transitions.wait_and_claim(
+            self.connection, self.signal_keys, seconds, request, *registration, known
+        )
+        if isinstance(signal, str) and next_wakeups and next_wakeups.is_quiet:  # its job may be in no index
+            known = transitions.known_of(job_classes.all())
+            delivery, next_wakeups = transitions.claim(self.queue_model, request, "", *registration, known)
+        if delivery and signal is None:
+            self._no_signals_until = monotonic() + WITHOUT_SIGNALS_FOR
+        elif not delivery and isinstance(signal, ResponseError):
+            self._unable_to_wait(signal)
+        return delivery, next_wakeups
+
+    def _leave_wait(self) -> None:
+        """Make sure that a wait whose connection was lost claims nothing any more."""
+        self.unregister()
+        self._registration = f"{self._name}:{next(self._numbers)}"
+
+    def _unable_to_wait(self, error: ResponseError) -> None:
+        """Wait no more for keys of signals that are not lists: another program wrote them."""
+        if "WRONGTYPE" not in str(error):
+            raise error
+        pipe = self.queue_model.get_connection().pipeline(transaction=False)
+        for key in self.signal_keys:
+            pipe.type(key)
+        kinds = zip(self.signal_keys, pipe.execute(), strict=True)
+        self.signal_keys = [key for key, kind in kinds if kind in ("list", "none")]
+
+    def _raise_if_lists_are_broken(self) -> None:
+        new = [key for key in self.next_wakeups.broken if key not in self._logged]
+        self._logged.update(new)
+        if new:
+            raise self._invalid(DoesNotExist, f"Unable to get the queue from the key {one_line(', '.join(new))}")
+
+    def _invalid(self, kind: type[Exception], message: str) -> Exception:
+        self.invalid = kind(message)
+        return self.invalid

@@ -1,0 +1,90 @@
+"""What becomes of a delivery before it runs: the application makes its objects, and may run another job, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from limpyd.exceptions import DoesNotExist
+
+from limpyd_jobs.arguments import delay_argument
+from limpyd_jobs.idents import QueueKey
+from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
+from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, queue_of
+from limpyd_jobs.records import records
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.context import Face
+from limpyd_jobs.workers.naming import still_claimed
+from limpyd_jobs.workers.running.execution import Executions
+
+
+@dataclass(eq=False)
+class Offers:
+    """Offers deliveries to the application, and releases those that it does not want."""
+
+    worker: Face
+    claimer: Claimer
+    executions: Executions
+
+    # -- Making the objects
+
+    def objects_of(self, delivery: Delivery) -> tuple[Queue, Job] | None:
+        """Let the application make the objects; None if another worker was faster.
+
+        A job whose class cannot be resolved is still in its list: the application may know it.
+        """
+        self.executions.offer(delivery)
+        try:
+            found = self.worker.get_queue(delivery.key), self.worker.get_job(delivery.ident)
+        except Exception as error:
+            if delivery.error:
+                self.claimer.defer(delivery, error)
+            raise
+        is_taken = not delivery.error or self.worker.connection.lrem(delivery.key, 1, delivery.ident)
+        return found if is_taken else None
+
+    def get_queue(self, key: str) -> Queue:
+        """Return the queue of a waiting list; what `Worker.get_queue` does."""
+        queue_model = self.worker.queue_model
+        for execution in self.executions.offered.values():
+            if execution.claim.delivery.key == key and execution.claim.delivery.queue_name:
+                return queue_of(queue_model, execution.claim.delivery)
+        queue_key = QueueKey.of_list(key)
+        if queue_key == key or not queue_key.pk or queue_key != f"{queue_model._name}:{queue_key.pk}":
+            raise DoesNotExist(f"Unable to get the queue from the key {key}")
+        return queue_model.get(queue_key.pk)
+
+    def get_job(self, ident: str) -> Job:
+        """Return the job of an ident; what `Worker.get_job` does."""
+        execution = self.executions.offered.get(ident)
+        if execution is None:
+            return Job.get_from_ident(ident)
+        delivery = execution.claim.delivery
+        if delivery.error or delivery.outcome != "claimed":
+            self.claimer.check(delivery)
+        return records.attached(job_classes.resolve(delivery.path), delivery.pk)
+
+    # -- Jobs that the application does not want
+
+    def release_unwanted(self) -> None:
+        """Release, for later, the claimed jobs that the application did not choose to run."""
+        while self.executions.offered:
+            _, execution = self.executions.offered.popitem()
+            claim = execution.claim
+            if claim.is_in_hand:
+                self.abandon(claim.delivery)
+            elif claim.token:
+                try:
+                    claim.release(delay_argument(delayed_for=DEFAULT_DELAY))
+                except Exception as error:
+                    self.worker.log(still_claimed(claim.delivery.ident, error), "error")
+
+    def abandon(self, delivery: Delivery) -> None:
+        """Leave a job that is only taken where the application put it; else put it back for later."""
+        try:
+            job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
+            claim = JobClaim(delivery, job, queue_of(self.worker.queue_model, delivery))
+            if not claim.abandon(delay_argument(delayed_for=DEFAULT_DELAY), self.worker.keys):
+                claim.delay(claim.stored_delay())
+        except Exception as error:
+            self.worker.log(still_claimed(delivery.ident, error), "error")

@@ -1,0 +1,142 @@
+"""When a worker asks for its next job, and how long it waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+from limpyd_jobs.idents import read_pk
+from limpyd_jobs.transitions import ClaimRequest, Delivery
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
+from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
+from limpyd_jobs.workers.redis_retry import nap
+from limpyd_jobs.workers.running.timers import WakeupTimer
+
+# The longest wait before the worker asks for a job, in seconds.
+LONGEST_WAIT = 30.0
+
+# The shortest wait, in seconds, even if something else has to be done sooner. Redis 6.2 takes less than a millisecond
+# for a wait without end.
+SHORTEST_WAIT = 0.05
+
+
+@dataclass(eq=False)
+class Waiter:
+    """Gets one delivery after the other, and waits until there is one, or something else has to be done."""
+
+    worker: Face
+    context: Context
+    claimer: Claimer
+    maintenance: Maintenance
+    queue_refresh: Task
+    promoter: Task
+    scheduler: Task
+    ends_burst: Callable[[], bool]  # whether the worker ends, now that there is no job
+    before_wait: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._state = self.context.state
+        self._prefetched = self.claimer.prefetched
+        self.queue_selector = QueueSelector()
+        self.wakeup_timer = WakeupTimer(self.end_wait)
+        self._is_strict = self.context.settings.queue_strategy == "strict"
+        self._known_queue: str | None = None
+        self._next_due: float | None = None
+        self.looked_until: dict[Task, float] = {}  # up to when tasks have seen what was overdue
+
+    # -- Asking
+
+    @property
+    def keys_in_turn(self) -> Sequence[str]:
+        """The waiting lists in the order in which to serve them."""
+        keys = self.worker.keys
+        return keys if self._is_strict else self.queue_selector.order(keys)
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether to claim another job now, because nothing else has to be done before."""
+        is_free = not (self._state.is_quiet or self._prefetched.releasing)
+        return is_free and monotonic() < self.maintenance.next_due and not self.worker.must_stop()
+
+    def next_request(self) -> ClaimRequest | None:
+        """Return what to claim in the step that ends a job, if anything."""
+        if self.worker.status != "running" or self._prefetched.deliveries or not self.may_claim:
+            return None
+        return self.claimer.request(self.keys_in_turn)
+
+    def queues_are_known(self) -> None:
+        """The queues were looked for."""
+        self._known_queue = self.claimer.last_queue
+
+    def may_be_new_queues(self) -> bool:
+        """Whether Redis named another last queue than the one it named when the queues were looked for."""
+        if self._known_queue is None:
+            pks = [key.pk for key in self.context.queue_keys]
+            self._known_queue = str(max((read_pk(pk) or 0 for pk in pks), default=0))
+        return self.claimer.last_queue not in ("", self._known_queue)
+
+    # -- Waiting
+
+    def wait(self, *, only_take: bool) -> Delivery | None:
+        """Wait for a job. With `only_take`, it is not claimed to be run yet."""
+        self.claimer.only_takes = only_take
+        delivery = self._prefetched.take() or self.claimer.next(self.keys_in_turn, may_wait=True)
+        until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
+        while delivery is None and self._may_wait():
+            delivery = self._wait(max(min(until, self.maintenance.next_due) - monotonic(), SHORTEST_WAIT))
+            if monotonic() >= min(until, self.maintenance.next_due):
+                break
+        if delivery:
+            self.queue_selector.served(delivery.key)
+        return delivery
+
+    def _may_wait(self) -> bool:
+        """Look at what Redis said when it had no job; return False if something else has to be done before a wait."""
+        wakeups, self._next_due = self.claimer.next_wakeups, None
+        if self.context.begins_no_more or self.context.is_over_time:
+            return False
+        if not self.worker.keys:
+            return not self.ends_burst()
+        if self.may_be_new_queues():
+            return False
+        is_late = self._is_late(self.promoter, wakeups.overdue, wakeups.due)
+        is_late = self._is_late(self.scheduler, wakeups.missed, wakeups.scheduled) or is_late
+        return not is_late and not self.ends_burst()
+
+    def _is_late(self, task: Task, overdue: float | None, due: float | None) -> bool:
+        """Let a task run when it has something to do; return whether that is overdue, and the task did not see it."""
+        moment = self.claimer.next_wakeups.moment
+        if overdue is not None and overdue > self.looked_until.get(task, 0.0):
+            self.looked_until[task] = moment
+            self.maintenance.postpone(task)
+            return True
+        if due is not None:
+            at = monotonic() + due - moment
+            self.maintenance.hasten(task, at)
+            self._next_due = at if self._next_due is None else min(at, self._next_due)
+        return False
+
+    def _wait(self, seconds: float) -> Delivery | None:
+        """Wait for a job, or until there may be one, or until something else has to be done."""
+        if not self.worker.keys:
+            nap(seconds)
+            self.maintenance.postpone(self.queue_refresh)
+            return None
+        self._state.has_waited, self._state.is_between_jobs = True, False
+        self.before_wait()
+        self.wakeup_timer.set(self._next_due)
+        delivery = self.claimer.wait(self.keys_in_turn, seconds)
+        self.wakeup_timer.set(None)
+        if delivery and delivery.token and self.context.begins_no_more:
+            self._prefetched.deliveries.append(delivery)  # to be released
+            return None
+        return delivery
+
+    def end_wait(self) -> None:
+        """End the wait for a job. Called by another thread, so with a connection that threads share."""
+        with suppress(Exception):  # a closed connection raises any error; Redis ends it a tenth of a second later
+            self.claimer.end_wait(self.context.connection)

@@ -1,0 +1,139 @@
+"""What the parts of one worker may know of it: its face, its settings, the state of its run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import FrameType, SimpleNamespace
+from typing import Any, Protocol
+
+from redis import Redis
+
+from limpyd_jobs import events
+from limpyd_jobs.dates import utcnow
+from limpyd_jobs.idents import QueueKey
+from limpyd_jobs.models import Error, Job, Queue
+
+
+class Face(Protocol):
+    """The worker as applications see it: documented attributes that may change, and methods that may be overridden."""
+
+    logger: logging.Logger
+    queues: Any
+    queue_model: type[Queue]
+    error_model: type[Error]
+    callback: Any
+    keys: list[str]
+    status: str | None
+    num_loops: int
+    max_loops: Any
+    max_duration: Any
+    timeout: Any
+    terminate_gracefuly: bool
+    end_forced: bool
+    end_signal_caught: bool
+    start_date: datetime | None
+    end_date: datetime | None
+    wanted_end_date: datetime | None
+    save_errors: bool
+    save_tracebacks: bool
+    requeue_times: Any
+    requeue_priority_delta: Any
+    requeue_delay_delta: Any
+    fetch_priorities_delay: Any
+    fetch_delayed_delay: Any
+    _settings: SimpleNamespace
+    _names_of_others: list[str]
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def connection(self) -> Redis: ...
+    @property
+    def elapsed(self) -> timedelta | None: ...
+    def log(self, message: str, level: str = "info") -> None: ...
+    def set_status(self, status: str) -> None: ...
+    def run_started(self) -> None: ...
+    def run_ended(self) -> None: ...
+    def _main_loop(self) -> None: ...
+    def must_stop(self) -> bool: ...
+    def catch_end_signal(self, signum: int, frame: FrameType | None) -> None: ...
+    def stop_handling_end_signal(self) -> None: ...
+    def update_keys(self) -> None: ...
+    def requeue_delayed_jobs(self) -> None: ...
+    def wait_for_job(self) -> tuple[Queue, Job] | None: ...
+    def get_queue(self, queue_redis_key: str) -> Queue: ...
+    def get_job(self, job_ident: str) -> Job: ...
+    def execute(self, job: Job, queue: Queue) -> Any: ...
+    def job_started(self, job: Job, queue: Queue) -> None: ...
+    def job_success(self, job: Job, queue: Queue, job_result: Any) -> None: ...
+    def job_skipped(self, job: Job, queue: Queue) -> None: ...
+    def job_delayed(self, job: Job, queue: Queue) -> None: ...
+    def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None: ...
+    def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: Any = None) -> None: ...
+    def job_started_message(self, job: Job, queue: Queue) -> str: ...
+    def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str: ...
+    def job_skipped_message(self, job: Job, queue: Queue) -> str: ...
+    def job_delayed_message(self, job: Job, queue: Queue) -> str: ...
+    def job_requeue_message(self, job: Job, queue: Queue) -> str: ...
+    def job_error_message(
+        self, job: Job, queue: Queue, to_be_requeued: bool, exception: BaseException, trace: str | None = None
+    ) -> str: ...
+    @property
+    def additional_error_fields(self) -> Callable[..., dict[str, Any]]: ...
+
+
+@dataclass
+class RunState:
+    """The state of a run, beside the public attributes of the worker."""
+
+    why: str = ""  # who or what asked for the end; empty if that is not known
+    is_quiet: bool = False  # whether to begin no other job, and to live on until the end is asked for
+    is_done: bool = False  # whether it ended because `burst` says so
+    is_for_good: bool = False  # whether it was asked to end, and no other worker should replace it
+    lacks_queues: bool = False  # whether it looked, and none of its queues exists yet
+    has_waited: bool = False  # whether the last job did not come at once
+    is_between_jobs: bool = False  # whether its status is too short to be seen, because the next job is there already
+    parent: int = 0  # the pid of the parent of its pool
+    # Called once it handles signals and has found its queues; and, with the worker, when its status changes.
+    on_ready: list[Callable[[], None]] = field(default_factory=list)
+    on_status: list[Callable[[Any], None]] = field(default_factory=list)
+
+
+class Context:
+    """What most parts of a worker use."""
+
+    connection: Redis  # for the threads of the worker, once it runs
+
+    def __init__(self, worker: Face, state: RunState, log_repeated: Callable[..., None]) -> None:
+        self._worker = worker
+        self.settings = worker._settings  # the checked parameters that version 2 does not have
+        self.state = state
+        self.log_repeated = log_repeated  # logs what may happen thousands of times: see `Repeats.log`
+
+    def log(self, message: str, level: str = "info") -> None:
+        self._worker.log(message, level)
+
+    def notify_status(self) -> None:
+        """Notify others that the status changed, or that the worker is asked to end."""
+        for callback in self.state.on_status:
+            callback(self._worker)
+        events.emit(events.WorkerStatusChanged, self._worker, "", self._worker.status)
+
+    @property
+    def queue_keys(self) -> list[QueueKey]:
+        """The beginnings of the keys of the queues of the worker."""
+        return [QueueKey.of_list(key) for key in self._worker.keys]
+
+    @property
+    def begins_no_more(self) -> bool:
+        """Whether it was asked to end, or to be quiet."""
+        return self._worker.end_forced or self.state.is_quiet
+
+    @property
+    def is_over_time(self) -> bool:
+        """Whether it has run for as long as it may."""
+        end = self._worker.wanted_end_date
+        return end is not None and utcnow() >= end

@@ -1,0 +1,326 @@
+"""The loop of a worker: it builds the parts, gets jobs, and lets them be run. It is given to no part."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs import events
+from limpyd_jobs.dates import get_delta, utcnow
+from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.records import records
+from limpyd_jobs.redis.calls import is_of_wrong_type
+from limpyd_jobs.schedules.model import Schedule
+from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.offers import Offers
+from limpyd_jobs.workers.claiming.prefetched import log_not_released
+from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
+from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
+from limpyd_jobs.workers.context import Context, Face, RunState
+from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
+from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
+from limpyd_jobs.workers.fleet.report import Report
+from limpyd_jobs.workers.maintenance.promoter import Promoter
+from limpyd_jobs.workers.maintenance.pruner import Pruner
+from limpyd_jobs.workers.maintenance.queue_refresh import QueueRefresh
+from limpyd_jobs.workers.maintenance.reconciler import Reconciler
+from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.maintenance.runner import Maintenance
+from limpyd_jobs.workers.maintenance.scheduler import Scheduler
+from limpyd_jobs.workers.redis_retry import RedisRetry, nap
+from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
+from limpyd_jobs.workers.running.announcer import Announcer
+from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.running.executor import Executor
+from limpyd_jobs.workers.running.hooks import Hooks
+from limpyd_jobs.workers.running.leases import Leases
+from limpyd_jobs.workers.running.overrides import Overrides
+from limpyd_jobs.workers.running.recorder import Guard, Recorder
+from limpyd_jobs.workers.running.strategies import Strategies
+from limpyd_jobs.workers.running.timers import JobTimer
+from limpyd_jobs.workers.start import Start
+from limpyd_jobs.workers.stopping import Stopping
+
+
+class Loop:
+    """Builds the parts of a worker, each with what it uses, and runs jobs one after the other.
+
+    Its methods are called, because the application may have its own version of each; `base` has our versions.
+    """
+
+    def __init__(self, worker: Face, base: type[Face], state: RunState) -> None:
+        self.worker = worker
+        self.repeats = Repeats(worker.log)
+        self.context = Context(worker, state, self.repeats.log)
+        self.executions = Executions()
+        self.announcer = Announcer(worker)
+        self.overrides = Overrides(worker, base, self.context.settings)
+        self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
+        self._build_claimer()
+        self._build_tasks()
+        self._build_waiter()
+        self._build_hooks()
+        self._build_executor(base)
+        self._build_beats()
+
+    def _let_others_renew(self) -> None:
+        """They could not while Redis was away, so look for lapsed leases later."""
+        self.maintenance.postpone(self.rescuer, self.context.settings.lease / 2)
+
+    def _build_claimer(self) -> None:
+        worker = self.worker
+        error_model = worker.error_model if worker.save_errors else None
+        self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.log)
+        lease, defer = self.context.settings.lease, self.unresolved.defer
+        self.claimer = Claimer(worker.queue_model, lease, defer, worker.error_model)
+        self.claimer.listen(worker.queues)
+        self.prefetched = self.claimer.prefetched
+        self.offers = Offers(worker, self.claimer, self.executions)
+
+    def _build_tasks(self) -> None:
+        worker, settings, hook = self.worker, self.context.settings, self.overrides.hook
+        self.queue_refresh = QueueRefresh(worker)
+        self.promoter = Promoter(worker, self.context, self.unresolved.defer)
+        self.reconciler = Reconciler(worker.queue_model, settings.lease)
+        self.rescuer = Rescuer(
+            worker.queue_model,
+            settings.lease,
+            settings.max_rescues,
+            self.claimer.request,
+            self.reconciler.begin,
+            on_rescued=lambda delivery: self.executor.call_hook(delivery, partial(hook, "job_rescued")),
+            on_exhausted=lambda delivery, error: self.executor.call_hook(delivery, worker.job_error, error),
+        )
+        pruner = Pruner(worker.queue_model, worker.error_model, settings.keep_success, settings.keep_errors)
+        on_added, on_missed = partial(hook, "job_scheduled"), partial(hook, "schedule_missed")
+        self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay, on_added, on_missed)
+        if self.scheduler.is_here:
+            self.claimer.schedules = records.due_key(Schedule)
+        tasks = self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler
+        self.maintenance = Maintenance(self.context, tasks, self.redis_retry.may_log)
+
+    def _build_waiter(self) -> None:
+        worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
+        self.timer = JobTimer()
+        self.report = Report(worker, context, self.executions, self.prefetched)
+        self.stopping = Stopping(
+            worker,
+            context,
+            self.timer,
+            self.report,
+            end_wait=lambda: self.waiter.wakeup_timer.set(monotonic()),
+            may_find_jobs=lambda: self.reconciler.has_to_look_again,
+            broken_lists=lambda: self.claimer.next_wakeups.broken,
+        )
+        ends_burst, before_wait = self.stopping.ends_burst, self.repeats.sum_up
+        self.waiter = Waiter(worker, context, self.claimer, self.maintenance, *tasks, ends_burst, before_wait)
+
+    def _build_hooks(self) -> None:
+        worker, context, executions, announcer = self.worker, self.context, self.executions, self.announcer
+        self.recorder = recorder = Recorder(self.redis_retry, self.waiter.next_request, self.claimer.keep)
+        self.guard = Guard(context, executions, recorder)
+        policy, abandon = context.settings.retry_policy, self.guard.abandon
+        self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer, abandon)
+        self.acknowledger = AckAtOnce(worker, recorder, announcer)
+        parts = self.overrides, strategies, recorder, announcer, self.acknowledger
+        self.hooks = Hooks(worker, context, executions, *parts, self.claimer.take)
+
+    def _build_executor(self, base: type[Face]) -> None:
+        self.metrics = WorkerMetrics(self.executions)
+        note = self.metrics.note if self.context.settings.metrics else None
+        parts = self.executions, self.guard, self.recorder, self.overrides, self.announcer, self.timer
+        claiming = self.claimer.take, self.offers.abandon
+        self.executor = Executor(self.worker, self.context, *parts, base.execute, *claiming, note)
+
+    def _build_beats(self) -> None:
+        worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
+        self.leases = Leases(context, self.prefetched, self.executions, log_not_renewed)
+        owner, paths, may_log = self.claimer.owner, self.unresolved.paths, self.redis_retry.may_log
+        parts = owner, self.executions, self.stopping, self.report, paths, may_log
+        self.registration = WorkerRegistration(worker, context, *parts)
+        self.start = Start(worker, context, self.redis_retry)
+
+    # -- The run
+
+    def run(self) -> None:
+        """Run jobs until the worker has to stop; what `Worker.run` does."""
+        if self.worker.status is not None:
+            self.worker.set_status("aborted")
+            raise LimpydJobsException("This worker run is already terminated, or goes on: create another worker")
+        try:
+            self.stopping.handle_other_signals()
+            self._run()
+        finally:
+            self.claimer.connection.close()
+            self.worker.stop_handling_end_signal()
+
+    def _run(self) -> None:
+        worker = self.worker
+        worker.set_status("starting")
+        self.context.connection = worker.connection
+        self.strategies.refresh()
+        if self.context.settings.prefetch != 1 and self.overrides.may_buffer:
+            parts = self.recorder, self.announcer, self.context, self.executions
+            self.acknowledger = AckInBatches(worker, *parts, self.claimer, self.waiter, self.guard)
+            self.hooks.acknowledger = self.acknowledger
+        worker.start_date = utcnow()
+        if worker.max_duration:
+            worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
+
+        try:
+            with Heartbeat(self.context.settings.lease / 4, self._beat, FIRST_SIGN):
+                self._start_and_loop()
+        finally:
+            self.registration.close(self.context.connection)
+
+        worker.set_status("terminated")
+        worker.end_date = utcnow()
+        events.emit(events.WorkerEnded, worker)
+        worker.run_ended()
+
+    def _start_and_loop(self) -> None:
+        worker = self.worker
+        self.start.find_queues(self._look_for_queues)
+        if not worker.must_stop():
+            self._promote()
+            events.emit(events.WorkerStarted, worker)
+            worker.run_started()
+            try:
+                with self.waiter.wakeup_timer, self.acknowledger:
+                    worker._main_loop()
+            finally:  # a job may call sys.exit()
+                self._write_metrics()
+
+    def _look_for_queues(self) -> None:
+        maintenance, worker = self.maintenance, self.worker
+        maintenance.run(self.queue_refresh)
+        if not worker.keys and maintenance.is_due(self.scheduler):
+            maintenance.run(self.scheduler)
+        if not worker.keys and self.context.settings.burst:
+            maintenance.run(self.queue_refresh)  # a schedule that was due may have made a queue
+            self.stopping.ends_burst()
+
+    def _promote(self) -> None:
+        """Move the delayed jobs that are due, before the first job."""
+        try:
+            self.maintenance.run(self.promoter)
+        except RedisError as error:
+            self.redis_retry.log("Unable to look for delayed jobs", error)
+            self.maintenance.postpone(self.promoter)
+        except Exception as error:
+            self.maintenance.log_failure(self.promoter, error)
+
+    def _beat(self) -> None:
+        """Give a sign of life; called by another thread."""
+        self.leases.renew(self.context.connection)
+        self.registration.renew(self.context.connection)
+        self._write_metrics()
+
+    def _write_metrics(self) -> None:
+        if self.context.settings.metrics:
+            self.metrics.write(self.context.connection)
+
+    # -- From job to job
+
+    def loop(self) -> None:
+        """Get jobs and run them until the worker has to stop; what `Worker._main_loop` does."""
+        worker = self.worker
+        try:
+            while not worker.must_stop():
+                self._set_status("waiting")
+                found = self._next()
+                if found:
+                    worker.num_loops += 1
+                    self._set_status("running")
+                    self._run_job(*found)
+        finally:
+            self._release()
+
+    def _set_status(self, status: str) -> None:
+        if not self.acknowledger.is_transient_status(status):
+            self.context.state.is_between_jobs = status == "waiting" and bool(self.prefetched.deliveries)
+            self.worker.set_status(status)
+
+    def _next(self) -> tuple[Queue, Job] | None:
+        """Run the tasks that are due, then get a job; None if there is none, or something failed."""
+        self.executions.offered.clear()
+        self.context.state.has_waited = False
+        self.repeats.sum_up_if_due()
+        try:
+            self._maintain()
+            if self.context.state.is_quiet:
+                self._release()
+                nap(max(self.maintenance.next_due - monotonic(), SHORTEST_WAIT))
+                return None
+            found = self.worker.wait_for_job()
+            if found is None and not self.overrides.waits_as_we_do:
+                self.stopping.ends_burst()
+        except RedisError as error:
+            self.waiter.looked_until.clear()
+            with suppress(RedisError):
+                if is_of_wrong_type(error):
+                    self.stopping.ends_burst(is_stuck=True)
+            self.redis_retry.wait("Unable to get job", error)
+        except Exception as error:
+            self._log_unable(error)
+        else:
+            self.redis_retry.backoff.reset()
+            if found:
+                return found
+        self.offers.release_unwanted()
+        return None
+
+    def _maintain(self) -> None:
+        is_new = self.waiter.may_be_new_queues()
+        if is_new:
+            self.maintenance.postpone(self.queue_refresh)
+        if self.unresolved.may_be_fewer and self.unresolved.retry_deferred(self.context.queue_keys):
+            self.maintenance.postpone(self.promoter)
+        self.maintenance.run_due()
+        if is_new:
+            self.waiter.queues_are_known()
+        self.executions.offered.clear()
+
+    def wait(self) -> tuple[Queue, Job] | None:
+        """Wait for a job; what `Worker.wait_for_job` does."""
+        delivery = self.waiter.wait(only_take=not self.overrides.waits_as_we_do)
+        return self.offers.objects_of(delivery) if delivery else None
+
+    def _log_unable(self, error: Exception) -> None:
+        """Log why there is no job: with a traceback, unless the entry of the list was wrong."""
+        if error is self.unresolved.last:
+            return
+        message = f"Unable to get job: {one_line(error, MESSAGE)}"
+        if error is not self.claimer.invalid:
+            message += f"\n{traceback_of(error)}"
+        self.repeats.log(f"Unable to get job ({kind_of(error)})", message)
+
+    def _run_job(self, queue: Queue | None, job: Job | None) -> None:
+        if queue is None or job is None:
+            self.worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
+            self.offers.release_unwanted()
+            return
+        execution = self.executions.accept(job, queue)
+        if self.executions.offered:
+            self.offers.release_unwanted()
+        self.executor.run(execution)
+        self.acknowledger.job_done()
+
+    def _release(self) -> None:
+        """Release the next jobs, if some are claimed already, and end the registration of a worker that waits."""
+        self.acknowledger.flush()
+        try:
+            self.claimer.ask_again()
+            log_not_released(self.repeats.log, self.prefetched.release())
+            self.claimer.unregister()
+        except Exception as error:
+            remedy = self.redis_retry.remedy_of(error)
+            self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}{remedy}", "error")
+        self.repeats.sum_up()

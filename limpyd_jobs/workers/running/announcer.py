@@ -1,0 +1,44 @@
+"""Telling others of the turns in the life of a job: an event, which is logged, and the method of the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from limpyd_jobs import events
+from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.records.lazy_fields import has_method
+from limpyd_jobs.workers.context import Face
+from limpyd_jobs.workers.naming import ClassNames
+
+
+@dataclass(eq=False)
+class Announcer:
+    """Emits the events of jobs, and calls the methods that their classes have for them."""
+
+    worker: Face
+
+    def __post_init__(self) -> None:
+        self.class_names = ClassNames()
+
+    def emit(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
+        """Emit an event of a job; the log names its class if there are several in the queue."""
+        mark = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
+        events.emit(kind, self.worker, message + mark, job, queue, *details)
+
+    @staticmethod
+    def notify(job: Job, event: str, *args: Any) -> None:
+        """Call the method of a job for an event, if its class has one."""
+        if has_method(job, event):
+            getattr(job, event)(*args)
+
+    def failed(self, job: Job, queue: Queue, exception: BaseException, trace: str | None, is_requeued: bool) -> None:
+        """A job failed."""
+        # version 2 says 0 or None if these are its requeue_times
+        shown: Any = is_requeued or (self.worker.requeue_times and False)
+        message = self.worker.job_error_message(job, queue, shown, exception, trace)
+        self.emit(events.JobFailed, job, queue, message, exception, trace, is_requeued)
+
+    def requeued(self, job: Job, queue: Queue) -> None:
+        """A job is back in a queue."""
+        self.emit(events.JobRequeued, job, queue, self.worker.job_requeue_message(job, queue))

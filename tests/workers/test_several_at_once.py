@@ -1,0 +1,91 @@
+"""Two jobs of one worker, at the same time in each step: nothing that is known of a job is on the worker."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+import redis
+from parts import Parts
+
+from limpyd_jobs import Job, Queue, Worker
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Parcel(Job):
+    namespace = "several"
+    queue_name = "queue"
+
+
+class Assembled(Worker):
+    """Lets two jobs meet at each step. Its parts are those that a test has built."""
+
+    def __init__(self) -> None:
+        self.barrier = Barrier(2, timeout=60)
+        super().__init__("queue", callback=self.call, terminate_gracefuly=False)
+        self.parts = Parts(self)
+        self.steps: list[tuple[str, list[str]]] = []
+        self.status = "running"
+
+    def meet(self, step: str) -> None:
+        if self.barrier.wait() == 0:
+            running = self.parts.executions.running.values()
+            self.steps.append((step, sorted(each.claim.delivery.identifier for each in running)))
+        self.barrier.wait()
+
+    def get_queue(self, queue_redis_key: str) -> Queue:
+        return self.parts.offers.get_queue(queue_redis_key)
+
+    def get_job(self, job_ident: str) -> Job:
+        return self.parts.offers.get_job(job_ident)
+
+    def job_started(self, job: Job, queue: Queue) -> None:
+        self.meet("start")
+        self.parts.hooks.job_started(job, queue)
+
+    def call(self, job: Job, queue: Queue) -> str:
+        self.meet("run")
+        if job.identifier.hget() == "fails":
+            raise ValueError(vars(job)["_execution"].claim.token)
+        return vars(job)["_execution"].claim.token
+
+    def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
+        self.meet("end")
+        self.parts.hooks.job_success(job, queue, job_result)
+        self.meet("told")
+
+    def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
+        self.meet("end")
+        self.parts.hooks.job_error(job, queue, exception, trace)
+        self.meet("told")
+
+
+def test_two_jobs_go_through_all_steps_at_the_same_time(redis_client: redis.Redis, consistent: None) -> None:
+    Parcel.add_jobs(["succeeds", "fails"])
+    worker = Assembled()
+    parts, keys, executions = worker.parts, Queue.get_waiting_keys("queue"), []
+    found = [parts.offers.objects_of(delivery) for _ in "ab" if (delivery := parts.claimer.next(keys))]
+    assert len(parts.executions.offered) == 2
+    queue = Queue.get_queue("queue")
+    queue.running.zadd(dict.fromkeys(queue.running.zmembers(), 1))
+    parts.leases.renew(redis_client)  # also of those that do not run yet
+    assert all(score > 1 for _, score in queue.running.zrange(0, -1, withscores=True))
+
+    for each in found:
+        assert each
+        executions.append(parts.executions.accept(each[1], each[0]))
+    parts.offers.release_unwanted()
+    threads = [Thread(target=parts.executor.run, args=[execution]) for execution in executions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    both = ["fails", "succeeds"]
+    assert worker.steps == [("start", both), ("run", both), ("end", both), ("told", both)]
+    assert [job.status.hget() for _, job in filter(None, found)] == ["s", "e"]
+    assert executions[0].result == executions[0].claim.delivery.token
+    assert {each.claim.token for each in executions} == {""}
+    assert (parts.executions.running, parts.executions.offered) == ({}, {})
