@@ -451,7 +451,7 @@ class Job(JobRecord):
         timeout: float
             For how many seconds to wait; None for no limit, 0 not to wait.
         error_model: type of Error
-            The model of the errors; `Error` by default.
+            The model in which its error is looked for; None for all models.
 
         Raises
         ------
@@ -470,7 +470,7 @@ class Job(JobRecord):
         redis.exceptions.RedisError
             If Redis refuses; or, with a timeout of 0, does not answer.
         """
-        return result_of(self, timeout, error_model or bound_like(Error, type(self)))
+        return result_of(self, timeout, error_model)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Tell how far the code of the job is, for others to see: ``self.progress(0.4, "page 12 of 30")``.

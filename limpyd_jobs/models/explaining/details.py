@@ -101,7 +101,7 @@ def details_of(
         list(changes_of(history or ())),
         log or [],
         result,
-        _errors_of(database, error_models_of(database, error_model), parsed),
+        errors_of(database, error_models_of(database, error_model), parsed),
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
     )
 
@@ -134,14 +134,17 @@ def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: s
     return replies_to(connection_to(database), commands)
 
 
-def _errors_of(database: JobsDatabase | None, models: Sequence[KnownClass], ident: Ident) -> list[dict[str, str]]:
+def errors_of(
+    database: JobsDatabase | None, models: Sequence[KnownClass], ident: Ident, most: int = MAX_ERRORS
+) -> list[dict[str, str]]:
+    """Return the fields of the last errors of a job, the newest first."""
     connection, keys = connection_to(database), list[str]()
     models = [model for model in models if model.indexes.keys() >= {"job_pk", "job_model_repr"}]
     of_job = [(f"{it.indexes['job_pk']}{ident.pk}", f"{it.indexes['job_model_repr']}{ident.path}") for it in models]
     for model, pks in zip(models, replies_to(connection, [("SINTER", *each) for each in of_job]), strict=True):
         numbers = (number for number in map(read_pk, pks or ()) if number is not None)
-        keys += [f"{model.name}:{pk}:hash" for pk in nlargest(MAX_ERRORS, numbers)]
+        keys += [f"{model.name}:{pk}:hash" for pk in nlargest(most, numbers)]
     found = [dict(each) for each in replies_to(connection, [("HGETALL", key) for key in keys]) if each]
     if len(models) > 1:
         found.sort(key=lambda fields: fields.get("date_time", ""), reverse=True)
-    return [{name.removeprefix("_"): value for name, value in fields.items()} for fields in found[:MAX_ERRORS]]
+    return [{name.removeprefix("_"): value for name, value in fields.items()} for fields in found[:most]]

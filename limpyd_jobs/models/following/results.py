@@ -11,11 +11,14 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.arguments import check_size
 from limpyd_jobs.exceptions import ConfigurationException, JobCanceled, JobFailed, JobGone, NoResult, ResultTimeout
 from limpyd_jobs.fields.codecs import codec_of, dump_compact
+from limpyd_jobs.idents import Ident
+from limpyd_jobs.models.explaining.details import errors_of
 from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys
 from limpyd_jobs.models.following.waiting import deadline_of, one_at_a_time, wait_for_end
-from limpyd_jobs.records.layout import RESULT_KEY, check_found_by, kept_for, layout_of
+from limpyd_jobs.records.layout import RESULT_KEY, kept_for
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.search.classes import error_models_of
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import KeptResult
@@ -108,11 +111,6 @@ def _result_in(job: Any, text: str | ResponseError | None) -> Any:
 
 def _failure_of(job: Any, error_model: Any) -> list[str]:
     """Return the type, message and traceback of the last error that is recorded of a job, by reading commands only."""
-    wanted = {"job_model_repr": job.get_model_repr(), "job_pk": pk_of(job)}
-    check_found_by(error_model, wanted)
-    indexes, client = layout_of(error_model).description["indexes"], redis_of(error_model)
-    pks: Any = client.sinter([f"{indexes[name][0]}{value}" for name, value in wanted.items()])
-    last = max(filter(str.isdecimal, pks), key=int, default="")
-    names = ("type", "message", "traceback")
-    found: Any = client.hmget(f"{error_model._name}:{last}:hash", *names) if last else [""] * len(names)
-    return [value or "" for value in found]
+    database = (error_model or type(job)).database
+    found = errors_of(database, error_models_of(database, error_model), Ident.of(job.ident), 1) or [{}]
+    return [found[0].get(name, "") for name in ("type", "message", "traceback")]

@@ -22,7 +22,7 @@ from limpyd_jobs import (
     ResultTimeout,
     Worker,
 )
-from limpyd_jobs.models import Queue
+from limpyd_jobs.models import Error, Queue
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records.layout import kept_for
 
@@ -129,9 +129,14 @@ def test_one_that_cannot_be_kept_is_told_and_the_job_succeeds(
         job.result()
 
 
-def test_a_failure_is_raised_with_what_is_recorded() -> None:
+class ErrorOfAnApplication(Error):
+    namespace = "results"
+
+
+@pytest.mark.parametrize("error_model", [Error, ErrorOfAnApplication])
+def test_a_failure_is_raised_with_what_is_recorded(error_model: type[Error]) -> None:
     job = Sum.add_job("fails")
-    work()
+    work(error_model=error_model)
     with pytest.raises(JobFailed) as caught:
         job.result()
     assert (caught.value.ident, caught.value.type) == (job.ident, "KeyError")
@@ -141,6 +146,10 @@ def test_a_failure_is_raised_with_what_is_recorded() -> None:
     work()
     with pytest.raises(JobFailed):
         job.result()
+    if error_model is not Error:
+        Error.delete_many(Error.collection())
+        with pytest.raises(JobFailed, match="no error of it is recorded"):
+            job.result(error_model=Error)
 
 
 def test_a_failure_without_an_error_is_one_too() -> None:
