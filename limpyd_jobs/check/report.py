@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -79,11 +80,14 @@ class Report:
             }
         )
 
-    def as_table(self) -> str:
-        """Return the first findings of each kind as lines of text, and a summary."""
-        return "\n".join([*self._rows(), self._summary()])
+    def as_table(self, width: int = sys.maxsize) -> str:
+        """Return the first findings of each kind as lines of text, and a summary.
 
-    def _rows(self) -> Iterator[str]:
+        A table that is wider is printed one finding below the other.
+        """
+        return "\n".join([*self._rows(width), *_wrapped(self._summary(), width)])
+
+    def _rows(self, width: int) -> Iterator[str]:
         kinds = Counter(finding.kind for finding in self.findings)
         shown: Counter[str] = Counter()
         rows = []
@@ -94,12 +98,15 @@ class Report:
             elif shown[finding.kind] == kinds[finding.kind]:
                 rows.append((finding.invariant, f"… and {kinds[finding.kind] - ROWS_PER_KIND} more", "", ""))
         if rows:
-            yield from table_lines([("", "what", "what is wrong", "repair"), *rows], MAX_CELL)
-            yield ""
+            lines = [*table_lines([("", "what", "what is wrong", "repair"), *rows], MAX_CELL)]
+            if max(map(len, lines)) > width:
+                texts = ((f"{row[0]:3} {row[1]}", *(f"    {text}" for text in row[2:] if text)) for row in rows)
+                lines = [part for row in texts for text in row for part in _wrapped(one_line(text, MAX_CELL), width, 6)]
+            yield from (*lines, "")
         notes = [f"Warning: {warning}" for warning in self.warnings]
         notes += [f"Not looked at: {'; '.join(self.unchecked)}"] if self.unchecked else []
         for note in notes:
-            yield from wrap(one_line(note, MESSAGE), 79, subsequent_indent="  ", break_on_hyphens=False)
+            yield from _wrapped(one_line(note, MESSAGE), 79)
 
     def _summary(self) -> str:
         number, where = sum(self.records.values()), ", ".join(self.databases)
@@ -112,6 +119,10 @@ class Report:
         rest = "".join(f", {number} with {_as_typed(option)} only" for option, number in options.items())
         rest += f", {hopeless} cannot be repaired" if hopeless else ""
         return f"{len(self.findings)} found, {repaired} repaired{rest}: {looked_at}."
+
+
+def _wrapped(text: str, width: int, hang: int = 2) -> list[str]:
+    return wrap(text, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
 
 
 def _outcome(finding: Finding) -> str:

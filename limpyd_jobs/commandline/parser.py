@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from itertools import chain
-from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
+from optparse import BadOptionError, IndentedHelpFormatter, Option, OptionContainer, OptionParser, Values
+from textwrap import fill
 from typing import Any, NoReturn
 
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
@@ -29,8 +31,32 @@ class UnknownOption(BadOptionError):
         return f"{super().__str__()}{self._hint}"
 
 
+class WholeWords(IndentedHelpFormatter):
+    """A help that fits the terminal, and breaks no line at a hyphen, as in ``--error-model``."""
+
+    def format_usage(self, usage: str) -> str:
+        """Break the lines of a usage: where the text of the second column begins, if there is one."""
+        entries: list[str] = []
+        for line in super().format_usage(usage).splitlines():
+            goes_on = entries and ((line[:1].strip() and entries[-1][:1].strip()) or line.startswith(" " * 8))
+            entries[-1:] = [f"{entries[-1]} {line.strip()}"] if goes_on else [*entries[-1:], line]
+        broken = (
+            fill(entry, self.width, subsequent_indent=" " * _column(entry), break_on_hyphens=False) for entry in entries
+        )
+        return "\n".join([*broken, ""])
+
+    def expand_default(self, option: Option) -> str:
+        return str(super().expand_default(option)).replace("-", "\u2011")
+
+    def format_option(self, option: Option) -> str:
+        return super().format_option(option).replace("\u2011", "-")
+
+
 class WorkerOptionParser(OptionParser):
     """Says in one line what is wrong with a command line."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **{"formatter": WholeWords(), **attributes})
 
     def add_grouped_options(self, options: Sequence[Option]) -> None:
         """Add the options, those that have a ``group`` under its title, and those of the application at the end."""
@@ -71,6 +97,12 @@ class WorkerOptionParser(OptionParser):
         if not spellings:
             raise UnknownOption(opt, is_meant(opt, self._long_opt))
         return super()._match_long_opt(opt)
+
+
+def _column(entry: str) -> int:
+    """Return where the second column of a line of a usage begins, or else what follows it."""
+    found = re.match(r" *\S.*? {2,}", entry)
+    return len(found[0]) if found else 4 if entry.startswith(" ") else 0
 
 
 def names_of_application(parser: OptionParser) -> set[str | None]:

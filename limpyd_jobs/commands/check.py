@@ -13,6 +13,7 @@ from limpyd_jobs.commands.integrations import JOB_STORES, import_used_integratio
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, UNAUDITED
 from limpyd_jobs.commands.shared.progress import ProgressLine
+from limpyd_jobs.commands.shared.tables import width_of_terminal
 from limpyd_jobs.models import Queue
 
 
@@ -116,5 +117,5 @@ class Check(Command):
                 entry.numbers = {"done": len(report.findings) - len(report.left), "refused": len(report.left)}
         if progress:
             progress.end()
-        print(report.as_json() if self.options.json else report.as_table())
+        print(report.as_json() if self.options.json else report.as_table(width_of_terminal()))
         return 1 if report.left or (self.options.strict and report.warnings) else 0

@@ -12,7 +12,15 @@ from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import cut, ends_of, print_error, print_table, width_of_terminal
+from limpyd_jobs.commands.shared.tables import (
+    cut,
+    ends_of,
+    print_error,
+    print_fields,
+    print_fitted,
+    width_of_terminal,
+    wrapped,
+)
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.search.fingerprints import is_fingerprint
@@ -145,18 +153,18 @@ A filter is made of words. All of them must be met:
 
     def _print_details(self, shown: Mapping[str, Any]) -> None:
         others = ("message", "messages", "sample", "jobs")
-        print_table([(name, _counted(value)) for name, value in shown.items() if name not in others])
+        print_fields([(name, _counted(value)) for name, value in shown.items() if name not in others])
         print()
-        print_table([("errors", "message"), *(row for each in shown["messages"] for row in _rows_of_message(each))])
+        print_fitted([("errors", "message"), *(row for each in shown["messages"] for row in _rows_of_message(each))])
         left_out = _left_out(len(shown["messages"]), shown["message_count"], "message_count_at_least" in shown)
         if left_out:
             print(f"{left_out}. See --limit")
         print("\nthe last error:")
         print_error(shown["sample"], is_whole=bool(self.options.full))
-        print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
+        print(f"\n{wrapped(' '.join(['the last jobs:', *map(one_line, shown['jobs'])]))}")
         command = self.as_here(f"limpyd-jobs errors requeue {quote(one_line(shown['fingerprint']))}")
         number = self._jobs_of(shown["fingerprint"]).count(COUNT_TIMEOUT)
-        print(f"jobs in error now: {number}. To put them back in their queues: {command}")
+        print(wrapped(f"jobs in error now: {number}. To put them back in their queues: {command}", command))
 
     def _jobs_of(self, fingerprint: str) -> JobFilter:
         return JobFilter("status=error", fingerprint=fingerprint, error_model=self.options.error_model)

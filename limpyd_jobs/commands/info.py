@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from itertools import accumulate
 from select import select
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -280,19 +279,19 @@ def _lines(sections: list[Section]) -> Iterator[tuple[str, str]]:
     for number, (title, rows) in enumerate(sections):
         if number:
             yield "", ""
-        if title:
-            yield one_line(title, MESSAGE), TITLE
+        for line in wrap(one_line(title, MESSAGE), width_of_terminal(), break_on_hyphens=False):
+            yield line, TITLE
         for at, line in enumerate(table_lines(rows)):
             yield cut(line, width_of_terminal()), "" if at else "bold cyan"
 
 
 def _fitting(sections: list[Section], height: int) -> list[tuple[str, str]]:
     """Return the lines that there is room for, and how many more there are."""
-    lines, width = [*_lines(sections)], width_of_terminal()
-    heights = accumulate(len(wrap(line, width)) if style == TITLE else 1 for line, style in lines)
-    kept = sum(total < height for total in heights)
-    left = lines[kept:]
-    return lines if len(left) < 2 else [*lines[:kept], (f"({len(left)} more lines: the terminal is too low)", "")]
+    lines = [*_lines(sections)]
+    left = lines[height - 1 :]
+    return (
+        lines if len(left) < 2 else [*lines[: height - 1], (f"({len(left)} more lines: the terminal is too low)", "")]
+    )
 
 
 def _text(lines: Iterable[tuple[str, str]]) -> str:
@@ -301,7 +300,7 @@ def _text(lines: Iterable[tuple[str, str]]) -> str:
 
 @contextmanager
 def _on_whole_screen() -> Iterator[Show]:
-    """Show what fits on the screen; with rich on a screen of its own, with colours. Only titles are wrapped."""
+    """Show what fits on the screen; with rich on a screen of its own, with colours."""
     try:
         from rich.console import Group
         from rich.live import Live
@@ -315,7 +314,7 @@ def _on_whole_screen() -> Iterator[Show]:
         return
 
     def drawn(line: str, style: str) -> Text:
-        return Text(line, style, no_wrap=style != TITLE, overflow="ellipsis")
+        return Text(line, style, no_wrap=True, overflow="ellipsis")
 
     with Live(screen=True, auto_refresh=False) as live:
 

@@ -15,7 +15,7 @@ from limpyd_jobs.commandline.options import WorkerOption, between, for_verbs, in
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import count_of, indented, print_error, print_json_lines, print_table
+from limpyd_jobs.commands.shared.tables import count_of, print_error, print_fields, print_json_lines, wrapped
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.fields.argument import ValueField
@@ -78,8 +78,7 @@ class Jobs(VerbCommand):
   release IDENT...     put a job whose worker is dead at the front of its list; refused while the worker is alive,
                        unless --force is given: then the job may be run twice
   export FILTER...     all that is stored of each, as JSON, one job per line
-  add CLASS IDENTIFIER [FIELD=VALUE...]
-                       add a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
+  add CLASS IDENTIFIER [FIELD=VALUE...]  a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
 
   requeue FILTER...    put jobs that failed back in their queues, or in --queue
   cancel FILTER...     cancel jobs that wait, are delayed or run
@@ -296,7 +295,7 @@ A filter is made of words. All of them must be met:
             for reason in each.reasons:
                 command = self.as_here(reason.command) if reason.command else ""
                 text = reason.text.replace(reason.command, command) if command else reason.text
-                print(indented(one_line(text, MESSAGE), one_line(command, MESSAGE)))
+                print(wrapped(one_line(text, MESSAGE), one_line(command, MESSAGE), margin="  "))
 
     def _export(self, words: Sequence[str]) -> None:
         if bool(words) == bool(self.options.all):
@@ -412,7 +411,7 @@ def _print_details(job: JobDetails) -> None:
     if job.progress:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
     fields["result"] = job.result
-    print_table([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
+    print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
     for at, status, owner in job.history:
         print(f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}")
     for line in job.log:

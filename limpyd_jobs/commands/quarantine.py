@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import count_of, print_table
+from limpyd_jobs.commands.shared.tables import count_of, print_fields
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
 from limpyd_jobs.texts import one_line
@@ -65,7 +65,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
 
     def _print(self, done: str, number: int) -> int:
         if not self.print_as_json({"done": number, **self.mark}):
-            print_table([("entries", ""), (f"{number:,}", self.would_be(done))])
+            print_fields([("entries", ""), (f"{number:,}", self.would_be(done))])
         return 0
 
 

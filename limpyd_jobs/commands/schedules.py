@@ -119,8 +119,11 @@ class Schedules(VerbCommand):
         self.print_list(
             map(_as_json, found, notes),
             HEADING,
-            map(_as_row, found, notes),
+            ([*_texts(each).values()] for each in found),
             ("time zone", "priority", "last run (UTC)", "queue", "trigger"),
+        )
+        self.print_notes(
+            f"{_name(each)}: {'; '.join(of_it)}" for each, of_it in zip(found, notes, strict=True) if of_it
         )
 
     def _next(self, words: Sequence[str]) -> None:
@@ -179,11 +182,6 @@ def _as_json(stored: Mapping[str, str], notes: Sequence[str]) -> dict[str, Any]:
         trigger = json.loads(trigger)
     priority = read_priority(stored.get("priority"))
     return {**_texts(stored), "priority": priority, "trigger": trigger, "notes": notes}
-
-
-def _as_row(stored: Mapping[str, str], notes: Sequence[str]) -> Sequence[object]:
-    texts = _texts(stored)
-    return [*{**texts, "state": "; ".join([texts["state"] or "", *notes])}.values()]
 
 
 def _parsed(option: str, text: str) -> Any:

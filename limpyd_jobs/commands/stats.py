@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from textwrap import fill
 from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, one_of
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
-from limpyd_jobs.commands.shared.tables import chart, print_fitted, shown_span, width_of_terminal
+from limpyd_jobs.commands.shared.tables import chart, print_fitted, shown_span, wrapped
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
@@ -116,7 +115,7 @@ class Stats(Command):
         for row in rows:
             numbers = [summed([period], self._group).get(row, Metrics()).started for period in periods]
             what = f"{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)"
-            print(f"\n{fill(what, width_of_terminal())}")
+            print(f"\n{wrapped(what)}")
             print(chart(numbers, MAX_CHART_WIDTH))
 
     def _print_times(self, periods: Sequence[Period]) -> None:

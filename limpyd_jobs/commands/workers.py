@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_table, time_between, with_models
+from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_fields, time_between, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
@@ -72,9 +72,7 @@ heartbeat, by default within 15 seconds."""
         workers = _named(names, everyone)
         heading, *rows = table_of(workers)
         self.print_list(map(as_json, workers), heading, rows, SPARE)
-        if not (self.options.json or self.options.jsonl):
-            for line in silences(workers, everyone):
-                print(line)
+        self.print_notes(silences(workers, everyone))
 
     def _show(self, names: Sequence[str]) -> None:
         everyone = WorkerPresence.alive()
@@ -178,4 +176,4 @@ def _print_details(workers: Sequence[AliveWorker], everyone: Sequence[AliveWorke
             "options": " ".join(options),
             "versions": ", ".join(f"{name} {version}" for name, version in worker.versions.items()),
         }
-        print_table([("worker", worker.name), *((name, value) for name, value in told.items() if name != "name")])
+        print_fields([("worker", worker.name), *((name, value) for name, value in told.items() if name != "name")])

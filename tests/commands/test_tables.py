@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs import Job, Queue, Worker
+from limpyd_jobs import Job, Queue, Schedule, Worker, WorkerPresence
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.tables import cut, fitted, indented, print_json, print_json_lines
-from limpyd_jobs.query import JobFilter
-from limpyd_jobs.scripts.jobs import COMMANDS
+from limpyd_jobs.commands.shared.tables import cut, fitted, print_json, print_json_lines, wrapped
+from limpyd_jobs.query import ErrorFilter, JobFilter
+from limpyd_jobs.records import presences
+from limpyd_jobs.scripts.jobs import COMMANDS, create_parser
 from limpyd_jobs.texts import table_lines
 
 TABLE = [("job", "message", "size", "at"), ("a" * 10, "b" * 50, "12", "2026-01-01")]
@@ -27,6 +28,9 @@ class LetterOfAnApplication(Job):
         raise ValueError(f"there is no address to which {self.identifier.hget()} could be sent by this application")
 
 
+IDENT = LetterOfAnApplication.get_model_repr()
+
+
 class Terminal(StringIO):
     def isatty(self) -> bool:
         return True
@@ -38,6 +42,17 @@ def _full(redis_client: Any) -> None:
     Worker(LetterOfAnApplication.queue_name, max_loops=2, logger_level=60).run()
     Queue.pause(LetterOfAnApplication.queue_name)
     JobFilter(LetterOfAnApplication, "status=waiting", "identifier!=nobody at all of this name").cancel_all()
+    for name in ("the letters of an application, every minute", "nightly"):
+        schedule = Schedule.add(name, LetterOfAnApplication, interval=60)
+        redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", "next_run", "2026-01-01 00:00:00")
+    running, now = [[f"{IDENT}:1", "the letter of the worker", "2026-01-01 00:00:00"]], redis_client.time()[0]
+    details = {"queues": ["letters-of-an-application", "others"], "queue_model": "jobs:queue", "running": running}
+    worker = {"kind": "worker", "name": "web1:17:aaaaaaaaaaaa", "host": "web1", "pid": "17"}
+    presences.keep(WorkerPresence, "1", {**worker, "details": json.dumps(details)}, 60, takes_orders="1")
+    redis_client.zadd("jobs:workerpresence:leases", {"1": now + 35})
+    redis_client.rpush(
+        "jobs:queue:1:waiting", "an_application.that_cannot_be_imported.here.LetterOfAnotherApplication:1"
+    )
 
 
 def test_numbers_that_json_has_not_are_texts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,9 +81,9 @@ def test_prose_is_broken_at_words_and_never_in_a_command(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "40")
     command = "limpyd-jobs queues show letters"
     text = f"2 jobs wait before it, in the queue letters: {command}. Not-broken-in-a-word-at-hyphens either."
-    assert indented(text, command) == f"  {text}"
+    assert wrapped(text, command, "  ") == f"  {text}"
     monkeypatch.setattr(sys, "stdout", Terminal())
-    lines = indented(text, command).splitlines()
+    lines = wrapped(text, command, "  ").splitlines()
     assert [line.startswith("  ") and len(line) <= 40 for line in lines] == [True] * 5
     assert (f"  {command}." in lines, " ".join(line.strip() for line in lines)) == (True, text)
 
@@ -79,15 +94,27 @@ def test_prose_is_broken_at_words_and_never_in_a_command(monkeypatch: pytest.Mon
     [
         *("info", "jobs list", "jobs count --by=identifier", "errors groups", "errors list", "queues list", "audit"),
         *("queues show letters-of-an-application", "stats", "workers list", "schedules list", "quarantine list"),
+        *("workers show --all", f"jobs show {IDENT}:1", f"jobs explain {IDENT}:4", "errors show CAUSE", "check"),
     ],
 )
 def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    name, *argv = words.split()
+    name, *argv = words.replace("CAUSE", ErrorFilter().groups().groups[0].fingerprint).split()
     narrow, whole = Terminal(), StringIO()
     for output in (narrow, whole):
         monkeypatch.setattr(sys, "stdout", output)
         command: Command = COMMANDS[name](f"limpyd-jobs {name}", argv)
-        assert command.execute() == 0
-    assert max(map(len, narrow.getvalue().splitlines())) <= 80
+        assert command.execute() == int(name == "check")
+    lines = [
+        line for line in narrow.getvalue().splitlines() if not line.startswith(("    V", "     "))
+    ]  # of a traceback
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
     assert "no room for" not in whole.getvalue()
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_no_line_of_a_help_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = COMMANDS[name](f"limpyd-jobs {name}", []).parser if name else create_parser()
+    lines = parser.format_help().splitlines()
+    assert [line for line in lines if len(line) > 80 or line.endswith("-")] == []

@@ -67,9 +67,9 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
         *("stone", "5", '{"flour": "rye"}', "all", "90")
     ]
 
-    head, row = run("list").stdout.splitlines()
+    head, row, note = run("list").stdout.splitlines()
     assert head.split()[:3] == ["name", "state", "next"]
-    assert row.split()[:2] == ["nightly", "active;"]
+    assert (row.split()[:2], note) == (["nightly", "active"], "nightly: no worker listens to stone")
     assert row[head.index("time zone") :].startswith("Europe/Paris ")
     assert (
         len(run("next", "nightly").stdout.splitlines())

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from optparse import Option, Values
-from textwrap import fill
 from typing import Any, ClassVar, NoReturn
 
 from redis.exceptions import RedisError
@@ -22,15 +21,13 @@ from limpyd_jobs.commandline.parser import (
     require_subclass,
 )
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
-from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines
+from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines, wrapped
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.redis.database import parse_database
 from limpyd_jobs.search.classes import queue_models_of
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
-
-HELP_WIDTH = 79
 
 # What a command line says for the parameters that exceptions name.
 FLAGS = {
@@ -63,8 +60,7 @@ class Command:
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
         statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
-        statuses = fill(f"{statuses}{self.ends}.", HELP_WIDTH, break_on_hyphens=False)
-        usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}"
+        usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}{self.ends}."
         self.parser = WorkerOptionParser(prog=prog, usage=usage)
         self.parser.add_grouped_options(self.option_list)
 
@@ -109,6 +105,12 @@ class Command:
         elif self.options.json:
             print_json(value)
         return bool(self.options.jsonl or self.options.json)
+
+    def print_notes(self, lines: Iterable[str]) -> None:
+        """Print what the JSON of a list has in its objects: lines below the table, as wide as the terminal."""
+        if not (self.options.json or self.options.jsonl):
+            for line in lines:
+                print(wrapped(one_line(line, MESSAGE)))
 
     @property
     def mark(self) -> Mapping[str, bool]:

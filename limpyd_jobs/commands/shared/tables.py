@@ -8,16 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from shutil import get_terminal_size
-from textwrap import fill, indent, wrap
+from textwrap import TextWrapper
 from typing import Any
 
 from limpyd_jobs.dates import span
 from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened, table_lines
 
 Row = Sequence[object]
-
-# How wide a line of prose is at most.
-LINE = 120
 
 # How many characters of a stored text are shown, unless all are asked for.
 MAX_TEXT = 16_000
@@ -26,12 +23,6 @@ MAX_TEXT = 16_000
 PROSE, SHORTEST = ("message", "filter", "how", "trigger", "outcome"), 16
 
 _BARS = " ▁▂▃▄▅▆▇█"
-
-
-def print_table(rows: Iterable[Row], most: int = NAME) -> None:
-    """Print rows, the heading first; of a cell of more than `most` characters, the beginning."""
-    for line in table_lines(rows, most):
-        print(line)
 
 
 def with_models(heading: Row, rows: Iterable[Row], models: Sequence[str], at: int) -> list[Row]:
@@ -53,7 +44,17 @@ def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
     for line in table_lines(rows):
         print(cut(line, width))
     if left_out:
-        print(fill(f"({not_shown(left_out)})", min(width, LINE)))
+        print(wrapped(f"({not_shown(left_out)})", hang=""))
+
+
+def print_fields(rows: Sequence[Row], most: int = NAME) -> None:
+    """Print names and values, the beginning of those of more than `most` characters, in lines that fit the terminal."""
+    width = max(len(one_line(name)) for name, _ in rows) + 2
+    for name, value in rows:
+        margin = one_line(name).ljust(width)
+        print(
+            wrapped("" if value is None else one_line(value, most), margin=margin, hang=" " * width) or margin.rstrip()
+        )
 
 
 def not_shown(left_out: Sequence[str]) -> str:
@@ -71,11 +72,11 @@ def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[
     return rows, left_out
 
 
-def indented(text: str, command: str = "") -> str:
-    """Return a text in lines that fit the terminal. A command in it stays whole, to be copied."""
+def wrapped(text: str, command: str = "", margin: str = "", hang: str = "  ") -> str:
+    """Return a text in lines that fit the terminal, behind a margin. A command in it stays whole, to be copied."""
     joined = text.replace(command, command.replace(" ", "\xa0")) if command else text
-    lines = wrap(joined, width_of_terminal() - 2, break_long_words=False, break_on_hyphens=False)
-    return indent("\n".join(lines), "  ").replace("\xa0", " ")
+    wrapper = TextWrapper(width_of_terminal(), margin, hang, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(joined).replace("\xa0", " ")
 
 
 def cut(text: str, most: int) -> str:
@@ -106,7 +107,7 @@ def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
     """Print a stored error, all of it or only the beginning and the end of what is long."""
     most = sys.maxsize if is_whole else MESSAGE
     date, kind, message = (one_line(fields.get(name, ""), most) for name in ("date_time", "type", "message"))
-    print(f"{date} {kind}: {message}")
+    print(wrapped(f"{date} {kind}: {message}"))
     traceback = fields.get("traceback", "")
     for line in (traceback if is_whole else ends_of(traceback)).splitlines():
         print(f"    {one_line(line, most)}")

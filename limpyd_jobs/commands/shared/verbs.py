@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.commands.shared.command import FLAGS, Command
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import count_of, print_table
+from limpyd_jobs.commands.shared.tables import count_of, print_fields
 from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
@@ -97,5 +97,5 @@ class VerbCommand(Command):
         """Print the outcomes of many jobs, given what was done, such as ``deleted``; return the exit status."""
         if not self.print_as_json({**tally._asdict(), **self.mark}):
             reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
-            print_table([(f"{what}s", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
+            print_fields([(f"{what}s", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
         return 1 if tally.refused else 0
