@@ -175,6 +175,7 @@ A filter is made of words. All of them must be met:
         [fingerprint] = words
         if not self._filter(fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)
+        self.note(*unknown_classes())
         return self.change_many("requeue", self._jobs_of(fingerprint).requeue_all)
 
     def _delete(self, words: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
+from limpyd_jobs.commands.shared.names import unknown_classes
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
@@ -93,6 +94,7 @@ Without a word, it lists. clear and delete count first, and ask."""
             status: {name: JobFilter(queue=name, status=status).facets("class").counts for name in names}
             for status in ("waiting", "delayed")
         }
+        self.note(*unknown_classes(states))
         if self.print_as_json({"queues": [as_json(state) for state in states], **by_class}):
             return
         print_fitted(table_of(states), SPARE)
@@ -111,7 +113,10 @@ Without a word, it lists. clear and delete count first, and ask."""
         if not names:
             self.parser.error("clear needs the name of a queue after it")
         self._refuse_same_names("clear", names, self._states(names))
-        return self.change_many("delete", partial(self._delete_jobs, names))
+        status = self.change_many("delete", partial(self._delete_jobs, names))
+        left = [*unknown_classes(state for state in self._states(names) if state.waiting or state.delayed)]
+        self.note(*left)
+        return 1 if left else status
 
     def _refuse_same_names(self, verb: str, names: Sequence[str], states: Sequence[QueueState]) -> None:
         """Refuse a queue model if queues of others have the same names: jobs are found by the name of their queue."""

@@ -167,12 +167,17 @@ def test_a_cause_is_shown_with_its_last_error_and_jobs(redis_server: RedisServer
     assert [json.loads(line) for line in lines] == both
 
 
-def test_the_jobs_of_a_cause_are_requeued(redis_server: RedisServer, fingerprint: str) -> None:
+def test_the_jobs_of_a_cause_are_requeued(
+    redis_server: RedisServer, redis_client: redis.Redis, fingerprint: str
+) -> None:
+    redis_client.rpush("jobs:queue:1:errors", "old.jobs.Order:1")
     status, _, err = run(redis_server, "requeue", fingerprint, *IMPORTABLE)
     assert (status, err.splitlines()[-1]) == (
         2,
         "limpyd-jobs errors: error: requeue 3 jobs? Give --yes to do so, or --dry-run for what would be done",
     )
+    assert "not looked at: jobs of old.jobs.Order." in err
+    redis_client.lrem("jobs:queue:1:errors", 0, "old.jobs.Order:1")
     told = json.loads(output(redis_server, "requeue", fingerprint, "--dry-run", "--json", *IMPORTABLE))
     assert (told["done"], told["dry_run"]) == (3, True)
     assert JobFilter("status=error").count().number == 4

@@ -46,9 +46,20 @@ def test_a_misspelt_name_is_told() -> None:
 def test_jobs_of_classes_that_are_not_known_are_named(redis_client: redis.Redis) -> None:
     """As those of version 2 that no process of this version has met."""
     Queue.get_queue("letters")
+    Queue.get_queue("empty")
     redis_client.rpush("jobs:queue:1:waiting", "old.jobs.Order:1")
     told = "not looked at: jobs of old.jobs.Order. Make the class known: --job-modules=MODULE"
-    for command in ("jobs list", "jobs count", "jobs requeue status=error --yes", "jobs explain identifier=a"):
+    for command, code in {
+        "jobs list": 0,
+        "jobs count": 0,
+        "jobs requeue status=error --yes": 0,
+        "jobs explain identifier=a": 2,
+        "queues show letters": 0,
+        "queues clear letters --dry-run": 1,
+        "queues clear letters --yes": 1,
+        "queues clear empty --yes": 0,
+    }.items():
         name, *words = command.split()
-        assert told in limpyd_jobs(name, *words)[2], command
+        status, _, error = limpyd_jobs(name, *words)
+        assert (status, told in error) == (code, "empty" not in command), command
     assert "version 2" in limpyd_jobs("jobs", "explain", "old.jobs.Order:1")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from limpyd_jobs.commands.shared.tables import names_near, some_of
-from limpyd_jobs.query import queue_names, queue_states
+from limpyd_jobs.query import QueueState, queue_names, queue_states
 from limpyd_jobs.search.classes import classes_of
 from limpyd_jobs.texts import one_line
 
@@ -13,9 +13,11 @@ from limpyd_jobs.texts import one_line
 MAX_PATHS = 3
 
 
-def unknown_classes() -> Iterator[str]:
-    """Yield a line about the classes, such as those of version 2, that are not known and have jobs in the queues."""
-    paths = sorted({path for state in queue_states() for path in state.unknown_classes})
+def unknown_classes(states: Iterable[QueueState] | None = None) -> Iterator[str]:
+    """Yield a line about the classes, such as those of version 2, that are not known and have jobs in these queues, or in
+    any."""
+    states = queue_states() if states is None else states
+    paths = sorted({path for state in states for path in state.unknown_classes})
     if paths:
         yield f"not looked at: jobs of {some_of(paths, MAX_PATHS)}. Make the class known: --job-modules=MODULE"
 
