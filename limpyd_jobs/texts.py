@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from time import monotonic
-from traceback import TracebackException
+from traceback import TracebackException, format_exception
 
 # How many characters of a name, and of a message, are shown in a line at most.
 NAME = 200
@@ -36,7 +36,7 @@ def printable(value: object) -> str:
     """Return the text of any object as text to store, even if the object has no text, or one that cannot be encoded."""
     try:
         text = str(value)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # of code of the application, which ends no worker
         text = f"<{type(value).__name__} whose text cannot be read: {type(error).__name__}>"
     return text.encode(errors="backslashreplace").decode()
 
@@ -100,7 +100,20 @@ def size_text(size: int) -> str:
 
 def traceback_of(error: BaseException) -> str:
     """Return the traceback of an exception, for the log. No text of an exception begins a line of its own."""
-    return as_lines("\n".join(_traceback_lines(TracebackException.from_exception(error))), TRACEBACK)
+    text = _traceback_by(lambda: "\n".join(_traceback_lines(TracebackException.from_exception(error))))
+    return as_lines(text, TRACEBACK)
+
+
+def raw_traceback_of(error: BaseException) -> str:
+    """Return the traceback of an exception, as Python prints it."""
+    return _traceback_by(lambda: "".join(format_exception(error)))
+
+
+def _traceback_by(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except BaseException as error:  # an exception may have attributes that raise others
+        return f"<a traceback that cannot be read: {type(error).__name__}>"
 
 
 def _traceback_lines(trace: TracebackException) -> Iterator[str]:

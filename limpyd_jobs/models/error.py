@@ -268,7 +268,7 @@ def _described(error: Failure, moment: datetime) -> dict[str, Any]:
         "type": (error if isinstance(error, type) else type(error)).__name__,
         "message": printable(error),
     }
-    with suppress(Exception, SystemExit):  # of code of the application, which is no reason not to record the failure
+    with suppress(BaseException):  # of code of the application, which is no reason not to record the failure
         code = getattr(error, "code", None)
         if code is not None and not hasattr(code, "__get__"):  # which a class has for its instances
             values["code"] = printable(code)

@@ -27,14 +27,15 @@ class Task(Job):
 class TestRunsThatAreBrokenOff:
     def test_an_exit_in_a_job_is_an_error_of_the_job_and_goes_through_run(self) -> None:
         jobs = [Task.add_job(name) for name in "abc"]
-        worker = worker_of(callback=lambda *_: sys.exit("enough"), max_loops=3)
-        with pytest.raises(SystemExit):
+        worker = worker_of(callback=lambda *_: sys.exit("enough\n\x1b[2J"), max_loops=3)
+        with pytest.raises(SystemExit) as exit_:
             worker.run()
+        assert exit_.value.code == r"enough\n\x1b[2J"  # which Python prints
         assert (worker.status, worker.num_loops) == ("running", 1)
         assert jobs[0].hmget("status", "queued", "tries") == ["e", None, "1"]
         assert Queue.get_queue("queue").waiting.lmembers() == [job.ident for job in jobs[1:]]
         assert [error.hmget("type", "message") for error in Error.collection().instances()] == [
-            ["SystemExit", "enough"]
+            ["SystemExit", "enough\n\x1b[2J"]
         ]
 
     def test_an_interrupt_in_a_job_releases_the_job_and_goes_through_run(self) -> None:

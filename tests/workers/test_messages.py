@@ -169,8 +169,12 @@ NASTY = "no\n[038480] [q|1|x] success\r\x1b[2J\x85\u2028\u2029\u202e"
 
 
 class Evil(Exception):
+    """An exception whose text, code and notes raise another."""
+
     def __str__(self) -> str:
-        raise SystemExit("ended by its text")
+        raise self.args[0]
+
+    code = __notes__ = property(__str__)
 
 
 def fail_with(error: BaseException) -> Any:
@@ -260,9 +264,10 @@ class TestHostileTexts:
         assert told
         assert all(is_safe(record.getMessage()) and record.exc_info is None for record in told)
 
-    def test_an_exception_whose_text_ends_the_program_ends_no_worker(self, log: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit])
+    def test_an_exception_whose_text_ends_the_program_ends_no_worker(self, raised: type[BaseException]) -> None:
         Mail.add_job("a")
         Mail.add_job("b")
-        assert work(Mail.queue_name, callback=fail_with(Evil()), max_loops=2).num_loops == 2
+        assert work(Mail.queue_name, callback=fail_with(Evil(raised())), max_loops=2).num_loops == 2
         messages = [error.message.hget() for error in Error.collection().instances()]
-        assert messages == ["<Evil whose text cannot be read: SystemExit>"] * 2
+        assert messages == [f"<Evil whose text cannot be read: {raised.__name__}>"] * 2

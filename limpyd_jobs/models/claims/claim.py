@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
@@ -29,7 +28,7 @@ from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
+from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Ending
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ class Claim(Generic[AJob]):
         if not isinstance(error, BaseException):
             raise TypeError(f"A claim fails with an exception, not with {error!r}")
         if trace is None and error.__traceback__:
-            trace = "".join(traceback.format_exception(error))
+            trace = raw_traceback_of(error)
         policy = as_policy(retry_policy)
         # The job first, then its error: an owner that lost the claim leaves no error of a job that another owner runs.
         # An owner that dies in between leaves a failed job without a reason, which is better than an error of a job

@@ -247,7 +247,7 @@ class Changes:
                     if changes:
                         notify(changes)
                     changes = None
-                except (Exception, SystemExit) as error:
+                except BaseException as error:
                     called = getattr(notify, "__qualname__", notify)
                     log.warning("The function %s, which is notified of changes, failed: %s", called, described(error))
                     if is_transient(error):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
+
+from limpyd_jobs.texts import traceback_of
 
 
 def end_child_of(parent: int) -> None:
@@ -29,5 +30,5 @@ def _status_of(error: BaseException | None) -> int:
         return 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         return error.code or 0
-    traceback.print_exception(error)
+    print(traceback_of(error), file=sys.stderr)
     return 1

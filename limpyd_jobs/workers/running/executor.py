@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
+from types import NoneType
 from typing import Any
 
 from limpyd_jobs.arguments import own_seconds, read_seconds
@@ -16,7 +16,7 @@ from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobTimeout
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
@@ -124,9 +124,11 @@ class Executor:
             self.executions.failed += 1
             if not isinstance(error, (Exception, SystemExit)):
                 self._interrupted()
-            trace = traceback.format_exc() if worker.save_tracebacks else None
+            trace = raw_traceback_of(error) if worker.save_tracebacks else None
             worker.job_error(job, execution.living_queue(), error, trace)
             if isinstance(error, SystemExit):
+                if not isinstance(error.code, (int, NoneType)):  # Python prints it
+                    error.code = one_line(error.code, MESSAGE)
                 raise
         else:
             execution.is_success = True
