@@ -13,6 +13,7 @@ from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.indexes import EqualIndex
 from limpyd.model import RedisModel
+from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed, own_size
@@ -178,11 +179,13 @@ def defer_unresolved(
     outcome, queue_name = transitions.defer_unresolved(queue_model, key, ident)
     if outcome == "deferred":
         return error
-    if error_model:
-        add_unresolved_error(error_model, queue_name, ident, error)
-    return ClassUnresolved(
-        f"{one_line(ident)} is dead-lettered, after {transitions.MAX_DEFERRALS} tries: {printable(error)}"
-    )
+    text = f"{one_line(ident)} is dead-lettered, after {transitions.MAX_DEFERRALS} tries: {printable(error)}"
+    try:
+        if error_model:
+            add_unresolved_error(error_model, queue_name, ident, error)
+    except ResponseError as failure:
+        text += f". Its error is not recorded: {failure}"
+    return ClassUnresolved(text)
 
 
 roots.error = Error

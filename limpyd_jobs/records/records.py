@@ -25,6 +25,7 @@ from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.wrong_types import naming_wrong_keys
 from limpyd_jobs.redis.calls import Call, chunks, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.database import JobsDatabase
@@ -162,7 +163,8 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
     registry = unwritten(error_model=error_model)
     request = {"error_model": layout.json, "again": flag(again), "registry": registry}
     call = creating(error_model, _add_error, request)
-    reply = create(error_model, fields, scripted, call)
+    with naming_wrong_keys(redis_of(error_model), error_model, fields):
+        reply = create(error_model, fields, scripted, call)
     if registry:
         was_written(error_model=error_model)
     if reply["outcome"] == "existing":

@@ -38,6 +38,7 @@ def provoke_what_is_wrong_with_jobs() -> None:
     queue.deferrals.hset("myapp.jobs.SendMail:2", 60)
     Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
     Job.add_job("a", "a")
+    Queue.get_connection().set("jobs:error:identifier:a", "of a wrong type")
     Worker("a", callback=fail, requeue_times=1, max_loops=2).run()
     Job.add_job("itself", "itself")
     Worker("itself", callback=lambda job, queue: job.enqueue_or_delay("itself", 0), max_loops=1).run()

@@ -135,6 +135,23 @@ class TestIdents:
         assert error.hmget("identifier", "queue_name", "message") == ["\\udcff", "\\udcfe", "no"]
         assert len(Error.collection_for_job(Task.get("1"))) == 1
 
+    @pytest.mark.parametrize("hook", ["", "on_error"])
+    def test_a_failure_of_which_no_error_can_be_recorded_is_tried_again(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture, hook: str
+    ) -> None:
+        redis_client.set("jobs:error:identifier:a", "x")
+        if hook:  # then it ends in several steps
+            monkeypatch.setattr(Task, hook, lambda *_: None, raising=False)
+        job = Task.add_job("a")
+        work(callback=lambda *_: 1 / 0, requeue_times=1, requeue_delay_delta=0, max_loops=2)
+        assert job.hmget("status", "tries", "queued") == ["e", "2", None]
+        told = [message for message in messages(log) if "jobs:error:identifier:a" in message]
+        assert len(told) == 2
+        assert told[0].startswith("[a] its error is not recorded: ")
+        assert "jobs:error:identifier:a is a string" in told[0]
+        assert told[0].endswith("limpyd-jobs check --repair puts it right")
+        assert "unexpected error" not in log.text
+
     def test_an_ident_that_is_not_text_with_a_plain_database_of_limpyd(
         self, redis_server: RedisServer, redis_client: redis.Redis, collector: Collector
     ) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from inspect import signature
 from typing import NamedTuple
 
+from redis.exceptions import RedisError
+
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.dates import compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
@@ -16,7 +18,9 @@ from limpyd_jobs.models import Job, JobClaim, Queue, has_custom_placement, queue
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, Return
 from limpyd_jobs.retrying import Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.context import Face
+from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.execution import Execution
 from limpyd_jobs.workers.running.overrides import METHODS, Overrides
@@ -52,7 +56,10 @@ class FailAtOnce:
             given = {"trace": trace} if "trace" in signature(worker.additional_error_fields).parameters else {}
             fields = worker.additional_error_fields(job, queue, exception, **given) or {}
             add_error = partial(worker.error_model.add_error, queue_name(queue), job, exception, trace=trace, **fields)
-            self.recorder.retry(add_error)
+            try:
+                self.recorder.retry(add_error)
+            except RedisError as error:  # which is no reason not to run the job again
+                worker.log(f"{label_of(job)} its error is not recorded: {one_line(error, MESSAGE)}", "error")
 
     def _return_of(self, claim: JobClaim, exception: BaseException) -> Return:
         worker = self.worker
