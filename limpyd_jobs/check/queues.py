@@ -109,7 +109,7 @@ class Queues:
             name = queue.name or "a"
             if not is_servable(name):
                 target = name.replace(",", "").strip() or "NAME"
-                command = f"limpyd-jobs jobs move {_quoted(f'queue={name}')} --queue={_quoted(target)}"
+                command = f"limpyd-jobs jobs move {_quoted(f'queue={name}')} --queue={_quoted(target)} --force"
                 yield queue.model, queue.key, "unservable name", (name, command)
 
     def remove_nameless(self, repair: bool) -> Iterator[Found]:

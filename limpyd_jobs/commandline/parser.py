@@ -182,7 +182,7 @@ def path_of(value: Any) -> str:
 def cannot_use_redis(error: RedisError) -> str:
     is_away = type(error) in (ConnectionError, TimeoutError)
     hint = " Does a server run there? Name another one with --database or LIMPYD_JOBS_DATABASE." if is_away else ""
-    return f"cannot use Redis: {unbroken(str(error))}{hint}"
+    return f"cannot use Redis: {unbroken(str(error).partition(' script: ')[0])}{hint}"
 
 
 def unbroken(text: str) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 
 from limpyd.exceptions import UniquenessError
 
+from limpyd_jobs.arguments import check_servable, stored_queue_name
 from limpyd_jobs.commandline.options import WorkerOption, between, for_verbs, interval, seconds
+from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
@@ -31,6 +33,7 @@ from limpyd_jobs.query import (
     Tally,
     explain_job,
     job_details,
+    queue_names,
     release_job,
 )
 from limpyd_jobs.records.records import redis_of
@@ -66,7 +69,8 @@ def _time_span(text: str) -> float:
 
 
 class Jobs(VerbCommand):
-    """Exit status: 0; 1 if jobs could not be changed, or you answered no; 2 if the command line is wrong."""
+    """Exit status: 0; 1 if jobs could not be changed, you answered no, or there is no queue of the name that --queue
+    gives; 2 if the command line is wrong."""
 
     summary = "Find jobs by what is in them: list them, count them, show one; requeue, cancel, move or delete all"
     words = """[VERB] [FILTER... | IDENT...] [options]
@@ -137,7 +141,10 @@ A filter is made of words. All of them must be met:
             WorkerOption("--until", dest="delayed_until", help="until when, as 2026-11-20T10:30 (UTC), or +2h"),
         ),
         *for_verbs(
-            "release", WorkerOption("--force", action="store_true", help="even if the worker seems to be alive")
+            "release add requeue move",
+            WorkerOption(
+                "--force", action="store_true", help="release: even if its worker seems alive; others: make a new queue"
+            ),
         ),
         *for_verbs(
             f"export {CHANGING.removeprefix('release ')}",
@@ -347,6 +354,11 @@ A filter is made of words. All of them must be met:
             "delayed_until": until and parse_moment("--until", until),
         }
         given = {name: value for name, value in given.items() if value is not None}
+        if self.options.queue is not None and not self.options.force:
+            name, names = stored_queue_name(self.options.queue), queue_names()
+            check_servable(name)
+            if name not in names:
+                refuse_unknown(self, name, names, "; --force makes it")
         if given.keys() >= {"delayed_for", "delayed_until"}:
             self.parser.error("--for and --until do not go together")
         return given

@@ -11,6 +11,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
+from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
@@ -143,6 +144,8 @@ class Schedules(VerbCommand):
             given["trigger"] = _parsed("--trigger", self.options.trigger)
         fields = _parsed("--fields", self.options.fields or "{}")
         found = job_class_of(job_class)
+        if self.options.queue_name:
+            self.note(*unknown_names([("queue", "=", self.options.queue_name)]))
         with self.audited("schedules add", name, needs_room=True, refusals=self.refusals):
             schedule = Schedule.add(name, found, paused=bool(self.options.paused), **given, **fields)
         self._note_if_paused(schedule)

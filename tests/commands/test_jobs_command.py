@@ -225,7 +225,7 @@ def test_all_jobs_of_a_filter_are_requeued_moved_delayed_promoted_canceled_and_d
     redis_server: RedisServer,
 ) -> None:
     assert act(redis_server, "requeue", "status=error", "to=ann", "--yes") == (0, "jobs\n1     requeued\n")
-    assert act(redis_server, "move", "to=ann", "--queue=others", "--priority=2", "--yes")[0] == 0
+    assert act(redis_server, "move", "to=ann", "--queue=others", "--force", "--priority=2", "--yes")[0] == 0
     assert output(redis_server, "count", "queue=others", "priority=2") == "3\n"
     assert act(redis_server, "delay", "queue=others", "--until=+1h", "--yes") == (0, "jobs\n3     delayed\n")
     assert output(redis_server, "count", "delayed_until>+59m", "status=delayed") == "3\n"
@@ -307,7 +307,7 @@ def test_jobs_are_exported_with_all_that_is_stored(redis_server: RedisServer) ->
 
 def test_a_job_is_added(redis_server: RedisServer) -> None:
     path = Letter.get_model_repr()
-    status, out = act(redis_server, "add", path, "letter 9", "to=eve=\n", "--queue=slow", "--priority=3")
+    status, out = act(redis_server, "add", path, "letter 9", "to=eve=\n", "--queue=slow", "--force", "--priority=3")
     assert (status, out) == (0, f"{path}:7\n")
     job = Letter.get(7)
     assert (job.identifier.hget(), job.to.hget(), job.priority.hget()) == ("letter 9", "eve=\n", "3")

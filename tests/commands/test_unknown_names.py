@@ -24,6 +24,9 @@ def test_a_misspelt_name_is_told() -> None:
         "no queue is named leters, but there is: letters",
         "no job class is Leter, but there is: Letter",
     )
+    refused = "limpyd-jobs jobs: error: there is no queue leters, but there is: letters; --force makes it\n"
+    for verb in ("requeue class=Letter --dry-run", "move class=Letter --yes", f"add {Letter.get_model_repr()} b"):
+        assert limpyd_jobs("jobs", *verb.split(), "--queue=leters") == (1, "", refused), verb
     for command, told in {
         "jobs cancel class=Leter --yes": of_class,
         "jobs requeue queue=leters --yes": of_queue,
@@ -34,10 +37,12 @@ def test_a_misspelt_name_is_told() -> None:
         "jobs export class=Leter": of_class,
         "stats --queue=leters": of_queue,
         "stats --class=Leter": of_class,
+        f"schedules add daily {Letter.get_model_repr()} --cron=@daily --queue=leters": of_queue,
     }.items():
         name, *words = command.split()
         status, _, error = limpyd_jobs(name, *words)
         assert (status, error) == (0, f"limpyd-jobs {name}: {told}\n"), command
+    assert limpyd_jobs("jobs", "move", "class=Letter", "--yes", "--queue=leters", "--force")[0] == 0
     for command in ("jobs requeue queue=letters --yes", "errors list queue=letters", "stats --queue=leter*"):
         name, *words = command.split()
         assert limpyd_jobs(name, *words)[2] == "", command

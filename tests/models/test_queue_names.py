@@ -79,7 +79,7 @@ def test_the_check_names_it_and_the_command_that_moves_its_jobs(
     (found,) = check(database=BaseJobsModel.database, pause=0).findings
     assert (found.kind, found.repair) == ("unservable name", "")
     command = shlex.split(found.problem.partition("Try: ")[2])
-    assert command == ["limpyd-jobs", "jobs", "move", "queue= mails", "--queue=mails"]
+    assert command == ["limpyd-jobs", "jobs", "move", "queue= mails", "--queue=mails", "--force"]
     monkeypatch.setattr(sys, "argv", [*command, "--yes"])
     with pytest.raises(SystemExit) as end:
         jobs_script.main()
@@ -90,5 +90,5 @@ def test_the_check_names_it_and_the_command_that_moves_its_jobs(
 def test_the_check_shows_a_name_that_a_terminal_cannot_show(redis_client: redis.Redis) -> None:
     stored_by_version_2(redis_client, "mails\n")
     (found,) = check(database=BaseJobsModel.database, pause=0).findings
-    assert found.problem.endswith(r"Try: limpyd-jobs jobs move $'queue=mails\n' --queue=mails")
+    assert found.problem.endswith(r"Try: limpyd-jobs jobs move $'queue=mails\n' --queue=mails --force")
     assert found.problem.isprintable()
