@@ -14,8 +14,7 @@ MAX_PATHS = 3
 
 
 def unknown_classes(states: Iterable[QueueState] | None = None) -> Iterator[str]:
-    """Yield a line about the classes, such as those of version 2, that are not known and have jobs in these queues, or in
-    any."""
+    """Yield a line about the classes that are not known, as of version 2, and have jobs in these queues, or in any."""
     states = queue_states() if states is None else states
     paths = sorted({path for state in states for path in state.unknown_classes})
     if paths:
