@@ -2,6 +2,8 @@
 
 ``python benchmarks/history.py`` draws ``results/history.png`` from ``results/history.jsonl``, to which ``run.py`` adds.
 What is kept is what another machine finds as well: rates in relation to the bare loop of the same moment, and counts.
+
+``python benchmarks/history.py --against COMMIT`` compares instead: this checkout and that commit, in one run.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from against import compare
 from environments import HERE
 from measured import Results, Row
 
@@ -50,10 +54,19 @@ def read(directory: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Draw what is remembered."""
+    """Draw what is remembered, or compare what a job costs with another commit: 1 if it is higher than it may be."""
     parser = argparse.ArgumentParser(prog="benchmarks/history.py", description=main.__doc__)
     parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR", help="where it is")
+    parser.add_argument("--against", metavar="COMMIT", help="compare with this commit, instead of drawing")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="how much higher a cost may be (default 0.05)")
+    parser.add_argument("--rounds", type=int, default=10, help="how often to compare (default 10)")
+    parser.add_argument("--jobs", type=int, default=1000, help="how many jobs to measure in each step (default 1000)")
+    parser.add_argument("--redis-server", default="redis-server", metavar="PROGRAM", help="the server to start")
     options = parser.parse_args()
+
+    if options.against:
+        good = compare(options.against, options.redis_server, options.jobs, options.rounds, options.tolerance)
+        sys.exit(not good)
 
     from plots import draw_history
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from docutils.core import publish_doctree
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import against  # noqa: E402
 import history  # noqa: E402
 from measured import Results  # noqa: E402
 from measures import COLUMNS, MEASURES  # noqa: E402
@@ -113,6 +115,40 @@ def test_integrations_are_measured_beside_their_own_stores(redis_binary: str) ->
         else:
             assert f"{system} is not measured, because not all of it can be imported: " in done.stdout
     publish_doctree(done.stdout, settings_overrides={"report_level": 2, "halt_level": 2})
+
+
+def compared(redis_binary: str, commit: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCHMARKS / "history.py"), "--redis-server", redis_binary, "--against", commit]
+    return subprocess.run([*command, *options], capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is not a checkout")
+class TestAgainstAnotherCommit:
+    def test_tells_what_a_job_costs_at_both(self, redis_binary: str) -> None:
+        done = compared(redis_binary, "HEAD", "--rounds=1", "--jobs=20", "--tolerance=99")
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = done.stdout.splitlines()[3:]
+        assert [row.partition("time")[0] for row in rows[:6]] == [
+            *("add, wall ", "add, processor ", "add, processor "),
+            *("run, prefetch 1, wall ", "run, prefetch 1, processor ", "run, prefetch 1, processor "),
+        ]
+        assert len(rows) == 9
+
+    def test_fails_if_a_cost_is_higher_than_it_may_be(self) -> None:
+        here, there = (SimpleNamespace(name="", values={("add", "wall time"): costs}) for costs in ([3, 4], [2, 2]))
+        assert not against.report(here, there, tolerance=0.5)
+        assert against.report(here, there, tolerance=0.8)
+        assert against.report(there, here, tolerance=0)
+
+    def test_a_commit_that_is_unknown_or_cannot_be_run_is_named(
+        self, redis_binary: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done = compared(redis_binary, "no-such-commit")
+        assert done.returncode == 1
+        assert done.stderr.startswith("no-such-commit cannot be checked out: fatal: ")
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(SystemExit, match="HEAD cannot be checked out, because git cannot be run: "):
+            against.compare("HEAD", redis_binary, 1, 1, 0)
 
 
 def can_import(module: str) -> bool:
