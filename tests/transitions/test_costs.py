@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 import redis
 from limpyd import fields
+from worlds import TOKEN, World
 
-from limpyd_jobs import Job, Queue, Worker
+from limpyd_jobs import Job, Queue, Worker, transitions
 
 JOBS = 200
 
 # Add the reason to the commit that raises one of these.
 COMMANDS_TO_ADD = 16.5  # inside the script
 COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
+COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
 CALLS_TO_ADD = 67  # of functions of this package and of limpyd
-CALLS_TO_RUN = {1: 197, 100: 162}
+CALLS_TO_RUN = {1: 191, 100: 160}
 
 
 class Parcel(Job):
@@ -80,6 +82,23 @@ def test_adding_a_job(redis_client: redis.Redis) -> None:
     add(0)
     assert commands_of(redis_client)(lambda: add(JOBS)) <= COMMANDS_TO_ADD
     assert calls_in(lambda: add(2 * JOBS)) <= CALLS_TO_ADD
+
+
+def test_each_script(world: World) -> None:
+    queue, next_claim, commands = world.queue(), world.request(token="next"), {}
+    jobs = (world.job(pk) for pk in "1234")
+    for _ in range(2):  # the second time, all classes and scripts are known
+        world.add("the next one")
+        for name, step in {
+            "add": lambda: world.add("any other"),
+            "claim": lambda: world.claim(),
+            "end and claim": lambda: transitions.succeed(next(jobs), queue, TOKEN, next_claim),
+            "end": lambda: transitions.succeed(next(jobs), queue, "next"),
+        }.items():
+            before = statistics(world.client)
+            step()
+            commands[name] = sum((statistics(world.client) - before).values())
+    assert all(commands[name] <= most for name, most in COMMANDS_OF.items()), commands
 
 
 @pytest.mark.parametrize("prefetch", [1, 100])
