@@ -59,14 +59,14 @@ class Parts:
 
     def __init__(self, worker: Worker) -> None:
         settings = worker._settings
-        self.context = context = Context(worker, RunState(), Repeats(worker.log).log)
+        self.context = context = Context(worker, RunState(), (repeats := Repeats(worker.log)).log)
         self.executions = executions = Executions()
         self.claimer = claimer = Claimer(worker.queue_model, settings.lease, error_model=worker.error_model)
         self.offers = Offers(worker, claimer, executions)
         self.redis_retry = RedisRetry(worker, context, lambda: None)
         self.recorder = recorder = Recorder(self.redis_retry, lambda: None, claimer.keep)
         self.guard = guard = Guard(context, executions, recorder)
-        self.announcer = announcer = Announcer(worker)
+        self.announcer = announcer = Announcer(worker, repeats.is_among_few)
         overrides = Overrides(worker, Worker, settings)
         self.strategies = Strategies(worker, None, overrides, recorder, announcer, guard.abandon)
         self.acknowledger = AckAtOnce(worker, recorder, announcer)

@@ -60,7 +60,7 @@ class Loop:
         self.repeats = Repeats(worker.log)
         self.context = Context(worker, state, self.repeats.log)
         self.executions = Executions()
-        self.announcer = Announcer(worker)
+        self.announcer = Announcer(worker, self.repeats.is_among_few)
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
         self._build_claimer()

@@ -20,12 +20,16 @@ class Repeats:
 
     def log(self, kind: str, message: str, level: str = "error") -> None:
         """Log a message, or count it if enough of its kind were logged less than a second ago."""
+        if self.is_among_few(kind, level):
+            self._log(message, level)
+
+    def is_among_few(self, kind: str, level: str) -> bool:
+        """Count a message; return whether it is to be logged."""
         self.sum_up_if_due()
         if not self._counts:
             self._until = monotonic() + PERIOD
         number = self._counts[kind, level] = self._counts.get((kind, level), 0) + 1
-        if number <= FEW:
-            self._log(message, level)
+        return number <= FEW
 
     def sum_up_if_due(self) -> None:
         """Log how many more there were, once a second is over."""

@@ -257,12 +257,21 @@ class TestIdents:
         assert collector.identifiers == ["a"]
         assert "No Task found with pk 1" in log.text
 
-    def test_a_job_that_is_listed_twice_is_run_once(self, redis_client: redis.Redis, collector: Collector) -> None:
+    def test_a_job_that_is_listed_many_times_is_run_once_and_said_few_times(
+        self,
+        redis_client: redis.Redis,
+        collector: Collector,
+        monkeypatch: pytest.MonkeyPatch,
+        log: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr("limpyd_jobs.workers.repeats.PERIOD", 60)
         job = Task.add_job("a")
-        Queue.get_queue("queue").waiting.rpush(job.ident, job.ident)
+        Queue.get_queue("queue").waiting.rpush(*[job.ident] * 9)
         Task.add_job("b")
-        assert work(callback=collector, max_loops=4).num_loops == 4
+        assert work(callback=collector, max_loops=11).num_loops == 11
         assert collector.identifiers == ["a", "b"]
+        told = [message for message in messages(log) if "skipped" in message]
+        assert told == ["[queue|1|a] job skipped (current status: SUCCESS)"] * 3 + [f"{told[0]}: and 6 more like it"]
         assert violations(redis_client, Task, Queue) == []
 
 

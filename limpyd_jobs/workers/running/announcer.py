@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ class Announcer:
     """Emits the events of jobs, and calls the methods that their classes have for them."""
 
     worker: Face
+    is_among_few: Callable[[str, str], bool]  # see `Repeats`
 
     def __post_init__(self) -> None:
         self.class_names = ClassNames()
@@ -24,7 +26,11 @@ class Announcer:
     def emit(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Emit an event of a job; the log names its class if there are several in the queue."""
         mark = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
-        events.emit(kind, self.worker, message + mark, job, queue, *details)
+        events.emit(kind, self.worker, message and message + mark, job, queue, *details)
+
+    def emit_again(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
+        """Emit an event that a job listed thousands of times brings as often: then few have a message for the log."""
+        self.emit(kind, job, queue, message if self.is_among_few(message, kind.level) else "", *details)
 
     @staticmethod
     def notify(job: Job, event: str, *args: Any) -> None:

@@ -87,7 +87,7 @@ class Hooks:
             recorder.end(claim.cancel, recorder.next_request() if may_chain else None)
         else:
             recorder.retry(transitions.skip, job, queue, self.context.settings.lease)
-        self.announcer.emit(events.JobSkipped, job, queue, self.worker.job_skipped_message(job, queue))
+        self.announcer.emit_again(events.JobSkipped, job, queue, self.worker.job_skipped_message(job, queue))
         self.announcer.notify(job, "on_skipped", queue)
 
     def job_delayed(self, job: Job, queue: Queue) -> None:
@@ -97,7 +97,7 @@ class Hooks:
         job._cached_delayed_until = delayed_until
         message = self.worker.job_delayed_message(job, queue)
         if delayed_until:
-            self.announcer.emit(events.JobDelayed, job, queue, message, delayed_until)
+            self.announcer.emit_again(events.JobDelayed, job, queue, message, delayed_until)
         else:
             self.announcer.emit(events.JobRequeued, job, queue, message)
         self.announcer.notify(job, "on_delayed", queue)
