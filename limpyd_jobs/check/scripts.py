@@ -12,7 +12,7 @@ from redis import Redis
 from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import due_key
-from limpyd_jobs.redis.calls import Call, flag, listed, send
+from limpyd_jobs.redis.calls import Call, listed, send
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.placing import place_named
 
@@ -49,7 +49,7 @@ def stale_index_entries(
     """Look for pks in the index of a field whose hashes have another value; return them, the sets that are too large to
     look at as a whole, and the keys that are not sets."""
     index = {"field": field, "prefix": prefix, "largest": largest, "members": listed(members)}
-    request = {**_looking(model, repair), **index, "range": flag(is_range(model, field, prefix))}
+    request = {**_looking(model, repair), **index, "range": is_range(model, field, prefix)}
     return send(Call(connection, _stale_index_entries, request, _lists("stale", "large", "wrong")))
 
 
@@ -77,12 +77,12 @@ def repair_placement(
     **details: Any,
 ) -> Rows:
     """Look whether a job, or a text that is not an ident, stands only where its hash says; or repair that."""
-    request = {"ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
+    request = {"ident": ident, "repair": repair, "in_no_list": in_no_list, **details}
     models: list[type[RedisModel]] = []
     if job_class:
         queue_model, name = job_class.queue_model, job_class.queue_name or ""
         models = [job_class, queue_model]
-        where = place_named(queue_model, name, is_servable=flag(is_servable(name)))
+        where = place_named(queue_model, name, is_servable=is_servable(name))
         request |= {"job_model": layout_of(job_class).json, **where}
     return send(Call(connection, _repair_placement, request, _lists("problems"), models, queue_keys))
 
@@ -122,7 +122,7 @@ def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repa
 
 
 def _looking(model: type[RedisModel], repair: bool) -> dict[str, Any]:
-    return {"model": layout_of(model).json, "repair": flag(repair)}
+    return {"model": layout_of(model).json, "repair": repair}
 
 
 def _lists(*names: str) -> Callable[[dict[str, Any]], Any]:

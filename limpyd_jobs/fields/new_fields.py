@@ -13,7 +13,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import check_indexed, stored_priority, stored_timeout
 from limpyd_jobs.fields.argument import arguments_of, stored_arguments, value_fields_of, with_stored_values
-from limpyd_jobs.fields.own_fields import is_own
+from limpyd_jobs.fields.own_fields import is_own, stored_name
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.retrying import stored_policy
 
@@ -87,7 +87,9 @@ def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[
     if value_fields_of(job_class):
         fields.update(with_stored_values(job_class, fields))
     if fields:
-        own = {name for name in _OWN if name in fields and is_own(job_class, name)}
+        own = _OWN.keys() & fields.keys()
+        if own:
+            own = {name for name in own if is_own(job_class, name)}
         theirs = {name: value for name, value in fields.items() if name not in own} if own else fields
         check_fields(job_class, theirs, reserved=_RESERVED)
         for name in own:
@@ -97,7 +99,9 @@ def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[
 
 def stored_names(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:
     """Return checked fields for a new job by their stored names."""
-    return {f"_{name}" if is_own(job_class, name) else name: value for name, value in fields.items()}
+    if not _OWN.keys() & fields.keys():
+        return fields
+    return {stored_name(job_class, name): value for name, value in fields.items()}
 
 
 def default_priority(model: type[RedisModel], priority: int | str | None) -> str:

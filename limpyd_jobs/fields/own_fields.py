@@ -51,6 +51,11 @@ def with_own_fields(model: Model) -> Model:
     return model
 
 
+def stored_name(model: type[RedisModel], name: str) -> str:
+    """Return the name by which a model stores a field of a public name."""
+    return f"_{name}" if is_own(model, name) else name
+
+
 def is_own(model: type[RedisModel], name: str) -> bool:
     """Whether a public name stands for an own field in a model, and the model uses it for nothing else."""
     return isinstance(getattr(model, name, None), OwnField) and name not in model._fields

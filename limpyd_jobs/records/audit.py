@@ -23,7 +23,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.dates import EPOCH, parse_datetime
 from limpyd_jobs.exceptions import NotAudited, Part, naming, parts_of
-from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, send
+from limpyd_jobs.redis.calls import Call, given, listed, outcome_of, send
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
 
@@ -131,12 +131,12 @@ def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Ma
         if not unaudited:
             raise
         return Entry(connection, values, {})
-    return Entry(connection, values, given(entry=token, unaudited=flag(unaudited)))
+    return Entry(connection, values, given(entry=token, unaudited=bool(unaudited)))
 
 
-def entry_request(unaudited: bool = False, **values: Any) -> dict[str, str]:
+def entry_request(unaudited: bool = False, **values: Any) -> dict[str, Any]:
     """Return what a script of one step needs in its request, to write an entry."""
-    return given(audit=_flat({**_entry(values), "outcome": COMPLETE}), unaudited=flag(unaudited))
+    return given(audit=_flat({**_entry(values), "outcome": COMPLETE}), unaudited=bool(unaudited))
 
 
 @contextmanager

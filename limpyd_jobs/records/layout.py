@@ -52,11 +52,7 @@ class Layout:
     erasable: bool
     outside: tuple[str, ...]
     dates: frozenset[str]
-
-    @property
-    def needs_limpyd(self) -> bool:
-        """Whether a script alone cannot make a record, even if no fields are given."""
-        return bool(self.other_defaults or self.special)
+    needs_limpyd: bool  # whether a script alone cannot make a record, even if no fields are given
 
     def split(self, fields: Mapping[str, Any], scripted: frozenset[str]) -> tuple[dict[str, str], dict[str, Any]]:
         """Divide the fields of a new record into those a script writes, and those limpyd has to write before."""
@@ -64,8 +60,9 @@ class Layout:
             return {}, {}
         fields = {**self.other_defaults, **fields}
         by_script = {name: stored_value(name, value) for name, value in fields.items() if name in scripted}
-        by_limpyd = {name: value for name, value in fields.items() if name not in scripted}
-        return by_script, by_limpyd
+        if len(by_script) == len(fields):
+            return by_script, {}
+        return by_script, {name: value for name, value in fields.items() if name not in scripted}
 
 
 @memoized
@@ -92,18 +89,19 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "history": _kept_history(model),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
     }
+    other_defaults = {name: value for name, value in defaults.items() if name not in plain}
+    own_special = {name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique}
     return Layout(
         description=description,
         json=json.dumps({name: value for name, value in description.items() if value}, separators=(",", ":")),
         plain=frozenset(plain),
-        special=frozenset(
-            name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique
-        ),
-        other_defaults={name: value for name, value in defaults.items() if name not in plain},
+        special=frozenset(own_special),
+        other_defaults=other_defaults,
         has_unique=bool(description["unique"]),
         erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
         outside=tuple(name for name in description["keys"] if fields[name].indexable),
         dates=frozenset(name for name, field in hash_fields.items() if _holds_dates(field)),
+        needs_limpyd=bool(other_defaults or own_special),
     )
 
 

@@ -26,7 +26,7 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.wrong_types import naming_wrong_keys
-from limpyd_jobs.redis.calls import Call, chunks, flag, given, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.calls import Call, chunks, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.replication import CopyingSender
@@ -85,7 +85,7 @@ def read_queues(
     request = {
         "queue_model": layout_of(queue_model).json,
         "names": listed(map(_text_of, names)),
-        **given(lapsed=flag(lapsed)),
+        **given(lapsed=bool(lapsed)),
     }
     rows = send(Call(sender_of(queue_model), _read_queues, request, itemgetter("queues")))
     return [
@@ -161,7 +161,7 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
     layout = layout_of(error_model)
     scripted = layout.plain | layout.special
     registry = unwritten(error_model=error_model)
-    request = {"error_model": layout.json, "again": flag(again), "registry": registry}
+    request = {"error_model": layout.json, "again": again, "registry": registry}
     call = creating(error_model, _add_error, request)
     with naming_wrong_keys(redis_of(error_model), error_model, fields):
         reply = create(error_model, fields, scripted, call)
@@ -213,7 +213,7 @@ def due_schedules(
 def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
     """Set plain fields (see `Layout.plain`) of a record, with their indexes; return how many had no value before.
     Inside one of limpyd's pipelines, return the pipeline: then a refusal is one of the results."""
-    return _write(_set_fields, record, {"only_new": flag(only_new)}, fields)
+    return _write(_set_fields, record, {"only_new": only_new}, fields)
 
 
 def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
@@ -327,7 +327,7 @@ def creating(
     whether to reserve."""
 
     def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
-        whole = {**request, "reserve": flag(reserve), "reserved_pk": pk}
+        whole = {**request, "reserve": reserve, "reserved_pk": pk}
         return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], fields=fields, **options)
 
     return call

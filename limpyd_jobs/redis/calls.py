@@ -48,13 +48,16 @@ class Call(Generic[Reply]):
     fields: Mapping[str, Any] | None = None
 
     def words(self) -> list[Any]:
-        """Return the request as the script takes it: the values in the order of its names, then the fields."""
+        """Return the request as the script takes it: the values in the order of its names, ``1`` or nothing for yes or
+        no, then the fields."""
         positions = self.script.positions
         words: list[Any] = [""] * len(positions)
         for name, value in self.request.items():
-            words[positions[name]] = value
+            words[positions[name]] = "1" if value is True else "" if value is False else value
         if self.fields:
-            return [*words, *(word for pair in self.fields.items() for word in pair)]
+            for pair in self.fields.items():
+                words += pair
+            return words
         while words and words[-1] == "":
             words.pop()
         return words
@@ -170,11 +173,6 @@ def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]
             if isinstance(new, str):
                 index.add(pk, new, check_uniqueness=False)
             index._reset_rollback_cache(pk)
-
-
-def flag(value: object) -> str:
-    """Return yes or no as scripts take it."""
-    return "1" if value else ""
 
 
 def given(**names: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from limpyd_jobs.dates import as_naive_utc, parse_datetime
 from limpyd_jobs.fields.argument import ValueField
-from limpyd_jobs.fields.new_fields import stored_names
+from limpyd_jobs.fields.own_fields import stored_name
 from limpyd_jobs.models import BaseJobsModel, Job, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.testing.running import AJob, queue_of, status_of
@@ -96,20 +96,15 @@ def _delay_of(job: Job) -> timedelta | None:
 def _value_of(job: Job, name: str) -> Any:
     if name in OF_A_JOB:
         return OF_A_JOB[name](job)
-    field = job.get_field(_stored_name(type(job), name))
+    field = job.get_field(stored_name(type(job), name))
     return field.value() if isinstance(field, ValueField) else field.proxy_get()
-
-
-def _stored_name(job_class: type[Job], name: str) -> str:
-    (stored,) = stored_names(job_class, {name: None})
-    return stored
 
 
 def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
     if not (isinstance(job_class, type) and issubclass(job_class, Job)):
         raise TypeError(f"The first argument is the class of the jobs, not {job_class!r}")
     for name in fields:
-        if name not in OF_A_JOB and _stored_name(job_class, name) not in job_class._fields:
+        if name not in OF_A_JOB and stored_name(job_class, name) not in job_class._fields:
             names = ", ".join(sorted({*OF_A_JOB, *(each for each in job_class._fields if each[0] != "_")}))
             raise AttributeError(f"{job_class.__name__} has no field {name!r}; there are: {names}")
     return {name: _comparable(job_class, name, value) for name, value in fields.items()}
@@ -141,7 +136,7 @@ def _comparable(job_class: type[Job], name: str, value: Any) -> Any:
         return timedelta(seconds=value)
     if name == "delayed_until" and value is not None:
         return as_naive_utc(value)
-    field = None if name in POSSIBLE else job_class.get_field(_stored_name(job_class, name))
+    field = None if name in POSSIBLE else job_class.get_field(stored_name(job_class, name))
     if isinstance(field, ValueField) and value is not None:
         field.stored(value)  # refuses another kind of value, as `add_job` does
     return value

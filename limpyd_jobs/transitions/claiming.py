@@ -26,7 +26,7 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import check_database, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
+from limpyd_jobs.redis.calls import Call, Verb, given, outcome_of, send_after, send_all
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.retrying import History
@@ -291,7 +291,7 @@ def _claiming(
     request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str, known: str
 ) -> dict[str, Any]:
     names = given(ident=ident, worker=worker, wait=wait, schedules=schedules, known=known)
-    return {**request.named(), "is_again": flag(request.is_again), **names}
+    return {**request.named(), "is_again": request.is_again, **names}
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
@@ -369,7 +369,7 @@ def release(
     def read(reply: dict[str, Any]) -> Mapping[str, Any]:
         return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
 
-    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": flag(heeds_status)}
+    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": heeds_status}
     return Call(sender_of(job_class), _release, request, read, [job_class])
 
 

@@ -15,7 +15,7 @@ from redis import Redis
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import queue_key_of, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed, reindexed
+from limpyd_jobs.redis.calls import Call, Verb, given, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
@@ -117,7 +117,7 @@ def succeed_many(
     request = {
         "successes": listed(_row(success, now) for success in successes),
         "limit": limit,
-        "is_again": flag(next_claim.is_again),
+        "is_again": next_claim.is_again,
         **next_claim.named(),
     }
     subject = f"{len(successes)} jobs"
@@ -137,7 +137,7 @@ def _row(success: Success, now: float) -> Sequence[str | int]:
     _, delivery, began, ended, is_erased, kept = success
     ended_ago = int((now - ended) * 1_000_000)
     began_ago = ended_ago + _microseconds(ended - began)
-    row = (delivery.ident, delivery.token, delivery.queue_key, began_ago, ended_ago, flag(is_erased))
+    row = (delivery.ident, delivery.token, delivery.queue_key, began_ago, ended_ago, "1" if is_erased else "")
     return (*row, *kept) if kept else row
 
 
@@ -179,7 +179,7 @@ def delay(
     uncounted: bool = False,
 ) -> Call[Ending]:
     """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own."""
-    request = place_named(type(queue), queue_name, priority, delay, uncounted=flag(uncounted))
+    request = place_named(type(queue), queue_name, priority, delay, uncounted=uncounted)
     return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))
 
 

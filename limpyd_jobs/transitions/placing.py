@@ -23,7 +23,7 @@ from limpyd_jobs.records.records import (
     redis_of,
     sender_of,
 )
-from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed
+from limpyd_jobs.redis.calls import Call, Verb, given, listed
 from limpyd_jobs.redis.scripting import Script
 
 _add = Script("placing/add")
@@ -36,10 +36,8 @@ _cancel = Script("placing/cancel")
 def preparing(
     queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None
 ) -> Callable[[], object] | None:
-    """Return a function that creates the queue beforehand; None if a script can write all of a new queue.
-
-    The default priority is the one of the job.
-    """
+    """Return a function that creates the queue beforehand, by default with the priority of the job; None if a script
+    can write all of a new queue."""
     return partial(_prepare, queue_model, name, priority, job) if layout_of(queue_model).needs_limpyd else None
 
 
@@ -48,8 +46,8 @@ def asking_for(
 ) -> Callable[[], object] | None:
     """Return what to do before a job is put in a queue that the application names: to `preparing` it adds that a new
     queue is refused if no worker could serve it."""
-    if is_servable(name):
-        return preparing(queue_model, name, priority, job)
+    if is_servable(name) and not layout_of(queue_model).needs_limpyd:
+        return None
     return partial(_prepare, queue_model, name, priority, job)
 
 
@@ -83,10 +81,18 @@ def add(
     `await_copies`. Exceptions: as `Job.add_job`."""
     check_database(job_class, queue_model)
     layout, copying = layout_to_add(job_class), copying_sender_of(job_class) if place else None
-
-    where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
     registry = unwritten((job_class,), queue_model)
-    request = {"job_model": layout.json, "identifier": identifier, "registry": registry, **where}
+    request = {
+        "job_model": layout.json,
+        "identifier": identifier,
+        "registry": registry,
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+        "priority": priority,
+        "delay": delay,
+        "prepend": bool(prepend),
+        "custom": not place,
+    }
     # A job must be found by all its fields before a worker can see it.
     before = asking_for(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=copying or sender_of(job_class), before=before)
@@ -124,7 +130,7 @@ def add_many(
     """Add several jobs in one step, in their order, given their identifiers and other fields as they are stored; return
     their pks. The fields have to be plain (see `Layout.plain`), and not unique."""
     check_database(job_class, queue_model)
-    where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
+    where = place_named(queue_model, queue_name, priority, delay, prepend=bool(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
     request = {"job_model": job_model, "jobs": listed(jobs), "registry": registry, **where}
     before, copying = asking_for(queue_model, queue_name, priority), copying_sender_of(job_class)
@@ -217,11 +223,11 @@ def placing(
     delay: str,
     place: bool,
     prepend: bool = False,
-    **options: str,
+    **options: bool,
 ) -> Call[Placed]:
     """Return the call of a script that puts a job in a queue."""
     check_database(type(job), queue_model)
-    where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
+    where = place_named(queue_model, queue_name, priority, delay, prepend=bool(prepend), custom=not place)
     models = (type(job),), queue_model
     registry = unwritten(*models)
     named = {"job_model": layout_of(type(job)).json, "ident": job.ident, "registry": registry}
@@ -241,12 +247,12 @@ def spare_if_claimed(job: RedisModel) -> None:
     job.__dict__["_is_spared"] = True
 
 
-def _spared(job: RedisModel) -> dict[str, str]:
-    return given(unclaimed=flag(job.__dict__.get("_is_spared", False)))
+def _spared(job: RedisModel) -> dict[str, Any]:
+    return given(unclaimed=job.__dict__.get("_is_spared"))
 
 
 def place_named(
-    queue_model: type[RedisModel], queue_name: str, priority: str = "", delay: str = "", **options: str
+    queue_model: type[RedisModel], queue_name: str, priority: str = "", delay: str = "", **options: str | bool
 ) -> dict[str, Any]:
     """Return the part of a request that says where to put a job."""
     where = given(queue_name=queue_name, priority=priority, delay=delay, **options)

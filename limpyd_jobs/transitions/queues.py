@@ -9,7 +9,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed, outcome_of
+from limpyd_jobs.redis.calls import Call, Verb, given, listed, outcome_of
 from limpyd_jobs.redis.scripting import Script
 
 _delete_queue = Script("queues/delete_queue")
@@ -29,7 +29,7 @@ def leave_quarantine(
     connection: Any, queue_key: str, entries: Iterable[str], *, drop: bool, audit: Mapping[str, str]
 ) -> Call[int]:
     """Put entries of a quarantine back in the waiting list, or drop them; return how many were still there."""
-    request = {**given(queue_key=queue_key, idents=listed(entries), drop=flag(drop)), **audit}
+    request = {**given(queue_key=queue_key, idents=listed(entries), drop=drop), **audit}
     return Call(connection, _leave_quarantine, request, lambda reply: int(reply["number"]))
 
 

@@ -12,7 +12,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import Call, Verb, flag, listed, outcome_of
+from limpyd_jobs.redis.calls import Call, Verb, listed, outcome_of
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery
 from limpyd_jobs.transitions.placing import place_named
@@ -77,7 +77,7 @@ def promote(
 ) -> Call[Promoted]:
     """Move the delayed jobs that are due, up to a limit, to their waiting lists; or leave that to the caller."""
     limit = min(limit, PLACE_LIMIT) if is_custom else limit
-    request = {"limit": limit, "custom": flag(is_custom), "classes": classes_argument(classes)}
+    request = {"limit": limit, "custom": is_custom, "classes": classes_argument(classes)}
     return Call(redis_of(queue_model), _promote, request, _promoted, list(classes.values()), queue_keys)
 
 
@@ -101,7 +101,7 @@ def rescue(
     too often. A worker `is_starting` if it has to reconcile soon, and Redis may have been away."""
     limits = {"limit": RESCUE_LIMIT, "max_rescues": max_rescues}
     names = {"token": request.token, "lease": request.lease, "classes": classes_argument(request.classes)}
-    whole = {**limits, **names, "is_starting": flag(is_starting)}
+    whole = {**limits, **names, "is_starting": is_starting}
     return Call(redis_of(queue_model), _rescue, whole, _rescued, request.models, queue_keys)
 
 
@@ -121,7 +121,7 @@ def reconcile(
     of those that were put back, and the idents of jobs whose queue is not known, which are jobs of version 2 only."""
     leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
     name = getattr(job_class, "queue_name", None) or ""
-    where = place_named(queue_model, name, is_servable=flag(is_servable(name)))
+    where = place_named(queue_model, name, is_servable=is_servable(name))
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents), **where, **leases}
 
     def read(reply: dict[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:
