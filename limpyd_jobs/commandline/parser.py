@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs.classes.imports import hint_for, import_class, why_not_imported
 from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 
@@ -182,6 +183,8 @@ def path_of(value: Any) -> str:
 def cannot_use_redis(error: RedisError) -> str:
     is_away = type(error) in (ConnectionError, TimeoutError)
     hint = " Does a server run there? Name another one with --database or LIMPYD_JOBS_DATABASE." if is_away else ""
+    if is_of_wrong_type(error):
+        hint = ": another program wrote a key of ours, which limpyd-jobs check names"
     return f"cannot use Redis: {unbroken(str(error).partition(' script: ')[0])}{hint}"
 
 

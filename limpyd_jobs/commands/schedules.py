@@ -16,6 +16,7 @@ from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNA
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.query.schedules import notes_of
+from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.model import aware, now_of_redis
@@ -103,7 +104,12 @@ class Schedules(VerbCommand):
 
     def _named(self, verb: str, words: Sequence[str]) -> Schedule:
         [name] = self._as_many(verb, words, "NAME")
-        return Schedule.get_by_name(name)
+        schedule = Schedule.get_by_name(name)
+        key = f"{Schedule._name}:{pk_of(schedule)}:hash"
+        kind = Schedule.get_connection().type(key)
+        if kind not in ("hash", "none"):
+            raise ValueError(f"{key} is a {kind}: limpyd-jobs check --repair deletes it; then add {name!r} again")
+        return schedule
 
     def _as_many(self, verb: str, words: Sequence[str], *wanted: str) -> Sequence[str]:
         """Return the words after a verb. It is an error if the verb needs more or fewer."""

@@ -7,7 +7,6 @@ if the process is killed. Until it ends, it is in a hash beside the stream, by i
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pwd
 import re
@@ -23,11 +22,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.dates import EPOCH, parse_datetime
 from limpyd_jobs.exceptions import NotAudited, Part, naming, parts_of
-from limpyd_jobs.redis.calls import Call, given, listed, outcome_of, send
+from limpyd_jobs.redis.calls import Call, given, listed, log_not_audited, outcome_of, send
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
-
-log = logging.getLogger("limpyd-jobs.audit")
 
 KEY, BEGUN = "limpyd-jobs:audit", "limpyd-jobs:audit:begun"
 
@@ -71,8 +68,7 @@ class Entry:
             request = {"entry": self.names.get("entry", ""), "audit": _flat(values)}
             send(Call(self.connection, _end_entry, request, outcome_of))
         except RedisError as error:
-            text = " ".join(f"{name}={value}" for name, value in values.items())
-            log.warning("Not written to the audit: %s: %s", text, one_line(_why(error) or error, MESSAGE))
+            log_not_audited(values.items(), _why(error) or error)
             with suppress(RedisError):
                 self._keep_outcome(values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from limpyd_jobs.records.layout import special_indexes
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import MESSAGE, one_line
+
+audit_log = logging.getLogger("limpyd-jobs.audit")
 
 _decoder = json.JSONDecoder()  # in half the time of `json.loads`
 
@@ -67,6 +71,9 @@ class Call(Generic[Reply]):
         reply, _ = _decoder.raw_decode(text)
         for name, pk, *change in reply.pop("reindex", ()):
             reindexed(next(model for model in self.models if model._name == name), pk, [change])
+        if "not_audited" in reply:
+            values = json.loads(self.request["audit"])
+            log_not_audited(zip(values[::2], values[1::2], strict=True), reply["not_audited"])
         return self.read(reply)
 
 
@@ -173,6 +180,12 @@ def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]
             if isinstance(new, str):
                 index.add(pk, new, check_uniqueness=False)
             index._reset_rollback_cache(pk)
+
+
+def log_not_audited(values: Iterable[tuple[str, Any]], why: object) -> None:
+    """Tell of something that was done, and could not be written to the audit."""
+    text = " ".join(f"{name}={value}" for name, value in values)
+    audit_log.warning("Not written to the audit: %s: %s", text, one_line(why, MESSAGE))
 
 
 def given(**names: Any) -> dict[str, Any]:

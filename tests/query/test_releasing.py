@@ -80,9 +80,12 @@ def test_one_that_names_no_queue_is_left_alone(claim: Any, redis_client: redis.R
     assert {each: redis_client.dump(each) for each in redis_client.scan_iter()} == before
 
 
-def test_without_an_entry_in_the_audit_nothing_is_done(claim: Any, redis_client: redis.Redis) -> None:
+def test_without_an_entry_in_the_audit_nothing_is_done_unless_told_so(
+    claim: Any, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     redis_client.set(audit.KEY, "x")
     with pytest.raises(NotAudited):
         release_job(claim.job.ident, force=True)
     assert claim.job.status.hget() == STATUSES.RUNNING
     release_job(claim.job.ident, force=True, unaudited=True)
+    assert "Not written to the audit: who=" in caplog.text

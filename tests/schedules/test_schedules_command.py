@@ -174,7 +174,9 @@ def test_without_room_it_is_not_proposed_to_do_it_unaudited(run: Run, redis_clie
     assert done.stderr.endswith("Make room in Redis first: there is none for this step either\n")
 
 
-@pytest.mark.parametrize("broken", ["DEL {}", "HDEL {} trigger", "HDEL {} timezone", f"HSET {{}} trigger {'[' * 5000}"])
+@pytest.mark.parametrize(
+    "broken", ["DEL {}", "SET {} x", "HDEL {} trigger", "HDEL {} timezone", f"HSET {{}} trigger {'[' * 5000}"]
+)
 @pytest.mark.parametrize("verb", ["next", "resume", "run-now"])
 def test_a_schedule_that_is_broken_is_refused_in_a_line(
     run: Run, redis_client: redis.Redis, verb: str, broken: str
@@ -186,6 +188,7 @@ def test_a_schedule_that_is_broken_is_refused_in_a_line(
     done = run(verb, "x")
     assert done.returncode in (0, 2)
     assert "Traceback" not in done.stderr
+    assert ("jobs:schedule:1:hash is a string: limpyd-jobs check --repair" in done.stderr) == broken.startswith("SET")
     listed = run("list")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "y  " in listed.stdout

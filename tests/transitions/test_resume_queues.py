@@ -9,7 +9,9 @@ from limpyd_jobs import NotAudited, Queue
 from limpyd_jobs.records import audit
 
 
-def test_without_an_entry_nothing_is_changed(redis_client: redis.Redis) -> None:
+def test_without_an_entry_nothing_is_changed_unless_told_so(
+    redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     Queue.pause("a")
     redis_client.config_set("maxmemory", 1)
     try:
@@ -19,6 +21,10 @@ def test_without_an_entry_nothing_is_changed(redis_client: redis.Redis) -> None:
         assert Queue.resume("a", unaudited=True)
     finally:
         redis_client.config_set("maxmemory", 0)
+    (line,) = caplog.messages
+    assert line.startswith("Not written to the audit: who=")
+    assert "verb=resume filter=queue=a" in line
+    assert "OOM" in line
     assert [entry["verb"] for entry in audit.last_entries(redis_client, 5)] == ["pause"]
 
 

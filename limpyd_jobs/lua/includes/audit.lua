@@ -2,18 +2,22 @@
 --   audit       JSON, a list of names and values: an entry to be written with this step; or none
 --   unaudited   '1' to go on if Redis refuses to write to the audit, because it is full
 
+--@include envelope
+
 local AUDIT, BEGUN, MAX_ENTRIES = 'limpyd-jobs:audit', 'limpyd-jobs:audit:begun', 10000
 
 local function write_to_audit(...)
   local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err and not request.unaudited then error('NOT AUDITED: ' .. reply.err) end
+  local why = type(reply) == 'table' and reply.err
+  if why and not request.unaudited then error('NOT AUDITED: ' .. why) end
+  return why or nil
 end
 
 -- Writes an entry, if one is given. Called before anything is changed: if it fails, nothing is.
 local function write_entry(audit)
   local names_and_values = cjson.decode(audit or '[]')
   if #names_and_values > 0 then
-    write_to_audit('XADD', AUDIT, 'MAXLEN', '~', MAX_ENTRIES, '*', unpack(names_and_values))
+    not_audited = write_to_audit('XADD', AUDIT, 'MAXLEN', '~', MAX_ENTRIES, '*', unpack(names_and_values))
   end
 end
 

@@ -27,11 +27,14 @@ end
 -- {model name, pk, field, old value or false, new value or false}…
 local reindex = {}
 
--- The reply, as JSON, which clients read much faster than so many values: the outcome, its details, and `reindex`, if
--- there are indexes to maintain. An empty list is an object.
+-- Why the entry of this step in the audit is not written, if it is not.
+local not_audited
+
+-- The reply, as JSON, which clients read much faster than so many values: the outcome, its details, `not_audited`, and
+-- `reindex`, if there are indexes to maintain. An empty list is an object.
 local function answer(outcome, reply)
   reply = reply or {}
-  reply.outcome = outcome
+  reply.outcome, reply.not_audited = outcome, not_audited
   if #reindex > 0 then reply.reindex = reindex end
   return cjson.encode(reply)
 end
