@@ -38,7 +38,8 @@ def naming_wrong_keys(connection: Any, model: type[RedisModel], values: Mapping[
         if not is_of_wrong_type(error):
             raise
         expected = _keys_of(model, {name: [value] for name, value in values.items()})
-        raise ResponseError(f"{error}{_remedy(connection, expected)}") from error
+        what = str(error).partition(" script: ")[0]
+        raise ResponseError(f"{what}{_remedy(connection, expected)}") from error
 
 
 def _remedy(connection: Any, expected: Mapping[str, str]) -> str:
