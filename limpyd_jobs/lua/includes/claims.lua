@@ -33,7 +33,7 @@ end
 
 -- The token of one of several claims that a worker makes at once.
 local function one_of_several(token, number)
-  return token .. '/' .. number
+  return string.format('%s/%d', token, number)
 end
 
 local function is_one_of_several(token)

@@ -34,12 +34,25 @@ local function model_of(json)
   if not model then
     model = cjson.decode(json)
     model.indexes, model.ranges = model.indexes or NOTHING, model.ranges or NOTHING
-    model.dates, model.special = model.dates or NOTHING, model.special or NOTHING
-    model.unique, model.defaults = model.unique or NOTHING, model.defaults or NOTHING
-    model.keys = model.keys or NOTHING
+    model.special, model.unique = model.special or NOTHING, model.unique or NOTHING
+    model.defaults = model.defaults or NOTHING
     known_models[json] = model
   end
   return model
+end
+
+-- Notes a command that undoes a change of a set: four words, of which the last one may be false.
+local function note_undo(undo, command, key, pk, other)
+  local size = #undo
+  undo[size + 1], undo[size + 2], undo[size + 3], undo[size + 4] = command, key, pk, other or false
+end
+
+--@rarely
+local function undo_all(undo)
+  for i = #undo - 3, 1, -4 do
+    local command, key, pk, other = unpack(undo, i, i + 3)
+    if other then redis.call(command, key, other, pk) else redis.call(command, key, pk) end
+  end
 end
 
 -- Changes a set, and notes how to undo that. If it fails, all noted changes are undone, and the script fails.
@@ -51,11 +64,9 @@ local function write(undo, command, opposite, key, pk)
   end
   local reply = redis.pcall(command, key, pk)
   if reply == 1 then
-    undo[#undo + 1] = {opposite, key, pk}
+    note_undo(undo, opposite, key, pk)
   elseif reply ~= 0 then
-    for i = #undo, 1, -1 do
-      redis.call(unpack(undo[i]))
-    end
+    undo_all(undo)
     redis.call(command, key, pk)
   end
 end
@@ -63,7 +74,7 @@ end
 -- Changes the sets of an index; a value may be false. It is one command if the pk stands where it should.
 local function write_index(undo, prefix, old, value, pk)
   if old and value and not batch and redis.pcall('SMOVE', prefix .. old, prefix .. value, pk) == 1 then
-    undo[#undo + 1] = {'SMOVE', prefix .. value, prefix .. old, pk}
+    note_undo(undo, 'SMOVE', prefix .. value, pk, prefix .. old)
     return
   end
   if old then write(undo, 'SREM', 'SADD', prefix .. old, pk) end
@@ -85,7 +96,7 @@ end
 -- The score of a value in a range index; nil if the index is of dates and the value is not a date.
 --@rarely
 local function score_in(model, key, value)
-  return (model.dates[key] and score_of_date or score_of)(value)
+  return (model.dates and model.dates[key] and score_of_date or score_of)(value)
 end
 
 -- Changes range indexes: it cannot fail, as their types were probed.
@@ -125,9 +136,10 @@ end
 -- Sets fields of a record, with their indexes; the value false unsets one. A field that is not among the values before
 -- is in no index yet; a new record has false in place of all values.
 local function write_fields(model, pk, changes, values)
-  local indexes, special, undo, reindexed, unset = model.indexes, model.special, {}, nil, nil
-  -- with room for eight fields: a table that grows costs time
+  local indexes, special, reindexed, unset = model.indexes, model.special, nil, nil
+  -- with room for eight fields, and for four entries of indexes: a table that grows costs time
   local set, size = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}, 0
+  local undo = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
   if model.ranges ~= NOTHING then probe_ranges(model) end
   for field, value in pairs(changes) do
     local old = values and values[field]
@@ -245,7 +257,7 @@ local function delete_record(model, pk, status)
   else
     redis.call('UNLINK', key)
   end
-  for _, field in ipairs(model.keys) do redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. field) end
+  for _, field in ipairs(model.keys or NOTHING) do redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. field) end
   if before and status then tell(model, pk, 'changed', status, before[1], before[2]) end
   if before then tell(model, pk, 'deleted', '', status or before[1], before[2]) end
   return redis.call('SREM', collection, pk)
