@@ -38,7 +38,8 @@ local function record(row)
   elseif obstacle == 'refused' and was_ended_with(job, token) then
     return {outcome = 'done', ['end'] = redis.call('HGET', job.key, 'end') or ''}
   end
-  return {outcome = obstacle or 'done', ['end'] = not obstacle and finish or '', reindex = reindex}
+  local changes = #reindex > 0 and reindex or nil
+  return {outcome = obstacle or 'done', ['end'] = not obstacle and finish or '', reindex = changes}
 end
 
 local is_any_recorded, refusal_of_redis = false, nil
