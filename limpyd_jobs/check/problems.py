@@ -92,7 +92,9 @@ PROBLEMS = {
     "no queue, but live jobs": Problem("I10", f"belongs to no queue, and holds {NEEDING_NAME}"),
     "presence that ended": Problem("I10", "is left of a process that died: its presence ended at {0} (UTC)", "deleted"),
     "presence without an end": Problem("I10", "is a presence that never ends", "deleted"),
-    "counter too low": Problem("I10", "is {0}, lower than the highest pk, {1}", "set to the highest pk"),
+    "wrong counter": Problem(
+        "I10", "is {0}, which gives no pk of at most 18 digits above the highest one, {1}", "set to the highest pk"
+    ),
     # what cannot be looked at
     "class not known": Problem("I10", "{0} jobs of this class are not looked at: {1}", needs="--job-modules=MODULE"),
     "queues not known": Problem(

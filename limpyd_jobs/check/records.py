@@ -48,7 +48,7 @@ class Records:
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
             highest = max((read_pk(pk) or 0 for pk in pks if len(pk) <= EXACT_DIGITS), default=0)
-            if highest and not issubclass(model, TimedRecord):  # those have given pks
+            if not issubclass(model, TimedRecord):  # those have given pks
                 self._highest[model] = max(highest, self._highest.get(model, 0))
             self._note_odd(model, pks)
             self.counts[model] += len(pks)
@@ -69,7 +69,7 @@ class Records:
 
     @property
     def is_suspicious(self) -> bool:
-        return any(self._suspects.values()) or any(self._odd.values()) or any(self._low_counters())
+        return any(self._suspects.values()) or any(self._odd.values()) or any(self._wrong_counters())
 
     def look_again(self, repair: bool) -> Iterator[Found]:
         """Yield the problems that are still there, and repair them if asked to."""
@@ -81,13 +81,13 @@ class Records:
             for batch in chunks(sorted(odd), BATCH):
                 exist = self._reader.all(("EXISTS", f"{model._name}:{pk}:hash") for pk in batch)
                 yield from ((model, pk, "odd pk", ()) for pk, exists in zip(batch, exist, strict=True) if exists)
-        for model, counter in self._low_counters(repair):
-            yield model, f"{model._name}:max_pk", "counter too low", (counter, self._highest[model])
+        for model, counter in self._wrong_counters(repair):
+            yield model, f"{model._name}:max_pk", "wrong counter", (counter, self._highest[model])
 
     def _check_records(self, model: Model, pks: list[str], repair: bool = False) -> tuple[Any, Any]:
         return scripts.check_records(self._reader.connection, model, pks, hash_fields(model), integers(model), repair)
 
-    def _low_counters(self, repair: bool = False) -> Iterator[tuple[Model, str]]:
+    def _wrong_counters(self, repair: bool = False) -> Iterator[tuple[Model, str]]:
         for model, highest in self._highest.items():
             counter = scripts.raise_counter(self._reader.connection, model, highest, repair)
             if counter is not None:

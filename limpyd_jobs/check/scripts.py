@@ -116,7 +116,7 @@ def merge_queues(
 
 
 def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
-    """Look whether the counter of a model is below its highest pk, or raise it; if so return the counter, else None."""
+    """Look whether the counter of a model gives no new pk, or set it to its highest pk; if so return it, else None."""
     request = {**_looking(model, repair), "highest": highest}
     return send(Call(connection, _raise_counter, request, methodcaller("get", "counter")))
 

@@ -21,7 +21,7 @@ from limpyd_jobs.commands.shared.tables import count_of, print_error, print_fiel
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.fields.argument import ValueField
-from limpyd_jobs.idents import Ident, read_pk
+from limpyd_jobs.idents import EXACT_DIGITS, Ident, read_pk
 from limpyd_jobs.models import Job
 from limpyd_jobs.query import (
     Count,
@@ -387,7 +387,7 @@ def _name_of(asked: JobFilter) -> str:
 
 def _last_pk(job_class: type[Job]) -> int:
     last = redis_of(job_class).get(f"{job_class._name}:max_pk")
-    return (read_pk(last) if isinstance(last, str) else None) or 0
+    return (read_pk(last) if isinstance(last, str) and len(last) <= EXACT_DIGITS else None) or 0
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:

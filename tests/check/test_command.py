@@ -364,7 +364,7 @@ def test_a_class_whose_jobs_stand_in_a_list_of_no_queue_is_resolved(run: Run, re
     redis_client.rpush("jobs:queue:7:waiting", "bakery.Bread:1")
     report = json.loads(run("check", "--repair", "--json").stdout)
     assert report["records"]["bakery.Bread"] == 1
-    assert {finding["kind"] for finding in report["findings"]} == {"in no list", "no owner", "counter too low"}
+    assert {finding["kind"] for finding in report["findings"]} == {"in no list", "no owner", "wrong counter"}
     assert redis_client.lrange("jobs:queue:1:waiting", 0, -1) == ["bakery.Bread:1"]
 
 

@@ -124,6 +124,8 @@ BROKEN = {
     "the counter is lost": ("I10", "DEL checked:parcel:max_pk"),
     "the counter is too low": ("I10", "SET checked:parcel:max_pk 3"),
     "the counter is none": ("I10", "SET checked:parcel:max_pk x"),
+    "the counter is negative": ("I10", "SET checked:parcel:max_pk -5"),
+    "the counter is at its end": ("I10", "SET checked:letter:max_pk 999999999999999999"),
     "the counter is a list": ("I10", "DEL checked:parcel:max_pk", "RPUSH checked:parcel:max_pk x"),
     "the collection is none": ("I10", "DEL checked:parcel:collection", "SET checked:parcel:collection x"),
     "the collection of queues is none": ("I10", "DEL jobs:queue:collection", "ZADD jobs:queue:collection 1 1"),

@@ -451,6 +451,12 @@ class TestANewPk:
         assert any_world.places(job) == ["q/0 waiting"]
         assert before.items() <= any_world.contents().items()
 
+    @pytest.mark.parametrize("counter", ["-5", "999999999999999999", "9223372036854775807"])
+    def test_has_at_most_18_digits_whatever_the_counter_says(self, world: World, counter: str) -> None:
+        world.add("a")
+        world.client.set("jobs:job:max_pk", counter)
+        assert [pk_of(world.add(identifier)[1]) for identifier in "bc"] == ["2", "3"]
+
     def test_overwrites_no_job_if_the_counter_stands_behind(self, world: World) -> None:
         for identifier in "abc":
             world.add(identifier)

@@ -1,17 +1,18 @@
 -- verb: raise counter
--- what: looks whether the counter of a model is below its highest pk, or raises it
+-- what: looks whether the counter of a model gives no pk above its highest one, or sets it to that one
 -- request
 --   model, repair
---   highest   pk
+--   highest   pk; 0 if there is no record
 -- reply
---   done   {counter: if it is too low; or its value if it is not a number}
+--   done   {counter: its value if it is wrong}
 
 --@include envelope
 
 local key = cjson.decode(request.model).name .. ':max_pk'
 local counter = redis.pcall('GET', key)
 local number = type(counter) == 'string' and tonumber(counter)
-if number and number >= tonumber(request.highest) then
+local highest = tonumber(request.highest)
+if number and number >= highest and number + 1 < 1e18 or not counter and highest == 0 then
   return answer('done')
 end
 if request.repair then

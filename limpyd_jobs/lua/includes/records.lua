@@ -281,10 +281,11 @@ local function is_in_collection(model, pk)
   return is_in
 end
 
--- Increases a counter by one. A text that is not a number is replaced; a key of another type is left alone.
+-- Increases a counter by one. A value after which there is no pk of at most 18 digits is replaced; a key of another type
+-- is left alone.
 local function increased(counter)
   local number = redis.pcall('INCR', counter)
-  if type(number) ~= 'number' then
+  if type(number) ~= 'number' or number < 1 or number >= 1e18 then
     redis.call('STRLEN', counter)
     redis.call('SET', counter, '0')
     number = redis.call('INCR', counter)
