@@ -32,7 +32,7 @@ class Catalogue:
         schedules: Iterable[Model],
         timed: Iterable[Model],
     ) -> None:
-        self.refused: list[str] = []
+        self.refused: dict[str, None] = {}
         self.unknown: dict[str, str] = {}
         self.jobs = {cls.get_model_repr(): cls for cls in self._sound(jobs)}
         self.queues = self._sound(queues)
@@ -47,7 +47,7 @@ class Catalogue:
             try:
                 layout_of(model)
             except ConfigurationException as error:
-                self.refused.append(f"{path_of_model(model)}: {error}")
+                self.refused[f"{path_of_model(model)}: {error}"] = None
             else:
                 by_name[model._name] = model
         return list(by_name.values())
@@ -60,17 +60,29 @@ class Catalogue:
     def database(self) -> Any:
         return self.queues[0].database
 
+    @property
+    def other_queues(self) -> list[Model]:
+        """The models of queues that are not asked for: jobs may stand there, too."""
+        return [model for model in self._imported(Queue) if model not in self.queues]
+
     def look_for_models(self) -> None:
-        """Take the models of queues and errors that were imported meanwhile, if all are asked for."""
+        """Take the models that were imported meanwhile; those of queues and errors if all are asked for."""
         if self.takes_all_queues:
             self._take(Queue, self.queues)
         if self.takes_all_errors:
             self._take(Error, self.errors)
+        for base in (TimedRecord, Presence):
+            self._take(base, self.timed)
+        jobs = [*self.jobs.values()]
+        self._take(Job, jobs)
+        self.jobs.update((cls.get_model_repr(), cls) for cls in jobs)
 
     def _take(self, base: Model, models: list[Model]) -> None:
         names = {model._name for model in models}
-        new = [each for each in concrete(base) if _is_same(each, self.queues[0]) and each._name not in names]
-        models += self._sound(new)
+        models += self._sound(each for each in self._imported(base) if each._name not in names)
+
+    def _imported(self, base: Model) -> Iterator[Model]:
+        return (each for each in concrete(base) if _is_same(each, self.queues[0]))
 
     def job_class(self, path: str) -> Model | None:
         """Return the job class of a path, imported if need be; None if it cannot be resolved."""

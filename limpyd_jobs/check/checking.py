@@ -119,17 +119,23 @@ class _Session:
         self._reader = reader = Reader(redis_of(catalogue.queues[0]))
         self._unknown = Unknown(reader, catalogue)
         self._progress("looking for job classes")
-        self._unknown.discover()
-        catalogue.look_for_models()
         self._queues = Queues(reader, catalogue, choices)
         self._places = Places(reader, catalogue, self._queues, choices)
-        self._places.discover()
-        catalogue.look_for_models()
         self._schedules = Schedules(reader, catalogue)
-        self._schedules.discover()
+        self._discover()
         self._presences = Presences(reader, catalogue)
         self._records = Records(reader)
         self._keys = Keys(reader, catalogue, self._queues, self._records, self._unknown)
+
+    def _discover(self) -> None:
+        """Resolve the classes of what is stored, until that makes no other model known: a module may define several."""
+        known = -1
+        while known < len(self._catalogue.all):
+            known = len(self._catalogue.all)
+            self._queues.read()
+            for part in (self._unknown, self._places, self._schedules):
+                part.discover()
+            self._catalogue.look_for_models()
 
     def run(self, repair: bool, strict: bool) -> None:
         self._look()

@@ -31,6 +31,10 @@ class StoredQueue(NamedTuple):
     def key(self) -> str:
         return f"{self.model._name}:{self.pk}"
 
+    @property
+    def is_sound(self) -> bool:
+        return bool(self.name) and self.priority is not None
+
 
 class Queues:
     """The queues of some models: `sound` ones, and those without a record, by the beginnings of their keys."""
@@ -47,8 +51,9 @@ class Queues:
     def read(self) -> None:
         """Read the queues that there are now."""
         self._all = [queue for model in self._catalogue.queues for queue in self._of_model(model)]
-        named = [queue for queue in self._all if queue.name and queue.priority is not None]
-        self.sound = [queue.key for queue in named]
+        named = [queue for queue in self._all if queue.is_sound]
+        others = (queue for model in self._catalogue.other_queues for queue in self._of_model(model))
+        self.sound = [queue.key for queue in (*named, *others) if queue.is_sound]
         self._by_rank: dict[tuple[Model, str | None, str | None], str] = {}
         for queue in named:
             self._by_rank.setdefault((queue.model, queue.name, queue.priority), queue.key)
@@ -74,7 +79,8 @@ class Queues:
     @property
     def is_suspicious(self) -> bool:
         unservable = next(self.unservable(), None)
-        return bool(self.recordless or unservable) or any(self._twins()) or len(self.sound) < len(self._all)
+        is_whole = all(queue.is_sound for queue in self._all)
+        return bool(self.recordless or unservable) or any(self._twins()) or not is_whole
 
     def _twins(self) -> Iterator[tuple[StoredQueue, str]]:
         """Yield the queues whose name and priority an older queue has, too."""

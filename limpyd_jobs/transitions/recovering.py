@@ -118,10 +118,12 @@ def reconcile(
     queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
 ) -> Call[tuple[list[tuple[str, str, str]], list[str]]]:
     """Put queued jobs of a class, at most `RECONCILE_LIMIT`, where their status says; return (ident, status, queue key)
-    of those that were put back, and the idents of jobs whose queue is not known, which are jobs of version 2 only."""
+    of those that were put back, and the idents of jobs whose queue is not known, which are jobs of version 2 only.
+    Jobs that name no queue are left alone if their class has another queue model."""
     leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
     name = getattr(job_class, "queue_name", None) or ""
-    where = place_named(queue_model, name, is_servable=is_servable(name))
+    is_home = getattr(job_class, "queue_model", queue_model)._name == queue_model._name
+    where = place_named(queue_model, name, is_servable=is_servable(name), is_home=is_home)
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents), **where, **leases}
 
     def read(reply: dict[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:

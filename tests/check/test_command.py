@@ -42,6 +42,12 @@ class Oven(Queue):
 
 class Burn(Error):
     namespace = "bakery"
+
+
+class Cake(Job):
+    namespace = "bakery"
+    queue_model = Oven
+    queue_name = "oven"
 """
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -366,6 +372,23 @@ def test_a_class_whose_jobs_stand_in_a_list_of_no_queue_is_resolved(run: Run, re
     assert report["records"]["bakery.Bread"] == 1
     assert {finding["kind"] for finding in report["findings"]} == {"in no list", "no owner", "wrong counter"}
     assert redis_client.lrange("jobs:queue:1:waiting", 0, -1) == ["bakery.Bread:1"]
+
+
+def test_all_that_becomes_known_while_a_class_is_resolved_is_looked_at(run: Run, redis_client: redis.Redis) -> None:
+    in_keys_of_version_2(redis_client, "bakery:bread", status="w")
+    in_keys_of_version_2(redis_client, "bakery:cake")
+    for name, queue, ident in (("a", "jobs:queue", "bakery.Bread:1"), ("oven", "bakery:oven", "bakery.Cake:2")):
+        for field, value in (("name", name), ("priority", "0")):
+            redis_client.hset(f"{queue}:1:hash", field, value)
+            redis_client.sadd(f"{queue}:{field}:{value}", 1)
+        redis_client.sadd(f"{queue}:collection", 1)
+        redis_client.rpush(f"{queue}:1:waiting", ident)
+    report = json.loads(run("check", "--json", "--lease=0", "--repair").stdout)
+    assert (report["records"]["bakery.Bread"], report["records"]["bakery.Cake"]) == (1, 1)
+    found = {(each["model"], each["subject"], each["kind"]) for each in report["findings"]}
+    assert ("bakery.Cake", "bakery.Cake:1", "no lease") in found
+    assert ("bakery.Cake", "bakery.Cake:2", "no such job") in found
+    assert redis_client.zcard("bakery:oven:1:_running") == 1
 
 
 def test_classes_and_models_that_the_database_knows_are_imported_or_named(run: Run, redis_client: redis.Redis) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import redis
-from worlds import World, pk_of
+from worlds import Till, World, pk_of
 
 from limpyd_jobs import transitions
 from limpyd_jobs.check import scripts
@@ -23,6 +23,24 @@ def repair_placement(world: World, job: Any, repair: bool = True, **options: Any
         given.update(delayed_until="2099-12-31 23:59:59.999999", due="4102444799.999999")
     ident = f"{world.path}:{pk_of(job)}"
     return scripts.repair_placement(world.client, world.job_class, ident, [world.queue_key()], repair=repair, **given)
+
+
+@pytest.mark.parametrize(("state", "place"), [("waiting", "waiting"), ("delayed", "delayed")])
+def test_of_queues_of_several_models_one_of_the_model_of_its_class_is_kept(
+    world: World, state: str, place: str
+) -> None:
+    job, other = world.job_that_is(state), Till.get_queue("q", 0)
+    copy = f"{other._name}:{other.pk.get()}"
+    world.client.copy(f"{world.queue_key()}:{place}", f"{copy}:{place}")
+    world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "_queue_key", copy)
+    assert [found[0] for found in repair_placement(world, job)][0] in ("in several places", "in several sets")
+    assert world.places(job) == [f"q/0 {state}"]
+    assert not world.client.exists(f"{copy}:{place}")
+
+
+def test_a_job_in_a_queue_of_a_model_that_the_caller_does_not_know_is_left_alone(world: World) -> None:
+    _, pk = transitions.add(world.job_class, "a", Till, "q", "0")
+    assert repair_placement(world, world.job(pk)) == []
 
 
 def lose_home(world: World, job: Any) -> None:

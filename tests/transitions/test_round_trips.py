@@ -34,7 +34,7 @@ def _classes_are_known() -> None:
 
 
 # What a worker does once, before its first job.
-START = ["list_queues", "promote", "EXISTS", "rescue", "SSCAN", "counts", "due_schedules"]
+START = ["list_queues", "promote", "EXISTS", "rescue", "SMEMBERS", "counts", "due_schedules"]
 COUNTS = ("SCARD", "LLEN", "ZCARD")
 
 
@@ -152,14 +152,14 @@ def _scripts_are_known(redis_client: redis.Redis) -> None:
 
 
 def verbs(sent: Iterable[str]) -> list[str]:
-    """The names of the scripts among commands, and the other commands as they are called; counts, which go in one
-    pipeline, as one. The metrics that a worker writes at its end are left out."""
+    """The names of the scripts among commands, and the other commands as they are called; counts, and
+    the looks for queues, which each go in one pipeline, as one. The metrics that a worker writes at its end are left out."""
     names: list[str] = []
     for command in sent:
         name, _, rest = command.partition(" ")
         if name.upper() in COUNTS:
             names += [] if names[-1:] == ["counts"] else ["counts"]
-        else:
+        elif names[-1:] != ["SMEMBERS"] or name.upper() != "SMEMBERS":
             names.append(SCRIPTS.get(rest.split(" ", 1)[0], name) if name.upper() == "EVALSHA" else name.upper())
     return [name for name in names if name != "write_metrics"]
 

@@ -119,6 +119,7 @@ class Mishap(Error):
 
 
 KINDS = {"documented": (Job, Queue, Error), "rich": (Order, Till, Complaint), "special": (Probe, Bench, Mishap)}
+Order.queue_model, Probe.queue_model = Till, Bench
 MODELS = [model for models in KINDS.values() for model in models]
 
 

@@ -31,6 +31,17 @@ class Other(Task):
     namespace = "reconcile:other"
 
 
+class Tray(Queue):
+    namespace = "reconcile"
+
+    def enqueue_job(self, job: Job, prepend: bool = False) -> None:
+        super().enqueue_job(job, prepend)
+
+
+class Photo(Task):
+    queue_model = Tray
+
+
 @pytest.fixture
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.0)
@@ -42,9 +53,9 @@ def lose(job: Job) -> Job:
     return job
 
 
-def looks(number: int = 2) -> list[str]:
+def looks(number: int = 2, queue_model: type[Queue] = Queue) -> list[str]:
     """Reconcile that often, in a row; return the idents of the jobs that were put back."""
-    one = Reconciler(Queue, 60)
+    one = Reconciler(queue_model, 60)
     one.begin()
     return [job.ident for _ in range(number) for job in one.reconcile()[0]]
 
@@ -161,6 +172,31 @@ class TestOrphans:
         with commands() as sent:
             assert looks() == []
         assert "LRANGE" not in sent.names
+
+
+@pytest.mark.usefixtures("_no_patience")
+class TestJobsOfAnotherQueueModel:
+    """They name no queue, because the application placed them, or version 2."""
+
+    def test_are_left_where_they_are(self, commands: Callable[[], Any], redis_client: redis.Redis) -> None:
+        Photo.add_job("waits")
+        Photo.add_job("delayed", delayed_for=60)
+        Task.add_job("by version 2", queue_model=Tray)
+        with commands() as sent:
+            assert looks() == []
+        assert "LRANGE" not in sent.names
+        lost = lose(Task.add_job("lost"))
+        assert looks() == [lost.ident]
+        assert violations(redis_client, Task, Photo, Queue, Tray) == []
+
+    def test_are_put_back_by_their_own_workers_only(self, redis_client: redis.Redis) -> None:
+        waiting, running = Photo.add_job("waits"), Photo.add_job("runs")
+        running.status.hset(STATUSES.RUNNING)
+        redis_client.delete("reconcile:tray:1:waiting")
+        assert looks() == []
+        assert sorted(looks(queue_model=Tray)) == [waiting.ident, running.ident]
+        assert redis_client.lrange("reconcile:tray:1:waiting", 0, -1) == [waiting.ident]
+        assert redis_client.zrange("reconcile:tray:1:_running", 0, -1) == [running.ident]
 
 
 class TestALostReply:

@@ -1,12 +1,12 @@
 -- verb: repair placement
 -- what: looks whether a job stands where its hash says, and nowhere else, or puts that right
--- KEYS     all queues it may stand in: model name and pk
+-- KEYS     the queues it may stand in, beside the one that its hash names: model name and pk
 -- request
 --   job_model        none for an entry that is not an ident
 --   ident, repair
 --   queue_model, queue_name   where it belongs if its hash names no queue; no name if its class has none
 --   is_servable      '1' if that queue may be made
---   in_no_list       '1' if it is known to stand in no waiting list
+--   in_no_list       '1' if it is known to stand in no waiting list of KEYS
 --   lease, token     of a job that runs without one; the longest lease of a job that no worker has a claim on
 --   delayed_until    its field, as it was read
 --   due              the score of that date, or none if it is not a date
@@ -52,8 +52,8 @@ local function stands(name, base, times)
   end
 end
 
-local function look_in(base)
-  if not request.in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
+local function look_in(base, in_no_list)
+  if not in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
     stands('waiting', base, #redis.call('LPOS', base .. ':waiting', ident, 'COUNT', 0))
   end
   for _, name in ipairs({'delayed', '_running'}) do
@@ -83,9 +83,15 @@ local function must_not_stand_in(name, problem)
   end
 end
 
--- Of the queues where it stands, the one to keep it in.
+-- Of the queues where it stands, the one to keep it in: the one that its hash names, but one of the model of its class
+-- rather than one of another model, except while it runs there.
 local function best(name)
-  return standing[name][home] and home or next(standing[name])
+  local queue_model, named = model_of(request.queue_model), standing[name][home] and home
+  if named and (name == '_running' or is_of_model(queue_model, named)) then return named end
+  for base in pairs(standing[name]) do
+    if is_of_model(queue_model, base) then return base end
+  end
+  return named or next(standing[name])
 end
 
 local function remove_what_is_not_a_job(problem)
@@ -348,7 +354,15 @@ local function home_by(named, priority)
   return not is_nameless(found) and found or ''
 end
 
-for _, base in ipairs(KEYS) do look_in(base) end
+-- A queue of a model that the caller does not know.
+local function look_in_named(named)
+  for _, base in ipairs(KEYS) do
+    if base == named then return end
+  end
+  if named and sound_queue(named) then look_in(named) end
+end
+
+for _, base in ipairs(KEYS) do look_in(base, request.in_no_list) end
 if not job then
   remove_what_is_not_a_job('no ident')
 elseif redis.call('TYPE', job.key).ok ~= 'hash' then
@@ -358,7 +372,9 @@ else
   if not hash then
     return answer('done', {problems = {}})
   end
-  home = home_by(unpack(redis.call('HMGET', job.key, '_queue_key', 'priority')))
+  local named, priority = unpack(redis.call('HMGET', job.key, '_queue_key', 'priority'))
+  look_in_named(named)
+  home = home_by(named, priority)
   repair_placement(hash)
   repair_queue_named(hash)
 end

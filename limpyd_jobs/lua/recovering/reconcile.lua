@@ -4,6 +4,7 @@
 -- what: a job that is not where its status says, as a worker of version 2 died while it was handed the job, is put there
 -- request
 --   job_model, idents, queue_model
+--   is_home           '1' if jobs of the class that name no queue belong in queues of that model
 --   queue_name        of a job that names no queue; or none
 --   is_servable       '1' if that queue may be made
 --   lease             of a running job that has a claim, but no lease
@@ -60,7 +61,7 @@ local function reconcile(ident)
   local is_live, named = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
   if hash[2] == '1' and not is_live then
     return free(job, hash[1], hash[4])
-  elseif not is_live or named and string.sub(named, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
+  elseif not is_live or not is_of_model(queue_model, named, request.is_home) then
     return
   end
   local queue = home_of(queue_model, queue_name, named, hash[6], make_queue)

@@ -8,10 +8,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from limpyd_jobs import transitions
-from limpyd_jobs.classes.job_classes import path_of
+from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.redis.calls import passing_over_wrong_types
+from limpyd_jobs.search.classes import replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.context import Context
@@ -32,7 +33,7 @@ class Repaired(NamedTuple):
 
 
 class Reconciler:
-    """Puts queued jobs that stand nowhere back in their queues, for all queues of a model."""
+    """Puts queued jobs that stand in no queue, of any model, back in their queues, for all queues of one model."""
 
     name = "reconcile_jobs"
 
@@ -93,7 +94,7 @@ class Reconciler:
     # -- Looking
 
     def _job_classes(self) -> list[type[Job]]:
-        """Return the classes whose jobs may stand in these queues."""
+        """Return the classes whose jobs may stand in these queues, because their hash, or else their class, says so."""
         database = self._queue_model.database
         return [cls for cls in job_classes.all() if cls.database is database]
 
@@ -114,7 +115,7 @@ class Reconciler:
 
     def _placed(self) -> Iterator[str]:
         """Yield the entries of the queues, in the order in which jobs go through the places."""
-        queues = [f"{self._queue_model._name}:{pk}" for pk in self._queue_pks()]
+        queues = self._queues()
         for queue in queues:
             yield from self._members(f"{queue}:delayed")
         for queue in queues:
@@ -141,10 +142,10 @@ class Reconciler:
         for job_class in self._job_classes():
             pipe.scard(self._queued_key(job_class))
         classes = len(pipe)
-        for pk in self._queue_pks():
-            pipe.llen(f"{self._queue_model._name}:{pk}:waiting")
-            pipe.zcard(f"{self._queue_model._name}:{pk}:delayed")
-            pipe.zcard(f"{self._queue_model._name}:{pk}:_running")
+        for queue in self._queues():
+            pipe.llen(f"{queue}:waiting")
+            pipe.zcard(f"{queue}:delayed")
+            pipe.zcard(f"{queue}:_running")
         numbers = [number if isinstance(number, int) else 0 for number in pipe.execute(raise_on_error=False)]
         return sum(numbers[:classes]) > sum(numbers[classes:])
 
@@ -152,8 +153,11 @@ class Reconciler:
     def _redis(self) -> Any:
         return self._queue_model.get_connection()
 
-    def _queue_pks(self) -> list[str]:
-        return list(self._pks(f"{self._queue_model._name}:collection"))
+    def _queues(self) -> list[str]:
+        """Return the beginnings of the keys of all queues: jobs of these classes may stand in those of another model."""
+        names = sorted({model._name for model in (self._queue_model, *concrete(Queue))})
+        pks = replies_to(self._redis, [("SMEMBERS", f"{name}:collection") for name in names])
+        return [f"{name}:{pk}" for name, found in zip(names, pks, strict=True) for pk in found or ()]
 
     def _pks(self, key: str) -> Iterator[str]:
         with passing_over_wrong_types():
