@@ -26,7 +26,7 @@ def release_job(
 ) -> None:
     """Release a job that is recorded as running, though its worker is dead: it waits at the front of its list.
 
-    The try is not counted. Whatever the worker reports, should it be alive, is refused. Without this, another worker
+    The try is not counted. A job that was canceled ends instead. Whatever the worker reports, should it be alive, is refused. Without this, another worker
     releases the job when the lease ends.
 
     Parameters
@@ -66,9 +66,8 @@ def release_job(
 
 
 def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabase | None, *, force: bool) -> None:
-    if stored.get("status") != STATUSES.RUNNING and not (
-        stored.get("_claim_token") and stored.get("status") == STATUSES.WAITING
-    ):
+    claimed = (STATUSES.WAITING, STATUSES.CANCELED) if stored.get("_claim_token") else ()
+    if stored.get("status") not in (STATUSES.RUNNING, *claimed):
         raise LimpydJobsException(f"{details.ident} does not run: it is {details.status}")
     _check_queue(details.ident, stored.get("_queue_key", ""), database)
     if force:

@@ -11,8 +11,9 @@ from invariants import violations
 from limpyd.exceptions import DoesNotExist
 from running import Collector, fail, messages, work
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs import STATUSES, ClaimLost, Error, Job, Queue, Worker, transitions
 from limpyd_jobs.models.job import QUESTION_INTERVAL
+from limpyd_jobs.query import JobFilter, explain_job, release_job
 from limpyd_jobs.transitions import ClaimRequest
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
@@ -52,6 +53,7 @@ class InOwnQueue(Job):
     queue_name = "queue"
 
 
+LATER = 4070908800  # in 2099
 JOBS = [Cancelable, ByHand, InOwnQueue]
 
 
@@ -173,6 +175,47 @@ class TestCancel:
         work(worker_class=Slow, callback=done)
         assert done.identifiers == []
         assert job.status.hget() == STATUSES.CANCELED
+
+
+class TestOfAJobWhoseWorkerDied:
+    @pytest.fixture
+    def job(self, redis_client: redis.Redis) -> Any:
+        job = claimed()
+        assert job.cancel()
+        assert Cancelable.add_job("a").ident == job.ident  # its code may still go on
+        redis_client.zadd("jobs:queue:1:_running", {job.ident: 1})
+        return job
+
+    def test_its_identifier_is_free(self, job: Any, redis_client: redis.Redis) -> None:
+        new, *_ = Cancelable.add_jobs(["a"])
+        assert (new.ident, new.status.hget()) == ("test_canceling.Cancelable:2", STATUSES.WAITING)
+        assert job.hmget("status", "queued", "_claim_token") == [STATUSES.CANCELED, None, None]
+        assert redis_client.zcard("jobs:queue:1:_running") == 0
+        with pytest.raises(ClaimLost):
+            finish(job)  # it was only silent
+        assert Cancelable.collection(identifier="a", queued="1") == {"2"}
+
+    def test_another_job_of_its_identifier_can_be_requeued(self, job: Any) -> None:
+        failed = Cancelable(identifier="a", status=STATUSES.ERROR, priority=0)
+        assert JobFilter(status="error").requeue_all(dry_run=True).done == 1
+        assert job.queued.hget() == "1"
+        failed.requeue()
+        assert (failed.status.hget(), job.queued.hget()) == (STATUSES.WAITING, None)
+
+    def test_it_can_be_deleted(self, job: Any, redis_client: redis.Redis) -> None:
+        redis_client.zadd("jobs:queue:1:_running", {job.ident: LATER})
+        assert JobFilter(identifier="a").delete_all().done == 0
+        redis_client.zadd("jobs:queue:1:_running", {job.ident: 1})
+        assert JobFilter(identifier="a").delete_all().done == 1
+        assert redis_client.zcard("jobs:queue:1:_running") == 0
+
+    def test_it_can_be_released_and_explain_says_so(self, job: Any) -> None:
+        text = " ".join(reason.text for reason in explain_job(job.ident).reasons)
+        assert "It was canceled: it is over, nothing of it runs again, and its identifier is free." in text
+        assert "It is recorded as running" not in text
+        assert "put the job back" not in text
+        release_job(job.ident)
+        assert job.hmget("status", "queued", "_claim_token") == [STATUSES.CANCELED, None, None]
 
 
 class TestIsCancelled:

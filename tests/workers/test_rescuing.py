@@ -234,18 +234,19 @@ def test_a_job_that_lost_too_many_workers_is_never_put_back_by_requeue_times() -
     assert job.status.hget() == STATUSES.ERROR
 
 
-@pytest.mark.parametrize(("status", "hook"), [("c", "on_skipped"), ("d", "on_delayed")])
+@pytest.mark.parametrize(("status", "hooks"), [("c", []), ("d", ["on_delayed"])])
 def test_a_job_that_was_canceled_or_delayed_before_its_worker_died_is_seen_to(
-    status: str, hook: str, monkeypatch: pytest.MonkeyPatch
+    status: str, hooks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = []
-    monkeypatch.setattr(Patient, hook, lambda self, queue: told.append(hook), raising=False)
+    for hook in ("on_skipped", "on_delayed"):
+        monkeypatch.setattr(Patient, hook, lambda self, queue, hook=hook: told.append(hook), raising=False)
     job = Patient.add_job("changed", QUEUE)
     claim()
     job.status.hset(status)
     lapse(Queue.get_queue(QUEUE))
     worker().run()
-    assert told == [hook]
+    assert told == hooks
     assert job.hmget("status", "_claim_token") == [status, None]
 
 

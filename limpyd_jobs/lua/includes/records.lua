@@ -263,12 +263,28 @@ local function delete_record(model, pk, status)
   return redis.call('SREM', collection, pk)
 end
 
--- The pk of another queued job with that identifier, or nil.
-local function other_queued(job, identifier)
+-- Whether a canceled job is over, as the lease of its worker, which would have ended it, has lapsed.
+--@rarely
+local function has_lapsed(model, pk, queue_key)
+  local lease = queue_key and redis.pcall('ZSCORE', queue_key .. ':_running', model.path .. ':' .. pk)
+  return type(lease) == 'string' and tonumber(lease) <= now() / 1000000
+end
+
+-- Ends a canceled job that is over, in place of its worker, so that its identifier is free.
+--@rarely
+local function end_canceled(model, pk, queue_key)
+  update(model, pk, {queued = false, _claim_token = false, _rescues = false, _last_claim = false})
+  redis.call('ZREM', queue_key .. ':_running', model.path .. ':' .. pk)
+end
+
+-- The pk of another queued job with that identifier, or nil. Unless it is dry, it ends a canceled job that is over.
+local function other_queued(job, identifier, is_dry)
   local indexes = job.model.indexes
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
-    if pk ~= job.pk and redis.call('HGET', hash_key(job.model, pk), 'queued') == '1' then
-      return pk
+    local hash = pk ~= job.pk and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key')
+    if hash and hash[1] == '1' then
+      if hash[2] ~= 'c' or not has_lapsed(job.model, pk, hash[3]) then return pk end
+      if not is_dry then end_canceled(job.model, pk, hash[3]) end
     end
   end
 end

@@ -1,5 +1,6 @@
 -- verb: delete many
--- what: deletes those of some jobs that meet some conditions, and their entries in queues; no job that runs
+-- what: deletes those of some jobs that meet some conditions, and their entries in queues; no job that runs, unless it
+--       was canceled and its lease lapsed
 -- request
 --   model, pks, first, last, within, conditions, dry, entry, unaudited
 --   queue_model
@@ -12,6 +13,7 @@
 local queue_model = model_of(request.queue_model)
 
 local function why_not(job, is_claimed)
+  if job.status == 'c' and has_lapsed(job_model, job.pk, job.queue_key) then return end
   if is_claimed or job.status == 'r' then return 'claimed' end
 end
 

@@ -21,7 +21,7 @@ local function why_not(job, is_claimed)
   if job.status ~= 'e' then return 'not in error' end
   if is_claimed then return 'claimed' end
   local identifier = redis.call('HGET', job.key, 'identifier')
-  if identifier and other_queued(job, identifier) then return 'already queued' end
+  if identifier and other_queued(job, identifier, request.dry) then return 'already queued' end
 end
 
 return do_each(why_not, function(job, own_name)

@@ -1,7 +1,8 @@
 -- verb: force release
 -- from: running
--- to: waiting
--- what: as release, in place of its worker, whose claim is fenced: to the front of its list, the try not counted
+-- to: waiting or canceled
+-- what: as release, in place of its worker, whose claim is fenced: to the front of its list, the try not counted; it ends
+--       if it was canceled
 -- request
 --   job_model, ident, queue_key
 --   token   of the claim that the caller saw; none if the job is not claimed
@@ -24,17 +25,18 @@ if refused then return answer(refused) end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
 local is_unbegun = is_in_hand(token) and hash[1] == 'w'
-if hash[1] ~= 'r' and not is_unbegun then return answer('not running') end
+local is_canceled = token and hash[1] == 'c'
+if hash[1] ~= 'r' and not is_unbegun and not is_canceled then return answer('not running') end
 
 local known = redis.pcall('HMGET', queue .. ':hash', 'name', 'priority')
 if known.err or not (known[1] and known[2]) then return answer('no queue') end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':_running')
-local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
-placed(changes, hash[3] or '0', nil, queue)
+local changes = (is_unbegun or is_canceled) and {} or {start = false, tries = one_try_less(hash[2])}
+if is_canceled then changes.queued = false else placed(changes, hash[3] or '0', nil, queue) end
 probe_indexes(job.model, job.pk, changes)
 write_entry(request.audit)
 end_claim(queue, job, changes)  -- without the token: whatever its worker reports is refused
-push(queue, job.ident, changes.status, nil, true)
+if not is_canceled then push(queue, job.ident, changes.status, nil, true) end
 return answer('done')

@@ -1,7 +1,8 @@
 -- verb: rescue
 -- from: running
--- to: waiting
--- what: the lease lapsed, so its worker died; to the front of its list. After too many rescues the rescuer claims it
+-- to: waiting or canceled
+-- what: the lease lapsed, so its worker died; to the front of its list, or it ends as canceled. After too many rescues
+--       the rescuer claims it
 -- KEYS     the queues: model name and pk
 -- request
 --   limit          how many jobs at most
@@ -20,8 +21,8 @@
 --                 that no worker could renew a lease
 --     next_lapse  in how many seconds the next lease ends, unless it is renewed; none without any
 --
--- A job that its worker canceled, delayed or put in error before it died goes to the waiting list, too: the next worker
--- handles it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once,
+-- A job that was delayed or put in error before its worker died goes to the waiting list, too: the next worker handles
+-- it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once,
 -- it is not known which one was running: neither the rescue nor the try counts, and each comes alone next.
 
 --@include clock
@@ -34,7 +35,7 @@ local token, is_starting, classes = request.token, request.is_starting, classes_
 local moment = now()
 local rescued, unknown, broken, spared, exhausted = {}, {}, {}, 0
 
--- The job will run again, unless it was canceled or delayed.
+-- The job will run again, unless it was delayed.
 local function is_to_run(status)
   return status == 'r' or status == 'e'
 end
@@ -85,6 +86,10 @@ local function rescue(queue, ident)
   local is_here = hash and (hash[5] or queue) == queue
   if not is_here or not hash[1] and hash[2] ~= 'r' then
     redis.call('ZREM', queue .. ':_running', ident)
+    return
+  end
+  if hash[2] == 'c' and hash[1] then
+    end_claim(queue, job, {queued = false})
     return
   end
   if started == nil then started = recent_start() or 0 end

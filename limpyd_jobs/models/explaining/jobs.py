@@ -196,16 +196,21 @@ def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Standing,
     owner = owner_of(stored.get("_claim_token")) or "a worker that does not say who it is"
     has_lapsed = place.lease is not None and place.lease < place.now
     presumed = is_presumed(stored.get("_claim_token"))
-    runs = "It is recorded as running" if has_lapsed or silence or presumed else "It runs"
+    is_canceled = stored.get("status") == STATUSES.CANCELED
+    recorded = "It was run" if is_canceled else "It is recorded as running"
+    runs = recorded if has_lapsed or silence or presumed else "It runs"
     yield Reason("running", f"{runs}, since {stored.get('start', 'some time')}, by {owner}.")
     if silence:
         yield Reason("worker_silent", f"{owner} is {silence}.")
-    if stored.get("status") == STATUSES.CANCELED:
-        yield Reason("cancel_asked", "It was canceled: its code is told if it asks, and goes on until then.")
+    if is_canceled:
+        yield Reason("cancel_asked", f"It was canceled: {_after_cancel(is_over=has_lapsed, is_silent=bool(silence))}.")
     if place.lease is None:
         yield Reason("no_lease", "It has no lease: a worker of version 2 runs it, or code of an application.")
     elif has_lapsed:
         lapsed = f"The lease of {owner} ended {span(place.now - place.lease)} ago: it died, or was silent."
+        if is_canceled:
+            yield Reason("lease_lapsed", lapsed)
+            return
         if place.is_board:
             yield Reason("lease_lapsed", f"{lapsed} Any conductor of the board {place.name} can claim it.")
             return
@@ -215,6 +220,14 @@ def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Standing,
             yield Reason("no_worker", _no_worker(place))
     elif presumed:
         yield _proposing("presumed", _presumed(place.lease - place.now), f"jobs release --force {quote(ident)}")
+
+
+def _after_cancel(*, is_over: bool, is_silent: bool) -> str:
+    if is_over:
+        return "it is over, nothing of it runs again, and its identifier is free"
+    if is_silent:
+        return "it is over once its lease ends, and its identifier is free then"
+    return "its code is told if it asks, and goes on until then"
 
 
 def _presumed(seconds: float) -> str:
