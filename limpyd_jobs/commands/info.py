@@ -219,8 +219,10 @@ def _not_counted(seen: Overview) -> list[Section]:
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
         return []
-    those = f"{some_of(paths, MAX_PATHS)}, and maybe others"  # only the ends of lists are looked at
-    return [(f"not counted as jobs, because their class is not known: {those}. limpyd-jobs check tells more", [])]
+    # only the ends of lists are looked at
+    those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of models that are not known"
+    told = f"not counted as jobs, because their class is not known: {those}"
+    return [(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all", [])]
 
 
 def _live_sections(queue_model: type[Queue] | None) -> list[Section]:

@@ -26,8 +26,8 @@ def release_job(
 ) -> None:
     """Release a job that is recorded as running, though its worker is dead: it waits at the front of its list.
 
-    The try is not counted. A job that was canceled ends instead. Whatever the worker reports, should it be alive, is refused. Without this, another worker
-    releases the job when the lease ends.
+    The try is not counted. A canceled job ends instead. Whatever the worker reports, should it be alive, is refused.
+    Without this, another worker releases the job when the lease ends.
 
     Parameters
     ----------

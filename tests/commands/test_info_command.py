@@ -76,7 +76,7 @@ def test_a_full_redis_and_a_class_that_is_not_known_are_told(redis_server: Redis
             client.config_set("maxmemory", 0)
     assert (status, err) == (0, "")
     assert re.search(r", \d+\.\d of 0\.5 MB: FULL$", out.splitlines()[0])
-    assert "their class is not known: gone.Away, and maybe others. limpyd-jobs check tells more\n" in out
+    assert "their class is not known: gone.Away, and maybe others, also in queues of models" in out
 
 
 def test_a_number_has_one_name_and_lists_are_called_lists(redis_server: RedisServer) -> None:

@@ -53,12 +53,17 @@ def test_jobs_of_classes_that_are_not_known_are_named(redis_client: redis.Redis)
     Queue.get_queue("letters")
     Queue.get_queue("empty")
     redis_client.rpush("jobs:queue:1:waiting", "old.jobs.Order:1")
-    told = "not looked at: jobs of old.jobs.Order. Make the class known: --job-modules=MODULE"
+    told = (
+        "not looked at: jobs of old.jobs.Order, and maybe others, also in queues of other models. "
+        "Make the class known: --job-modules=MODULE"
+    )
     for command, code in {
         "jobs list": 0,
         "jobs count": 0,
         "jobs requeue status=error --yes": 0,
         "jobs explain identifier=a": 2,
+        "queues list": 0,
+        "queues pause resize": 1,
         "queues show letters": 0,
         "queues clear letters --dry-run": 1,
         "queues clear letters --yes": 1,

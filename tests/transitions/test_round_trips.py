@@ -153,7 +153,8 @@ def _scripts_are_known(redis_client: redis.Redis) -> None:
 
 def verbs(sent: Iterable[str]) -> list[str]:
     """The names of the scripts among commands, and the other commands as they are called; counts, and
-    the looks for queues, which each go in one pipeline, as one. The metrics that a worker writes at its end are left out."""
+    the looks for queues, which each go in one pipeline, as one. The metrics that a worker writes at its end are left
+    out."""
     names: list[str] = []
     for command in sent:
         name, _, rest = command.partition(" ")

@@ -18,7 +18,8 @@ def unknown_classes(states: Iterable[QueueState] | None = None) -> Iterator[str]
     states = queue_states() if states is None else states
     paths = sorted({path for state in states for path in state.unknown_classes})
     if paths:
-        yield f"not looked at: jobs of {some_of(paths, MAX_PATHS)}. Make the class known: --job-modules=MODULE"
+        those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of other models"
+        yield f"not looked at: jobs of {those}. Make the class known: --job-modules=MODULE"
 
 
 def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:

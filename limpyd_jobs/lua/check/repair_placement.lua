@@ -359,7 +359,8 @@ local function look_in_named(named)
   for _, base in ipairs(KEYS) do
     if base == named then return end
   end
-  if named and sound_queue(named) then look_in(named) end
+  local queue = named and sound_queue(named)
+  if queue and queue[1] and queue[2] then look_in(named) end
 end
 
 for _, base in ipairs(KEYS) do look_in(base, request.in_no_list) end

@@ -154,7 +154,7 @@ class Reconciler:
         return self._queue_model.get_connection()
 
     def _queues(self) -> list[str]:
-        """Return the beginnings of the keys of all queues: jobs of these classes may stand in those of another model."""
+        """Return the beginnings of the keys of all queues: a job may stand in those of another model."""
         names = sorted({model._name for model in (self._queue_model, *concrete(Queue))})
         pks = replies_to(self._redis, [("SMEMBERS", f"{name}:collection") for name in names])
         return [f"{name}:{pk}" for name, found in zip(names, pks, strict=True) for pk in found or ()]
