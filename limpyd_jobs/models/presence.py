@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from threading import Lock
@@ -22,10 +22,13 @@ from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.dates import as_naive_utc
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.records import presences, records
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited, user_and_process
+from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
 from limpyd_jobs.texts import described, host_and_pid, one_line
+from limpyd_jobs.transitions import owner_of
 
 log = logging.getLogger("limpyd-jobs.presence")
 
@@ -376,8 +379,19 @@ class WorkerPresence(Presence):
 
     @classmethod
     def alive(cls, kind: str | None = None) -> list[AliveWorker]:  # type: ignore[override]
-        """Return the workers that are there, in the order of registration."""
-        return [AliveWorker.of(alive) for alive in super().alive(kind)]
+        """Return the workers that are there, in the order of registration. Of the jobs that a silent worker ran, those
+        are left out that were released since, or ended."""
+        workers = [AliveWorker.of(alive) for alive in super().alive(kind)]
+        return [replace(it, running=cls._still_claimed(it)) if it.silent_for else it for it in workers]
+
+    @classmethod
+    def _still_claimed(cls, worker: AliveWorker) -> list[RunningJob]:
+        known = classes_of(cls.database)
+        found = [(job, Ident.of(job.ident)) for job in worker.running if Ident.of(job.ident).path in known]
+        keys = [f"{known[ident.path].name}:{ident.pk}:hash" for _, ident in found]
+        tokens = replies_to(connection_to(cls.database), [("HGET", key, "_claim_token") for key in keys])
+        left = {job for (job, _), token in zip(found, tokens, strict=True) if owner_of(token) != worker.name}
+        return [job for job in worker.running if job not in left]
 
     @classmethod
     def order(cls, worker: AliveWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:

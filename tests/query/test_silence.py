@@ -58,6 +58,14 @@ def worker(name: str = DEAD) -> AliveWorker:
     return next(each for each in WorkerPresence.alive() if each.name == name)
 
 
+def test_it_runs_no_job_that_was_released_or_ended(job: Job, redis_client: redis.Redis) -> None:
+    assert [each.ident for each in worker().running] == [job.ident]
+    release_job(job.ident)
+    assert worker().running == []
+    keep(redis_client, DEAD, 35, running=[["elsewhere.Unknown:1", "a", "2026-01-01 00:00:00"]])
+    assert len(worker().running) == 1
+
+
 def test_who_asks_is_told_so(job: Job, redis_client: redis.Redis) -> None:
     keep(redis_client, ALIVE, status="idle")
     assert [each.status for each in overview().workers] == ["silent", "idle"]
