@@ -13,7 +13,7 @@ from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.shared.tables import chart, print_fitted, shown_span, wrapped
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query.metrics import Period, read_metrics, summed
+from limpyd_jobs.query.metrics import PERIODS, Period, read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -112,9 +112,10 @@ class Stats(Command):
             for row, metrics in rows.items()
         ]
         print_fitted([(self.options.by, *COLUMNS, "jobs/min"), *table])
+        end = periods[-1].start + PERIODS["day" if self.options.daily else "minute"]
         for row in rows:
             numbers = [summed([period], self._group).get(row, Metrics()).started for period in periods]
-            what = f"{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)"
+            what = f"{one_line(row)}: begun from {periods[0].start} to {end} (UTC)"
             print(f"\n{wrapped(what)}")
             print(chart(numbers, MAX_CHART_WIDTH))
 

@@ -16,7 +16,7 @@ from servers import RedisServer
 
 from limpyd_jobs import Job, Worker
 from limpyd_jobs.commands.shared.tables import chart
-from limpyd_jobs.dates import span
+from limpyd_jobs.dates import span, utcnow
 from limpyd_jobs.query import read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, KEY, LENGTH, Metrics
 
@@ -68,7 +68,9 @@ def test_metrics_are_told_by_queue(redis_server: RedisServer) -> None:
     assert sum(each["count"] for each in parcels["ran"]["buckets"]) == 3
     assert [each["up_to"] for each in parcels["waited"]["buckets"]] == [*BOUNDS, None]
     assert [json.loads(line) for line in output(redis_server, "--jsonl").splitlines()] == [letters, parcels]
-    lines = output(redis_server).splitlines()
+    began, lines = utcnow(), output(redis_server).splitlines()
+    [end] = {line.partition(" to ")[2].removesuffix(" (UTC)") for line in lines if " begun from " in line}
+    assert began <= datetime.fromisoformat(end) <= began + timedelta(minutes=2)  # of the minute that is not over
     assert lines[0].split()[:5] == ["queue", "added", "started", "succeeded", "failed"]
     assert lines[2].split()[:4] == ["parcels", "3", "2", "1"]
     assert "█" in lines[-1]
