@@ -169,4 +169,5 @@ PROBLEMS = {
     "wrong due time": Problem("I11", "is due at {0}, which is not its next_run", "due at its next_run"),
     "due set of a wrong type": Problem("I11", "is a {0}", "deleted, and made anew"),
     "not to be enqueued": Problem("I11", "cannot be enqueued ({0!r}): {1}"),
+    "class of a schedule not known": Problem("I11", "cannot be enqueued ({0!r}): {1}", needs="--job-modules=MODULE"),
 }

@@ -54,7 +54,9 @@ class Schedules:
         for pk, stored in self._hashes(model):
             obstacle = stored and self._obstacle(stored)
             if obstacle:
-                yield model, pk, "not to be enqueued", (stored.get("name", ""), obstacle)
+                is_known = stored.get("job_model_repr", "") not in self._catalogue.unknown
+                kind = "not to be enqueued" if is_known else "class of a schedule not known"
+                yield model, pk, kind, (stored.get("name", ""), obstacle)
 
     def _hashes(self, model: Model) -> Iterator[tuple[str, Mapping[str, str]]]:
         for pks in self._members(model):

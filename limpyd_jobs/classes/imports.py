@@ -79,10 +79,10 @@ def is_not_found(error: BaseException, path: str) -> bool:
 def where_to_look() -> str:
     """Say what to do about a module that is not found."""
     try:
-        place = f", not in {one_line(os.getcwd())}"
+        place = f", not from {one_line(os.getcwd())}"
     except OSError:  # it was deleted
         place = ""
-    return f"Name the directory that its package is in with --pythonpath, or start the worker there{place}"
+    return f"Name the directory that its package is in with --pythonpath, or start from there{place}"
 
 
 def hint_for(error: BaseException, path: str) -> str:

@@ -96,7 +96,8 @@ class WorkerOptionParser(OptionParser):
         if len({self._long_opt[flag] for flag in spellings}) == 1:
             return spellings[0]
         if not spellings:
-            raise UnknownOption(opt, is_meant(opt, self._long_opt))
+            names = {flag.removeprefix("--"): flag for flag in self._long_opt}
+            raise UnknownOption(opt, is_meant(opt.removeprefix("--"), names).replace("is ", "is --", 1))
         return super()._match_long_opt(opt)
 
 

@@ -40,7 +40,8 @@ SPARE = ("queue", "fingerprint", "type")
 
 
 class Errors(VerbCommand):
-    """Exit status: 0; 1 if jobs could not be requeued, or you answered no; 2 if the command line is wrong."""
+    """Exit status: 0, also for jobs that are not in error; 1 if jobs could not be requeued, or you answered no; 2 if
+    the command line is wrong."""
 
     summary = "Show what failed, by its cause, and requeue the jobs of a cause"
     words = """[groups|list|show|requeue|delete] [FILTER...] [options]

@@ -69,8 +69,8 @@ def _time_span(text: str) -> float:
 
 
 class Jobs(VerbCommand):
-    """Exit status: 0; 1 if jobs could not be changed, you answered no, or there is no queue of the name that --queue
-    gives; 2 if the command line is wrong."""
+    """Exit status: 0, also for jobs with which there is nothing to do, as they are not in error; 1 if jobs could not be
+    changed, you answered no, or there is no queue of the name that --queue gives; 2 if the command line is wrong."""
 
     summary = "Find jobs by what is in them: list them, count them, show one; requeue, cancel, move or delete all"
     words = """[VERB] [FILTER... | IDENT...] [options]

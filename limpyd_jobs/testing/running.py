@@ -121,7 +121,7 @@ def drain(
     AssertionError
         If there are more jobs than the limit; or there is no such queue, but one of a similar name.
     TypeError
-        If there is no such parameter.
+        If there is no such parameter, or the limit is not an integer.
     Exception
         The exception of a job: see `raise_errors`.
     """
@@ -284,6 +284,8 @@ def _worker_of(worker_class: type[Worker], job: Job, queue: Queue) -> type[Worke
 
 class _Run:
     def __init__(self, raise_errors: bool, limit: int) -> None:
+        if type(limit) is not int:
+            raise TypeError(f"The limit is a number of jobs, not {limit!r}")
         self.drained, self.loops, self.result = Drained(), 0, None
         self._raise_errors, self._limit = raise_errors, limit
         self._worker: Worker

@@ -94,7 +94,12 @@ def test_it_tells_of_one_that_cannot_be_fired_and_leaves_it_alone(
         redis_client.zadd(DUE, {"1": 1})
     before = contents(redis_client)
     (finding,) = check(repair=True, pause=0).findings
-    assert (finding.kind, finding.subject, finding.repairable) == ("not to be enqueued", "1", False)
+    of_class = field == "job_model_repr"
+    assert (finding.subject, finding.repairable, finding.option) == (
+        "1",
+        False,
+        "--job-modules=MODULE" if of_class else "",
+    )
     assert finding.problem.startswith("cannot be enqueued ('a'): ")
     assert reason in finding.problem
     assert contents(redis_client) == before

@@ -29,6 +29,7 @@ from limpyd_jobs.scripts.jobs import COMMANDS
         "schedules list --queue=a": "list does not support --queue",
         "schedules pause a --paused": "pause does not support --paused",
         "workers list --all": "list does not support --all",
+        "pause orders --reason=x": "no such option: --reason\n",
         "pause --list --force": "--list takes no names, and does not support --force",
         "info --every=1": "--every needs --watch",
         "check --unaudited": "--unaudited needs --repair",

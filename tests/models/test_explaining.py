@@ -233,7 +233,7 @@ def test_one_that_ended_tells_how() -> None:
     assert codes(failed) == ["error", "not_requeued"]
     assert text(failed, "error").endswith("in try 1: KeyError: 'x'")
     Error.collection().instances()[0].delete()
-    assert text(failed, "error").endswith("in try 1")
+    assert text(failed, "error").endswith("in try 1. No error of it is found: the log of its worker may tell more")
 
 
 def test_keys_of_a_wrong_type_are_no_obstacle(redis_client: redis.Redis) -> None:

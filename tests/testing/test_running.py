@@ -71,6 +71,8 @@ def test_drain_ends_even_if_jobs_do_not() -> None:
     with pytest.raises(AssertionError, match="5 jobs were run, and there are 1 more"):
         drain(limit=5)
     assert drain(limit=6).success == 6
+    with pytest.raises(TypeError, match="The limit is a number of jobs, not 'x'"):
+        drain(limit="x")  # type: ignore[arg-type]
     Mail.add_job("1", to="later")
     with pytest.raises(AssertionError, match="20 jobs were run"):
         drain(limit=20, with_delayed=True)

@@ -188,7 +188,7 @@ def test_an_empty_value_counts_as_none_given(name):
         (
             "--callback=absent.module",
             "Unable to import \"callback\", --callback=absent.module: ModuleNotFoundError: No module named 'absent'. "
-            "Name the directory that its package is in with --pythonpath, or start the worker there, not in "
+            "Name the directory that its package is in with --pythonpath, or start from there, not from "
             f"{os.getcwd()}",
         ),
         (

@@ -62,8 +62,8 @@ class TestTheWarning:
         work()
         assert warnings_in(log) == [
             "[nowhere.jobs.Task:1] deferred, because this worker cannot import its class: ModuleNotFoundError: No "
-            "module named 'nowhere'. Name the directory that its package is in with --pythonpath, or start the "
-            f"worker there, not in {os.getcwd()}. All jobs of the class are tried again every 60 seconds, or once a "
+            "module named 'nowhere'. Name the directory that its package is in with --pythonpath, or start from "
+            f"there, not from {os.getcwd()}. All jobs of the class are tried again every 60 seconds, or once a "
             "worker that knows it starts; after 60 times each is an error. Logged once per class."
         ]
 

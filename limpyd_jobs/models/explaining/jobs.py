@@ -237,7 +237,11 @@ def _presumed(seconds: float) -> str:
 
 
 def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
-    told = f": {_last_error(details)}" if details.errors else ""
+    told = (
+        f": {_last_error(details)}"
+        if details.errors
+        else ". No error of it is found: the log of its worker may tell more"
+    )
     yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
     yield _proposing("not_requeued", "It is not tried again by itself: ", f"jobs requeue {quote(details.ident)}")
 
