@@ -66,8 +66,7 @@ class Loop:
         self._build_claimer()
         self._build_tasks()
         self._build_waiter()
-        self._build_hooks()
-        self._build_executor(base)
+        self._build_hooks(base)
         self._build_beats()
 
     def _let_others_renew(self) -> None:
@@ -122,7 +121,7 @@ class Loop:
         ends_burst, before_wait = self.stopping.ends_burst, self.repeats.sum_up
         self.waiter = Waiter(worker, context, self.claimer, self.maintenance, *tasks, ends_burst, before_wait)
 
-    def _build_hooks(self) -> None:
+    def _build_hooks(self, base: type[Face]) -> None:
         worker, context, executions, announcer = self.worker, self.context, self.executions, self.announcer
         self.recorder = recorder = Recorder(self.redis_retry, self.waiter.next_request, self.claimer.keep)
         self.guard = Guard(context, executions, recorder)
@@ -131,13 +130,10 @@ class Loop:
         self.acknowledger = AckAtOnce(worker, recorder, announcer)
         parts = self.overrides, strategies, recorder, announcer, self.acknowledger
         self.hooks = Hooks(worker, context, executions, *parts, self.claimer.take)
-
-    def _build_executor(self, base: type[Face]) -> None:
-        self.metrics = WorkerMetrics(self.executions)
-        note = self.metrics.note if self.context.settings.metrics else None
-        parts = self.executions, self.guard, self.recorder, self.overrides, self.announcer, self.timer
-        claiming = self.claimer.take, self.offers.abandon
-        self.executor = Executor(self.worker, self.context, *parts, base.execute, *claiming, note)
+        self.metrics = WorkerMetrics(executions)
+        note = self.metrics.note if context.settings.metrics else None
+        others = self.guard, recorder, self.overrides, announcer, self.timer, base.execute
+        self.executor = Executor(worker, context, executions, *others, self.claimer.take, self.offers.abandon, note)
 
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed

@@ -84,10 +84,9 @@ class Start:
 
     def _warn_of_names(self) -> None:
         """Warn if the class uses the names of parameters for something else."""
-        kind = type(self.worker).__name__
         for name in self.worker._names_of_others:
-            text = f"{name} is not a parameter of {kind}, but something else: its default is used"
-            self.worker.log(text, "warning")
+            what = f"{name} is not a parameter of {type(self.worker).__name__}"
+            self.worker.log(f"{what}, but something else: its default is used", "warning")
 
     def _warn_of_eviction(self) -> None:
         """Warn if Redis may delete jobs to make room."""

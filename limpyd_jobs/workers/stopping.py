@@ -40,7 +40,7 @@ class Stopping:
         if self.worker.terminate_gracefuly:
             self.handlers.take_unhandled(self.worker.catch_end_signal, HANG_UP)
         self.handlers.take_unhandled(self._log_report, DUMP)
-        self.handlers.take_unhandled(self._be_quiet, QUIET)
+        self.handlers.take_unhandled(lambda *_: self.be_quiet(f"{QUIET.name} caught"), QUIET)
 
     def catch_end_signal(self, signum: int) -> None:
         """Ask for the end; what `Worker.catch_end_signal` does."""
@@ -59,9 +59,6 @@ class Stopping:
         elif is_from_terminal and self._interrupts == 2:
             self._log("SIGINT caught again: ending, without the running job if there is one", "warning")
             timer.set("grace period", 0, GracePeriodOver())
-
-    def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
-        self.be_quiet(f"{signal.Signals(signum).name} caught")
 
     def be_quiet(self, why: str) -> None:
         """Begin no other job, and live on until the end is asked for."""

@@ -24,13 +24,13 @@ CHUNK = 1000
 # The most classes that are remembered as told.
 LIMIT = 1000
 
-Log = Callable[[str, str, str], None]
-
 
 class UnresolvedClasses:
     """Defers the jobs of classes that cannot be resolved, and lets them be tried once their class can be resolved."""
 
-    def __init__(self, queue_model: type[Queue], error_model: type[Error] | None, log: Log) -> None:
+    def __init__(
+        self, queue_model: type[Queue], error_model: type[Error] | None, log: Callable[[str, str, str], None]
+    ) -> None:
         self._queue_model = queue_model
         self._error_model = error_model  # where to record that a job is dead-lettered; None to record nothing
         self._log = log  # takes the kind of a message, the message, and its level

@@ -113,7 +113,8 @@ class WorkerRegistration:
         return {**fields, "since": self._since} if self._since else fields
 
     def _details(self) -> dict[str, Any]:
-        worker, executions = self.worker, self.executions
+        worker, executions, settings = self.worker, self.executions, self.context.settings
+        options = {name: getattr(settings, name, None) or getattr(worker, name, None) for name in OPTIONS}
         return {
             "id": worker.id,
             "queues": list(worker.queues),
@@ -125,13 +126,10 @@ class WorkerRegistration:
             "memory": memory_of_process(),
             "unresolved": self.unresolved()[:MAX_UNRESOLVED],
             "versions": {"library": EXACT_VERSION, "python": platform.python_version()},
-            "options": {name: _plain(self._option(name)) for name in OPTIONS},
+            "options": {name: _plain(value) for name, value in options.items()},
             "parent": self.context.state.parent,
             "lease": self._lease,
         }
-
-    def _option(self, name: str) -> Any:
-        return getattr(self.context.settings, name, None) or getattr(self.worker, name, None)
 
     @property
     def _status(self) -> str:

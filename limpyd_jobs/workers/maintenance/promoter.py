@@ -16,9 +16,6 @@ from limpyd_jobs.workers.context import Context, Face
 # For how many seconds one run moves jobs, at most. Then jobs are run for as long.
 MAX_PROMOTION = 0.1
 
-# A job that could not be moved: its ident, and the error.
-Failure = tuple[str, str]
-
 
 class Promoter:
     """Lets a worker move its delayed jobs that are due."""
@@ -45,17 +42,17 @@ class Promoter:
 
     def promote(self) -> None:
         """Move the jobs that are due; what `Worker.requeue_delayed_jobs` does."""
-        for ident, reason in self._promote():
+        for ident, reason in self._promote():  # of jobs that could not be moved
             failed = "delayed job could not be put back in its waiting list"
             self._context.log_repeated(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
 
-    def _promote_ours(self) -> Iterable[Failure]:
+    def _promote_ours(self) -> Iterable[tuple[str, str]]:
         until = inf if self._worker.status is None else monotonic() + MAX_PROMOTION
         steps = promote(self._queue_model, self._context.queue_keys, self._defer, until)
         self._has_more, failures = finish(steps)
         return failures
 
-    def _promote_customly(self) -> Iterable[Failure]:
+    def _promote_customly(self) -> Iterable[tuple[str, str]]:
         return [
             failure
             for queue in self._queue_model.get_all_by_priority(self._worker.queues)

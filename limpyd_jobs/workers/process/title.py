@@ -20,10 +20,6 @@ PASSING, LASTS = ("waiting", "running"), 1.0
 GAP = "\0"
 
 
-def _whole_seconds(duration: timedelta) -> timedelta:
-    return timedelta(seconds=duration // timedelta(seconds=1))
-
-
 class WorkerTitle:
     """The title of the process: ``limpyd-jobs-worker#038480 [waiting] queues=a,b loop=0/1000 waiting=2 delayed=0``.
 
@@ -38,32 +34,27 @@ class WorkerTitle:
         self._found_at = 0.0
 
     def __str__(self) -> str:
-        worker = self.worker
-        if worker.status not in PASSING or self._begins_no_more:
+        worker, state = self.worker, self.worker._run_state
+        if worker.status not in PASSING or worker.end_forced or state.is_quiet:
             return self._made(worker.status, worker.num_loops)
-        begins = worker.status == "running" and worker._run_state.has_waited  # its job must not wait for this
+        begins = worker.status == "running" and state.has_waited  # its job must not wait for this
         if not self._around or (monotonic() - self._found_at >= LASTS and not begins):
             self._found_at = monotonic()
             self._around = self._made(GAP, GAP).split(GAP)
         before, between, after = self._around
         return f"{before}{worker.status}{between}{worker.num_loops}{after}"
 
-    @property
-    def _begins_no_more(self) -> bool:
-        return self.worker.end_forced or self.worker._run_state.is_quiet
-
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
-        # A signal may have interrupted a command to Redis.
-        if status and not self._begins_no_more:
+        asked = " - ending" if worker.end_forced else " - quiet" if worker._run_state.is_quiet else ""
+        if status and not asked:  # else a signal may have interrupted a command to Redis
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)
-        asked = " - ending" if worker.end_forced else " - quiet" if worker._run_state.is_quiet else ""
         words = [f"{self._program}#{worker.id}", f"[{status or 'init'}{asked}]", f"queues={','.join(worker.queues)}"]
         if status:
             waiting, delayed = self._counts
             words += [f"loop={part_of(loops, worker.max_loops)}", f"waiting={waiting}", f"delayed={delayed}"]
         if status and worker.elapsed is not None:
             most = get_delta(worker.max_duration) if worker.max_duration else None
-            words.append(f"duration={part_of(_whole_seconds(worker.elapsed), most)}")
+            words.append(f"duration={part_of(timedelta(seconds=worker.elapsed // timedelta(seconds=1)), most)}")
         return " ".join(words)

@@ -10,7 +10,6 @@ from math import ceil, inf
 from time import monotonic
 from typing import Any
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs import events, transitions
@@ -100,7 +99,6 @@ class AckInBatches(AckAtOnce):
         is_auto = settings.prefetch == AUTO
         self._size = MeasuredBatchSize(settings.prefetch_time) if is_auto else BatchSize(settings.prefetch)
         self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
-        self._connection: Redis = self.worker.connection  # for the thread of the buffer
         self._buffer = AckBuffer(self.executions.unrecorded, self._record_late, self._size.bound)
         self._late_timer = WakeupTimer(self._release_meanwhile)
         self._late_repeats = Repeats(self.worker.log)
@@ -216,7 +214,7 @@ class AckInBatches(AckAtOnce):
     def _record_late(self, executions: Sequence[Execution]) -> tuple[Sequence[Any], list[Delivery]]:
         """Do the same, once, while a job runs; called by another thread."""
         successes = [execution.success for execution in executions]
-        return transitions.succeed_many(self._connection, successes, self.claimer.request())
+        return transitions.succeed_many(self.context.connection, successes, self.claimer.request())
 
     def _accept(self, execution: Execution, reply: Any) -> None:
         claim = execution.claim

@@ -41,10 +41,6 @@ class Execution:
         claim.remember(_cached_status=delivery.status, _cached_start=delivery.start, _execution=self)
         claim.queue.__dict__["_cached_name"] = delivery.queue_name
 
-    def forget(self) -> None:
-        """Remove the reference from the job to this object, so that the garbage collector need not find the cycle."""
-        self.claim.job.__dict__.pop("_execution", None)
-
     def living_queue(self) -> Queue:
         """The queue of the claim, even if the job deleted it."""
         queue: Queue = self.claim.queue

@@ -112,13 +112,12 @@ class Executor:
             self.overrides.hook("job_requeued", job, execution.living_queue(), request)
         except Cancel as reason:
             self._cancel(execution, reason)
-        except GracePeriodOver:
+        except (GracePeriodOver, KeyboardInterrupt) as interrupt:
             self._interrupted()
-            self._release(execution)
-        except KeyboardInterrupt:
-            self._interrupted()
-            self._release(execution)
-            raise
+            self.recorder.retry(execution.claim.release)
+            self.overrides.hook("job_released", job, execution.living_queue())
+            if isinstance(interrupt, KeyboardInterrupt):
+                raise
         except BaseException as error:  # asyncio.CancelledError, for one, ends a job, but not its worker
             execution.is_success = False
             self.executions.failed += 1
@@ -204,10 +203,6 @@ class Executor:
         """Drop the connections, because the code of the job was interrupted: one may still have a reply for it."""
         self.timer.disarm()
         self.recorder.redis_retry.disconnect()
-
-    def _release(self, execution: Execution) -> None:
-        self.recorder.retry(execution.claim.release)
-        self.overrides.hook("job_released", execution.claim.job, execution.living_queue())
 
     # -- Jobs that are not run here
 

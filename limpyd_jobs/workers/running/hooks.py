@@ -31,10 +31,8 @@ class Hooks:
     """What a worker does at each turn in the life of a job.
 
     A hook records the turn by one transition. Then it emits the event, which is logged. Then it calls the method of the
-    job for it, if there is one. The application may have its own version of all three.
-
-    One step ends a job and claims the next one, if no code of the application is called in between: no overridden hook,
-    no method of the job.
+    job for it, if there is one. The application may have its own version of all three. If it has none, the step that
+    ends a job claims the next one.
     """
 
     worker: Face

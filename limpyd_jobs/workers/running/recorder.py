@@ -63,7 +63,7 @@ class Guard:
         finally:
             self.executions.running.pop(execution.claim.delivery.ident, None)
             if not execution.is_buffered:
-                execution.forget()
+                job.__dict__.pop("_execution", None)  # so that the garbage collector need not find the cycle
 
     def _log_not_recorded(self, job: Job, error: Exception) -> None:
         text = f"{label_of(job)} {one_line(error, MESSAGE)}"

@@ -103,11 +103,8 @@ class WakeupTimer:
         moment: float | None = None
         while moment != inf:
             with suppress(Empty):
-                moment = self._moments.get(timeout=_seconds_until(moment))
+                seconds = MAX_SLEEP if moment is None else min(max(moment - monotonic(), 0.0), MAX_SLEEP)
+                moment = self._moments.get(timeout=seconds)
             if moment is not None and monotonic() >= moment:
                 moment = None
                 self._wake()
-
-
-def _seconds_until(moment: float | None) -> float:
-    return MAX_SLEEP if moment is None else min(max(moment - monotonic(), 0.0), MAX_SLEEP)
