@@ -284,7 +284,7 @@ MUTANTS = [
         "workers/maintenance/reconciler.py",
         "new = [ident for ident in unplaceable if ident not in self._unplaceable]",
         "new = unplaceable",
-        "workers/test_reconciling.py",
+        "workers/maintenance/test_reconciling.py",
     ),
     Mutant(
         "a schedule has no trigger",

@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 import redis
+from hooking import Task
 from parts import Parts
 
 from limpyd_jobs import Job, Queue, Worker
 
 pytestmark = pytest.mark.usefixtures("redis_client")
-
-
-class Parcel(Job):
-    namespace = "several"
-    queue_name = "queue"
 
 
 class Assembled(Worker):
@@ -63,7 +59,7 @@ class Assembled(Worker):
 
 
 def test_two_jobs_go_through_all_steps_at_the_same_time(redis_client: redis.Redis, consistent: None) -> None:
-    Parcel.add_jobs(["succeeds", "fails"])
+    Task.add_jobs(["succeeds", "fails"])
     worker = Assembled()
     parts, keys, executions = worker.parts, Queue.get_waiting_keys("queue"), []
     found = [parts.offers.objects_of(delivery) for _ in "ab" if (delivery := parts.claimer.next(keys))]

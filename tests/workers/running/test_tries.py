@@ -32,6 +32,10 @@ class Patient(Task):
     default_retry_policy = Retry(delay=[100, 1000])
 
 
+class Always(Task):
+    always_cancel_on_error = True
+
+
 class Tells(Task):
     """Notes its events."""
 
@@ -214,9 +218,7 @@ class TestAPolicy:
 
     def test_does_not_count_against_the_will_of_the_job(self, job_class: type[Job]) -> None:
         job = job_class.add_job("a", cancel_on_error=1)
-        always = type("Always", (Task,), {"always_cancel_on_error": True, "__module__": __name__})
-        globals()["Always"] = always
-        other = always.add_job("a")
+        other = Always.add_job("a")
         work(callback=fail, retry_policy=Retry(times=5), max_loops=2)
         assert (state_of(job), state_of(other)) == ("ERROR", "ERROR")
 

@@ -38,7 +38,7 @@ Recorder = Callable[[], AbstractContextManager[Any]]
 
 VERBS = ("claim", "succeed", "succeed_many", "fail", "cancel", "delay", "release")
 SCRIPTS = {script.sha: script.name for script in ALL_SCRIPTS}
-PATH = os.pathsep.join(str(path) for path in (Path(__file__).parent, Path(__file__).parents[1]))
+PATH = os.pathsep.join(str(path) for path in Path(__file__).parents[:3])
 
 
 class Task(Job):

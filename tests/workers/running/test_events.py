@@ -21,7 +21,7 @@ from limpyd_jobs.records import records
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "observing.rst"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "observing.rst"
 WORKER = ["WorkerStarted", "WorkerEnded"]
 
 
