@@ -5,7 +5,7 @@ from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.models import Change, Changes, JobChange
 from limpyd_jobs.models.job_record import job_modules
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.schedules.steps import Steps
+from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.texts import described, one_line
 
@@ -14,7 +14,7 @@ __all__ = [
     "Changes",
     "JobChange",
     "JobsDatabase",
-    "Steps",
+    "SearchBudget",
     "codec_of",
     "describe_trigger",
     "described",

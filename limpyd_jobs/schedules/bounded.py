@@ -8,19 +8,19 @@ from typing import Any
 
 from apscheduler.triggers import calendarinterval, combining, cron, date, interval
 
-from limpyd_jobs.schedules.steps import Steps
+from limpyd_jobs.schedules.search_budget import SearchBudget
 
 
 class _Bounded:
-    """A trigger that counts its steps, from anew if it is asked outside of `Steps`."""
+    """A trigger that takes its steps out of a budget; of one of its own if it is asked outside of a `SearchBudget`."""
 
     cost = 1
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
-        if not Steps.are_counted():
-            with Steps():
+        if not SearchBudget.is_given():
+            with SearchBudget():
                 return self.get_next_fire_time(previous_fire_time, now)
-        Steps.take(self.cost)
+        SearchBudget.take(self.cost)
         return super().get_next_fire_time(previous_fire_time, now)  # type: ignore[misc,no-any-return]
 
 
@@ -46,7 +46,7 @@ class CronTrigger(_Bounded, cron.CronTrigger):
         return sum(len(field.expressions) for field in self.fields) // len(self.fields)
 
     def _increment_field_value(self, dateval: datetime, fieldnum: int) -> Any:
-        Steps.take(self.cost)
+        SearchBudget.take(self.cost)
         return super()._increment_field_value(dateval, fieldnum)
 
 
@@ -57,7 +57,7 @@ class CalendarIntervalTrigger(_Bounded, calendarinterval.CalendarIntervalTrigger
 
     @property
     def years(self) -> int:
-        Steps.take()  # it is asked in each round of loops that may never end
+        SearchBudget.take()  # it is asked in each round of loops that may never end
         return self._years
 
     @years.setter

@@ -19,7 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.schedules.steps import Steps
+from limpyd_jobs.schedules.search_budget import SearchBudget
 
 Description = dict[str, Any]
 
@@ -60,13 +60,13 @@ MAX_TEXT = 10_000
 class Times:
     """The times of a description, in a zone; raises `ValueError` or `TypeError` if one of them is not valid.
 
-    All that is asked of one object takes its steps together: see `Steps`.
+    All that is asked of one object is taken out of one `SearchBudget`.
     """
 
     def __init__(self, description: Description, timezone: str = "UTC") -> None:
         self.zone = zone_of(timezone)
         self._trigger = _build(description, self.zone, strictly=True)
-        self._steps = Steps()
+        self._budget = SearchBudget()
 
     @classmethod
     def of(cls, text: str, timezone: str) -> Times:
@@ -78,7 +78,7 @@ class Times:
     def after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment, an aware datetime, in UTC; None if there is no such time."""
         try:
-            with self._steps:
+            with self._budget:
                 return _after(self._trigger, moment)
         except OverflowError as error:
             raise ValueError(f"its times leave the years 1 to 9999: {error}") from error
@@ -384,7 +384,7 @@ def _weekday_number(text: str) -> int:
 
 
 def _after(trigger: Any, moment: datetime) -> datetime | None:
-    Steps.take()
+    SearchBudget.take()
     classes = _classes()
     if isinstance(trigger, classes["or"]):
         found = [time for time in (_after(each, moment) for each in trigger.triggers) if time is not None]

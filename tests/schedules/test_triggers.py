@@ -16,7 +16,7 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.schedules import steps as bounded_steps
+from limpyd_jobs.schedules import search_budget
 from limpyd_jobs.schedules.misfires import steps
 from limpyd_jobs.schedules.triggers import Times, describe, describe_trigger, trigger_of
 
@@ -295,7 +295,7 @@ def minutes(first: int, number: int) -> list[Any]:
     ],
 )
 def test_a_search_that_would_last_ends(description: Any, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_steps, "MAX_STEPS", 5000)
+    monkeypatch.setattr(search_budget, "MAX_STEPS", 5000)
     with pytest.raises(ValueError, match=r"no time in 5,000 steps|leave the years"):
         steps(Times(description), utc("0001-01-01 00:00:00"), utc("2026-11-25 10:00:00"), policy)
 

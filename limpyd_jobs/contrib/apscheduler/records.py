@@ -12,7 +12,7 @@ from limpyd.indexes import NumberRangeIndex
 from redis.exceptions import ResponseError
 
 from limpyd_jobs import TimedRecord
-from limpyd_jobs.integration import Steps
+from limpyd_jobs.integration import SearchBudget
 
 Stored = Mapping[str, str]  # the fields of a record
 
@@ -63,7 +63,7 @@ class StoredJob(Job):
         """Return the run times up to now, or the last one. Here, an exception would end the scheduler."""
         most = MAX_MISSED_COALESCED if self.coalesce else MAX_MISSED
         try:
-            with Steps(None if self.coalesce else 4 * most):
+            with SearchBudget(None if self.coalesce else 4 * most):
                 found = [*deque(self._moments(now, most), maxlen=1 if self.coalesce else most)]
             if found and not self.coalesce:  # in fewer steps, as APScheduler will ask
                 self.trigger.get_next_fire_time(found[-1], now)

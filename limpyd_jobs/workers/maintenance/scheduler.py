@@ -19,7 +19,7 @@ from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules.misfires import Step, steps
 from limpyd_jobs.schedules.model import Schedule, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
-from limpyd_jobs.schedules.steps import TooManySteps
+from limpyd_jobs.schedules.search_budget import SearchTooLong
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context
@@ -137,7 +137,7 @@ class Scheduler:
                     raise
                 self._resting[pk] = monotonic() + RETRY_SCHEDULE_AFTER
                 yield Occurrence(records.attached(Schedule, pk), stored.get("name", pk), None, "failed", error=error)
-                if isinstance(error, TooManySteps):  # jobs and signals come first, as it took long
+                if isinstance(error, SearchTooLong):  # jobs and signals come first, as it took long
                     self.interval = 0
                     return
         if len(due) == LIMIT + len(self._resting):

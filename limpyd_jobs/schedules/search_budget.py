@@ -8,12 +8,13 @@ from contextvars import ContextVar
 MAX_STEPS = 50_000
 
 
-class TooManySteps(ValueError):
+class SearchTooLong(ValueError):
     """A trigger found no time in the steps that it may take."""
 
 
-class Steps:
-    """A context in which the triggers that are asked take steps together. Too many of them raise `ValueError`.
+class SearchBudget:
+    """A context with the number of steps that all triggers that are asked in it may take together. One more raises
+    `ValueError`.
 
     Parameters
     ----------
@@ -31,16 +32,16 @@ class Steps:
         _current.reset(self._token)
 
     @staticmethod
-    def are_counted() -> bool:
+    def is_given() -> bool:
         return _current.get() is not None
 
     @staticmethod
     def take(number: int = 1) -> None:
-        steps = _current.get()
-        if steps is not None:
-            steps._left -= number
-            if steps._left < 0:
-                raise TooManySteps(f"its trigger finds no time in {steps._limit:,} steps: give it a simpler one")
+        budget = _current.get()
+        if budget is not None:
+            budget._left -= number
+            if budget._left < 0:
+                raise SearchTooLong(f"its trigger finds no time in {budget._limit:,} steps: give it a simpler one")
 
 
-_current: ContextVar[Steps | None] = ContextVar("steps", default=None)
+_current: ContextVar[SearchBudget | None] = ContextVar("search_budget", default=None)
