@@ -117,15 +117,17 @@ class TestIdents:
         assert collector.identifiers == ["a"]
 
     @pytest.mark.parametrize("prefetch", [1, 10])
-    def test_a_class_whose_index_is_none_beside_a_good_queue(
-        self, redis_client: redis.Redis, collector: Collector, prefetch: int
+    @pytest.mark.parametrize("beside", ["other", "queue"])
+    def test_a_class_whose_index_is_none_before_good_jobs(
+        self, redis_client: redis.Redis, collector: Collector, prefetch: int, beside: str
     ) -> None:
-        Task.add_job("stuck", "other", priority=5)
+        stuck = Task.add_job("stuck", beside)
         redis_client.set("stored-data:task:status:r", "x")
         good = [Job.add_job(name, "queue") for name in ("a", "b", "c")]
         work("other,queue", callback=collector, max_loops=3, prefetch=prefetch)
         assert collector.identifiers == ["a", "b", "c"]
         assert {job.status.hget() for job in good} == {STATUSES.SUCCESS}
+        assert (stuck.status.hget(), Queue.get_queue(beside).waiting.lmembers()) == (STATUSES.WAITING, [stuck.ident])
 
     def test_a_failure_of_a_job_whose_names_are_not_text_is_recorded(self, redis_client: redis.Redis) -> None:
         job = Task.add_job("a")

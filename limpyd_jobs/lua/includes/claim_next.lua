@@ -122,17 +122,38 @@ local function claim_from(key, token, lease, classes, number)
   return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
 end
 
+-- Claims the next job of another class, if it is among the first hundred of a list, as a key that all jobs of the class
+-- of the first one share is broken; nil if there is none. Other entries stay where they are.
+--@rarely
+local function claim_behind(key, token, lease, classes)
+  end_batch()
+  local base, idents = string.sub(key, 1, -9), redis.call('LRANGE', key, 0, 99)
+  local broken_path = parse_ident(idents[1])
+  for _, ident in ipairs(idents) do
+    local path = parse_ident(ident)
+    if path and path ~= broken_path and not classes[path] then
+      return {outcome = 'unknown', key = key, ident = ident}
+    elseif path and path ~= broken_path then
+      redis.call('LREM', key, 1, ident)
+      return claim_safely(key, sound_queue(base), ident, classes[path], token, lease, false)
+    end
+  end
+end
+
 -- Nothing is added to the lists before this one while a script runs: they had no job.
 local first_list = 1
 
--- Claims the first job of the first waiting list that has one. An error, as a key that all jobs of a class share is
--- broken, is the reply only if no other list has a job.
+-- Claims the first job of the first waiting list that has one. If a key that all jobs of its class share is broken, the
+-- next job of another class; the error is the reply only if no list has such a job.
 local function claim_first(lists, token, lease, classes, number)
   local failed
   local i = next_filled(lists, first_list)
   while i do
     first_list = i
     local reply = claim_from(lists(i)[i], token, lease, classes, number)
+    if reply and reply.err and not number and not is_refused_by_redis(reply) then
+      reply = claim_behind(lists(i)[i], token, lease, classes) or reply
+    end
     if reply and (not reply.err or is_refused_by_redis(reply)) then
       return reply
     end
