@@ -52,13 +52,14 @@ LONG = 2 * UNCLAIMED_LEASE  # after which whatever lapses did so
 CLOCK = Replacement("redis.call('TIME')", "{redis.call('GET', 'clock'), 0}")
 
 
-class Errand(Job):
-    namespace = "machine"
-    queue_name = "q"
-
-
 class Counterdesk(Queue):
     namespace = "machine"
+
+
+class Errand(Job):
+    namespace = "machine"
+    queue_model = Counterdesk
+    queue_name = "q"
 
 
 class Mishap(Error):
@@ -171,7 +172,7 @@ class Life(RuleBasedStateMachine):
         return multiple() if outcomes[0] != "added" else f"{PATH}:{pk}"
 
     def _add(self, ident: str, identifier: str, to: Place, delay: int | None, prepend: bool) -> str:
-        queued, queue = self.expected.queued(identifier), self.expected.queue_of(*to)
+        queued, queue = self.expected.queued_now(identifier), self.expected.queue_of(*to)
         if queued is None:
             self.expected.new(ident, identifier, queue, delay, prepend)
             return "added"
@@ -224,8 +225,7 @@ class Life(RuleBasedStateMachine):
         """By anybody once it rests in error, by the hook of its worker while that holds it."""
         for _ in range(1 + again):
             job = self.expected.jobs.get(ident)
-            other = job and self.expected.queued(job.identifier)
-            is_free = job and job.status == "e" and other in (None, ident)
+            is_free = job and job.status == "e" and not self.expected.queued_now(job.identifier, but=ident)
             with self._refused_if(not is_free, LimpydJobsException if job else DoesNotExist):
                 transitions.requeue(_job(ident), Counterdesk, *to, delay=_text(delay))
             if job and is_free:

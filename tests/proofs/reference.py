@@ -129,6 +129,20 @@ class Reference:
         found = (ident for ident, job in self.jobs.items() if job.is_queued and job.identifier == identifier)
         return next(found, None)
 
+    def queued_now(self, identifier: str, but: str = "") -> str | None:
+        """The same, except for one job, once those are ended that were canceled and whose lease has lapsed."""
+        for ident, job in self.jobs.items():
+            if job.is_queued and job.identifier == identifier and ident != but:
+                if not self._is_over(ident, job):
+                    return ident
+                self.end_claim(ident, job.queue)
+                job.is_queued = False
+        return None
+
+    def _is_over(self, ident: str, job: JobState) -> bool:
+        lease = self.queues[job.queue].running.get(ident) if job.queue else None
+        return job.status == "c" and lease is not None and lease <= self.now
+
     def standing(self, ident: str) -> list[str]:
         """Where a job stands: ``waiting``, ``delayed``, ``running``, once for each time."""
         places: list[str] = []
@@ -197,6 +211,8 @@ class Reference:
         job = self.jobs.get(ident)
         if job is None:
             return "gone"
+        if not job.is_queued:
+            self.queued_now(job.identifier, but=ident)
         if job.status != "w":
             return "found"
         assert not job.token, f"{ident} waits, but is in the hands of {job.token}"
@@ -214,7 +230,7 @@ class Reference:
             lease = self.queues[job.queue].running.get(ident) if job.queue else None
             return job.status == "r" and lease is not None and lease <= self.now
         is_to_run = job.status == "w" or (job.status == "d" and job.due <= self.now)
-        return is_to_run and (job.is_queued or not self.queued(job.identifier))
+        return is_to_run and (job.is_queued or not self.queued_now(job.identifier, but=ident))
 
     def claim_job(self, ident: str, name: str, token: str) -> str:
         """An application claims a job; returns the queue."""
@@ -302,6 +318,9 @@ class Reference:
                 job = self.jobs.get(ident)
                 if not job or (job.queue or key) != key or not (job.token or job.status == "r"):
                     del line.running[ident]
+                elif job.status == "c":
+                    self.end_claim(ident, key)
+                    job.is_queued = False
                 elif job.status in ("r", "e") and job.rescues >= max_rescues:
                     job.status, job.token = "r", token
                     line.running[ident] = self.now + self.lease
