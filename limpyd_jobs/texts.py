@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -96,6 +97,18 @@ def size_text(size: int) -> str:
         if size >= unit:
             return f"{size / unit:,.1f} {name}"
     return f"{size} bytes"
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def read_size(text: str) -> int:
+    """Return the bytes of a text such as ``512MB``, ``1.5GiB`` or ``4096``; raise `ValueError` for another, or 0."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmg]i?)?b?", text.strip(), re.ASCII | re.IGNORECASE)
+    size = int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else 0
+    if not size:
+        raise ValueError(f"not a number of bytes: {text!r}")
+    return size
 
 
 def traceback_of(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from limpyd_jobs.classes.job_classes import module_names
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import Retry, as_policy
+from limpyd_jobs.texts import read_size
 
 Check = Callable[[str, Any], Any]
 
@@ -94,6 +95,17 @@ def duration(name: str, value: Any) -> Any:
     return found
 
 
+def memory(name: str, value: Any) -> int:
+    """Check a number of bytes, or a text like ``512MB``, and return the number."""
+    if type(value) is int and value > 0:
+        return value
+    try:
+        return read_size(value if isinstance(value, str) else "")
+    except ValueError:
+        how = "a number of bytes, or a text such as '512MB' or '1.5GiB'"
+        raise ConfigurationException(f"{name} must be {how}, not {value!r}") from None
+
+
 def policy(name: str, value: Any) -> Retry | None:
     try:
         return as_policy(value)
@@ -119,6 +131,13 @@ def is_whole_number(value: Any) -> bool:
 
 def is_retention(value: Any) -> bool:
     return isinstance(value, (NoneType, timedelta)) or is_whole_number(value)
+
+
+def is_memory(value: Any) -> bool:
+    """Whether a value is None, or a number of bytes, or the text of one."""
+    with suppress(ValueError):
+        return value is None or is_whole_number(value) or (isinstance(value, str) and read_size(value) > 0)
+    return False
 
 
 def is_policy(value: Any) -> bool:

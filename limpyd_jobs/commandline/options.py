@@ -15,7 +15,7 @@ from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.classes.job_classes import module_names
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
-from limpyd_jobs.texts import described
+from limpyd_jobs.texts import described, read_size
 
 # The most jobs to claim at once: longer scripts would block Redis for too long.
 MAX_PREFETCH = 1000
@@ -98,6 +98,14 @@ def retention(text: str) -> int | timedelta:
         raise ValueError(f"{text!r} is neither a number of jobs nor a duration such as 7d, 36h, 90m or 30s")
     number = int(found[1])
     return timedelta(seconds=seconds(float(number * SECONDS_OF[found[2]]))) if found[2] else number
+
+
+def memory(text: str) -> int:
+    """Return a number of bytes, of a text like ``512MB``, or raise `OutOfRange`."""
+    try:
+        return read_size(text)
+    except ValueError:
+        raise OutOfRange("a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB behind it") from None
 
 
 def retry_policy(text: str) -> Retry:

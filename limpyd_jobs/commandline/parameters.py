@@ -40,12 +40,13 @@ MAX_WEIGHT = 1000
 SPELLINGS = ("terminate_gracefuly", "terminate_gracefully")
 NEW_SPELLINGS = ("--terminate-gracefully", "--no-terminate-gracefully")
 
-WHAT, END, WAIT, FAILURE, KEEP, LOG = GROUPS = (
+WHAT, END, WAIT, FAILURE, KEEP, HEALTH, LOG = GROUPS = (
     "What to run",
     "When to end",
     "How to wait",
     "When a job fails",
     "What to keep",
+    "Whether it is healthy",
     "What to log",
 )
 
@@ -384,6 +385,15 @@ class Parameters:
         group=LOG,
         check=checks.one_of(True, False),
         could_be=lambda value: isinstance(value, bool),
+    )
+    max_memory: int | None = row(
+        None,
+        "End after the job that leaves the process with more memory in use than this, so that another one is started: "
+        "bytes, or a number with kB, MB, GB, KiB, MiB or GiB behind it. ``None`` is no limit. See :ref:`Memory`.",
+        option("512MB", default="no limit", check=options.memory),
+        group=END,
+        check=or_none(checks.memory),
+        could_be=checks.is_memory,
     )
 
     terminate_gracefully = True

@@ -33,6 +33,7 @@ from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
+from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
@@ -63,6 +64,8 @@ class Loop:
         self.announcer = Announcer(worker, self.repeats.is_among_few)
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
+        max_memory = self.context.settings.max_memory
+        self.memory_limit = MemoryLimit(worker, self.context, max_memory) if max_memory else None
         self._build_claimer()
         self._build_tasks()
         self._build_waiter()
@@ -308,6 +311,8 @@ class Loop:
             self.offers.release_unwanted()
         self.executor.run(execution)
         self.acknowledger.job_done()
+        if self.memory_limit:
+            self.memory_limit.check()
 
     def _release(self) -> None:
         """Release the next jobs, if some are claimed already, and end the registration of a worker that waits."""

@@ -24,6 +24,7 @@ from limpyd_jobs.texts import MESSAGE, NAME, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.process.memory import memory_of_process
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.running.execution import Executions
@@ -180,10 +181,3 @@ def _plain(value: Any) -> Any:
     """Return a value of an option as JSON can hold it."""
     is_plain = value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value))
     return value if is_plain else one_line(value)
-
-
-def memory_of_process() -> int:
-    """Return how much memory this process has in use, in bytes; 0 if the system does not say."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0

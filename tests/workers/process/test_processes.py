@@ -325,6 +325,14 @@ class TestStartingAgain:
         wait_until(lambda: len(parent.children) == 2)
         assert parent.end() == 0
 
+    def test_so_is_one_with_too_much_memory_in_use(self, start, redis_client):
+        jobs = add(3)
+        parent = start("--processes=2", "--callback=shop.ship", "--max-memory=1kB")
+        wait_until(lambda: all_succeeded(jobs))
+        assert len(parent.wait_for("process .* ended after 1 jobs, another one is started", 3)) == 3
+        assert len(set(runners(redis_client))) == 3
+        assert parent.end() == 0
+
     def test_idle_children_are_recycled_after_max_duration(self, start):
         Queue.get_queue(QUEUE)
         parent = start("--processes=2", "--max-duration=1.2")
