@@ -154,7 +154,8 @@ def write_log_line(event: Event) -> None:
         event.worker.log(event.message, event.level)
 
 
-_observers: tuple[Observer, ...] = (write_log_line,)
+_NOBODY: tuple[Observer, ...] = (write_log_line,)  # no observer beside the log
+_observers = _NOBODY
 _failures: set[tuple[int, type[Event], type[Exception]]] = set()
 
 
@@ -167,33 +168,37 @@ def subscribe(observer: Observer) -> None:
 def unsubscribe(observer: Observer) -> None:
     """Let a function no longer be called."""
     global _observers
-    _observers = tuple(each for each in _observers if each != observer)
+    others = tuple(each for each in _observers if each != observer)
+    _observers = _NOBODY if others == _NOBODY else others
 
 
 def is_observed() -> bool:
     """Whether there is an observer beside the log."""
-    return _observers != (write_log_line,)
+    return _observers is not _NOBODY
 
 
 def emit(kind: type[Event], worker: Source, message: str = "", *details: Any) -> None:
     """Tell an event to all observers. As long as there is only the log, the event is not even made: that would take
     longer than all the rest."""
-    if is_observed():
+    if _observers is not _NOBODY:
         make: Callable[..., Event] = kind
         event = make(worker, message, *details)
         for observer in _observers:
-            _call(observer, kind, observer, event)
+            try:
+                observer(event)
+            except Exception as error:
+                _log_failure(observer, kind, error)
     elif message:
-        _call(write_log_line, kind, worker.log, message, kind.level)
+        try:
+            worker.log(message, kind.level)
+        except Exception as error:
+            _log_failure(write_log_line, kind, error)
 
 
-def _call(observer: Observer, kind: type[Event], function: Callable[..., object], *args: Any) -> None:
-    """Call a function. If it raises, log that the observer failed, once for each kind of event and of error."""
-    try:
-        function(*args)
-    except Exception as error:
-        failure = id(observer), kind, type(error)
-        if failure not in _failures:
-            _failures.add(failure)
-            text = one_line(error, MESSAGE)
-            logger.error(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}\n{traceback_of(error)}")
+def _log_failure(observer: Observer, kind: type[Event], error: Exception) -> None:
+    """Log that an observer failed, once for each kind of event and of error."""
+    failure = id(observer), kind, type(error)
+    if failure not in _failures:
+        _failures.add(failure)
+        text = one_line(error, MESSAGE)
+        logger.error(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}\n{traceback_of(error)}")

@@ -198,9 +198,8 @@ def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any]) -> d
 
 def know_arguments(job: RedisModel, texts: Sequence[Any]) -> None:
     """Keep the arguments that came with the claim of a job, in the order of its layout, on its object."""
-    if texts:
-        known = zip(layout_of(type(job)).description["arguments"], texts, strict=True)
-        vars(job)["_arguments"] = {name: None if text is False else text for name, text in known}
+    known = zip(layout_of(type(job)).description["arguments"], texts, strict=True)
+    vars(job)["_arguments"] = {name: None if text is False else text for name, text in known}
 
 
 def as_stored(job_class: type[RedisModel], texts: Mapping[str, Any]) -> dict[str, Any]:

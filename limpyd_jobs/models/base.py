@@ -13,6 +13,7 @@ from limpyd_jobs.classes.binding import bound
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.fields.atomic_fields import AtomicModel
 from limpyd_jobs.fields.new_fields import check_fields
+from limpyd_jobs.functions import memoized
 from limpyd_jobs.models.following.changes import Changes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import LazyModel
@@ -39,6 +40,15 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     cacheable = False
     abstract = True
     notify_changes = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        cls = type(self)
+        relations = getattr(cls.database, "_relations", None)
+        if args or kwargs or not _is_plain(cls) or (relations and cls._name.lower() in relations):
+            super().__init__(*args, **kwargs)
+        else:  # all that the classes in between would do, in a third of the time
+            LazyModel.__init__(self)
+            self.__dict__["related_collections"] = []
 
     @classmethod
     def use_database(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
@@ -153,3 +163,10 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
 
 roots.base = BaseJobsModel
+
+
+@memoized
+def _is_plain(cls: type[BaseJobsModel]) -> bool:
+    """Whether no class of an application stands between our bases."""
+    ours = BaseJobsModel.__mro__
+    return cls.__mro__[-len(ours) :] == ours

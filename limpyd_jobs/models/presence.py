@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.records import presences, records
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited, user_and_process
+from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
 from limpyd_jobs.texts import described, host_and_pid, one_line
 from limpyd_jobs.transitions import owner_of
@@ -131,7 +131,7 @@ class Presence(BaseJobsModel):
             "kind": _checked("kind", kind),
             "name": _checked("name", host_and_pid() if name is None else name),
             "host": socket.gethostname(),
-            "pid": str(os.getpid()),
+            "pid": str(this_process.pid),
             "details": codec_of(json).stored("The details of a presence", details),
         }
         return Registration(cls, values, checked_lease(lease))
@@ -163,7 +163,7 @@ class Registration:
         self._model = model
         self._values = values
         self._lease = lease
-        self._pid = os.getpid()
+        self._pid = this_process.pid
         self._lock = Lock()
         self._is_closed = False
         self.pk, self._values["since"], _ = presences.keep(model, "", values, lease)
@@ -178,7 +178,7 @@ class Registration:
 
     def close(self) -> None:
         """End the presence; if Redis fails, it ends with its lease. Later calls do nothing."""
-        if self._pid != os.getpid():
+        if self._pid != this_process.pid:
             return
         self._heartbeat.stop()
         with self._lock:

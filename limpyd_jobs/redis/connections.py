@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 from collections.abc import Callable, Sequence
@@ -15,6 +14,8 @@ from typing import Any
 from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError, ResponseError
 from redis.utils import HIREDIS_AVAILABLE
+
+from limpyd_jobs.redis.forks import this_process
 
 # A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
 IDLE = 0.1
@@ -85,12 +86,12 @@ class PinnedConnection:
             self._pool = self._client().connection_pool
             self._connection = self._pool.get_connection(*_FOR_ANYTHING)
             self._keep_until = monotonic() + getattr(self._pool, "kept_for", inf)
-            self._pid = os.getpid()
+            self._pid = this_process.pid
         return self._connection
 
     def _is_good(self) -> bool:
         now = monotonic()
-        if self._pid != os.getpid() or now - self._used_at > IDLE or now > self._keep_until:
+        if self._pid != this_process.pid or now - self._used_at > IDLE or now > self._keep_until:
             return False
         try:
             # no command was sent, so there can only be its end to read
@@ -108,12 +109,12 @@ class SharedConnection:
         self._begin()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._pid = this_process.pid
         self._free = [PinnedConnection(lambda: self._client, looks=True)]
 
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply."""
-        if self._pid != os.getpid():  # a thread of the parent process may have had the line in use
+        if self._pid != this_process.pid:  # a thread of the parent process may have had the line in use
             self._begin()
         try:
             line = self._free.pop()

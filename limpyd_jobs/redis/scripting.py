@@ -23,6 +23,7 @@ FOLDER = Path(__file__).parent.parent / "lua"
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
 _FUNCTION = re.compile(r"(?:^--[^\n]*\n)*^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
 _COMMENT, _WORD = re.compile("--.*"), re.compile(r"\w+")
+_REQUESTED = re.compile(r"\brequest\.(\w+)")
 _ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
 
 
@@ -57,10 +58,9 @@ def load(name: str, folder: Path = FOLDER) -> str:
 
 def _with_values(source: str, names: list[str]) -> str:
     """Put the value of each ``request.<name>`` in its place: a table of all of them would cost time at every call."""
-    source = source.replace("request.fields", f"fields_from({len(names) + 1})")
-    for i, name in enumerate(names, 1):
-        source = re.sub(rf"\brequest\.{name}\b", f"(ARGV[{i}] ~= '' and ARGV[{i}] or nil)", source)
-    return source
+    places = {name: f"(ARGV[{i}] ~= '' and ARGV[{i}] or nil)" for i, name in enumerate(names, 1)}
+    places["fields"] = f"fields_from({len(names) + 1})"
+    return _REQUESTED.sub(lambda match: places.get(match[1], match[0]), source)
 
 
 def without_unused(source: str) -> str:

@@ -36,6 +36,7 @@ from limpyd_jobs.transitions.ending import (
     abandon,
     accept_success,
     delay,
+    duration_between,
     fail,
     finish_canceled,
     is_erased_at_once,

@@ -98,22 +98,15 @@ class Delivery:
     delayed_until: str = ""
     error: Exception | None = field(default=None, compare=False)
 
-    # As `Ident` and `QueueKey` read them, in a third of the time: they are read ten times for each job.
+    # The class path and the pk of the job, and the beginning of the keys of the queue: its model's name and its pk. As
+    # `Ident` and `QueueKey` read them, but once, because they are read ten times for each job.
+    path: str = field(init=False, repr=False, compare=False)
+    pk: str = field(init=False, repr=False, compare=False)
+    queue_key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def path(self) -> str:
-        """The class path of the job."""
-        return self.ident.rpartition(":")[0]
-
-    @property
-    def pk(self) -> str:
-        """The pk of the job."""
-        return self.ident.rpartition(":")[2]
-
-    @property
-    def queue_key(self) -> str:
-        """The beginning of the keys of the queue: its model's name and its pk."""
-        return self.key.removesuffix(":waiting")
+    def __post_init__(self) -> None:
+        self.path, _, self.pk = self.ident.rpartition(":")
+        self.queue_key = self.key.removesuffix(":waiting")
 
     @property
     def queue_pk(self) -> str:

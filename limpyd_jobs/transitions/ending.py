@@ -48,11 +48,6 @@ class Success(NamedTuple):
     is_erased: bool = False
     kept: KeptResult | None = None
 
-    @property
-    def duration(self) -> timedelta:
-        """How long it ran, by its stored dates."""
-        return timedelta(microseconds=_microseconds(self.ended - self.began))
-
 
 class Ending(NamedTuple):
     """How a job ended, as the scripts of ``ending/`` reply.
@@ -143,6 +138,11 @@ def _row(success: Success, now: float) -> Sequence[str | int]:
 
 def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
+
+
+def duration_between(began: float, ended: float) -> timedelta:
+    """Return how long a job ran, by its stored dates."""
+    return timedelta(microseconds=_microseconds(ended - began))
 
 
 def accept_success(job: RedisModel, reply: Recorded) -> Ending:

@@ -51,18 +51,22 @@ class ClassNames:
     """The paths of the job classes that a worker met, by the name of the queue."""
 
     def __init__(self) -> None:
-        self._met: defaultdict[str, set[str]] = defaultdict(set)
+        self.are_several = False  # whether there are several in any queue
+        self._known: defaultdict[str, set[str]] = defaultdict(set)
 
     def add(self, queue_name: str, path: str) -> None:
         """Note that there is a job of a class in a queue."""
-        self._met[queue_name].add(path)
+        paths = self._known[queue_name]
+        if path not in paths:
+            paths.add(path)
+            self.are_several |= len(paths) > 1
 
     def mark(self, queue_name: str, path: str) -> str:
         """Return the end of a message on a job: its class in brackets, nothing if there is no other class.
 
         It is the name of the class, or its whole path if another one has the same name.
         """
-        paths = self._met.get(queue_name, ())
+        paths = self._known.get(queue_name, ())
         if len(paths) < 2:
             return ""
         name = path.rpartition(".")[2]

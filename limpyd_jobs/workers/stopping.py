@@ -101,7 +101,9 @@ class Stopping:
         """Whether it was asked to end, or a limit is reached; what `Worker.must_stop` returns."""
         worker = self.worker
         is_asked = worker.end_forced or (worker.end_signal_caught and worker.terminate_gracefuly)
-        return bool(is_asked) or worker.num_loops >= worker.max_loops or self.context.is_over_time
+        if is_asked or worker.num_loops >= worker.max_loops:
+            return True
+        return worker.wanted_end_date is not None and self.context.is_over_time
 
     @property
     def reason(self) -> str:

@@ -26,6 +26,7 @@ from limpyd_jobs.workers.naming import duration_of, name_of
 from limpyd_jobs.workers.process.signals import INTERRUPT, TERMINATE
 
 logger = logging.getLogger(LOGGER_NAME)
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Worker(Parameters):
@@ -95,7 +96,11 @@ class Worker(Parameters):
         text = f"[{self.id}] {message}"
         if not text.isprintable() or len(text) > LOGGED:
             text = as_lines(text)
-        getattr(self.logger, level)(text)
+        number = _LEVELS.get(level)
+        if number is None or type(self.logger) is not logging.Logger:
+            getattr(self.logger, level)(text)
+        elif self.logger.isEnabledFor(number):  # as `Logger.info` does, but it first finds out that this line called it
+            self.logger.handle(self.logger.makeRecord(self.logger.name, number, __file__, 0, text, (), None, "log"))
 
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""

@@ -116,7 +116,7 @@ def test_the_stored_dates_say_what_the_success_says(any_world: World) -> None:
     start, end = parse_datetime(stored["start"]), parse_datetime(stored["end"])
     assert start is not None
     assert end is not None
-    assert end - start == success.duration
+    assert end - start == transitions.duration_between(success.began, success.ended)
 
 
 class TestEachIsRecordedWhateverBecomesOfTheOthers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
@@ -26,6 +25,7 @@ from limpyd_jobs.models.pruning import keeps_no_success
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line, raw_traceback_of
@@ -87,7 +87,7 @@ class Claim(Generic[AJob]):
         self._claim = claim
         self._ident = claim.delivery.ident
         self._error_model = error_model
-        self._pid = os.getpid()
+        self._pid = this_process.pid
         self._holds_until = holds_until
         self._is_decided = False
         self._lacks_error = False
@@ -110,7 +110,7 @@ class Claim(Generic[AJob]):
         owner, lease = stored_owner(host_and_pid() if owner is None else owner), checked_lease(lease)
         # A call whose reply was lost may be repeated, on the same object: then the job may be claimed by its token
         # already. No other code may have the token: no copy of the object, no other process, and only one thread.
-        caller = owner, os.getpid(), id(job)
+        caller = owner, this_process.pid, id(job)
         before, token = job.__dict__.pop("_unsure_claim", (None, ""))
         token = token if before == caller else transitions.claim_token(owner)
         asked = monotonic()
@@ -237,7 +237,7 @@ class Claim(Generic[AJob]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._heartbeat.stop()
-        if self._is_decided or os.getpid() != self._pid:  # a child that was forked inside of the block ends nothing
+        if self._is_decided or this_process.pid != self._pid:  # a child that the block forked ends nothing
             return False
         if error is None:
             self.succeed()

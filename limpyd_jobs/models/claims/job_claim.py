@@ -69,7 +69,8 @@ class JobClaim:
         delivery = self.delivery
         known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token
         self.job.__dict__.update(known)  # at once, because an assignment asks whether it is to a field
-        know_arguments(self.job, delivery.arguments)
+        if delivery.arguments:
+            know_arguments(self.job, delivery.arguments)
 
     @property
     def is_in_hand(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -18,6 +17,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
+from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Session(Generic[AJob]):
         self._begin()
 
     def _begin(self) -> None:
-        self._pid, self._lock = os.getpid(), Lock()
+        self._pid, self._lock = this_process.pid, Lock()
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -168,7 +168,7 @@ class Session(Generic[AJob]):
         return self._claims
 
     def _be_of_this_process(self) -> None:
-        if self._pid != os.getpid():
+        if self._pid != this_process.pid:
             is_open, self._is_open = self._is_open, False
             self._begin()
             if is_open:

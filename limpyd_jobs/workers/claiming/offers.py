@@ -62,7 +62,9 @@ class Offers:
         delivery = execution.claim.delivery
         if delivery.error or delivery.outcome != "claimed":
             self.claimer.check(delivery)
-        return records.attached(job_classes.resolve(delivery.path), delivery.pk)
+        job: Job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
+        job.__dict__["_execution"] = execution
+        return job
 
     # -- Jobs that the application does not want
 

@@ -20,6 +20,7 @@ from limpyd_jobs.arguments import MAX_LEASE
 from limpyd_jobs.models import WorkerPresence
 from limpyd_jobs.models.presence import Order
 from limpyd_jobs.records import presences
+from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.texts import MESSAGE, NAME, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
@@ -83,12 +84,12 @@ class WorkerRegistration:
         self._is_closed = True
         if is_free:
             self._lock.release()
-        if self._since and self._pid == os.getpid():
+        if self._since and self._pid == this_process.pid:
             with suppress(Exception):
                 presences.leave(connection, WorkerPresence, self._pk)
 
     def _keep(self, connection: Redis) -> list[str]:
-        self._pid = os.getpid()
+        self._pid = this_process.pid
         fields = self._fields()
         sign = presences.keep(WorkerPresence, self._pk, fields, self._lease, connection, takes_orders="1")
         self._since = sign.since

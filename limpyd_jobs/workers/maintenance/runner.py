@@ -33,11 +33,7 @@ class Maintenance:
         self._context = context
         self._may_log = may_log
         self._due = dict.fromkeys(tasks, 0.0)
-
-    @property
-    def next_due(self) -> float:
-        """When a task is due next, by the clock of `monotonic`."""
-        return min(self._due.values())
+        self.next_due = 0.0  # when a task is due next, by the clock of `monotonic`
 
     def is_due(self, task: Task) -> bool:
         """Whether a task is due."""
@@ -45,11 +41,15 @@ class Maintenance:
 
     def postpone(self, task: Task, seconds: float = 0.0) -> None:
         """Let a task be due after a number of seconds, instead of its earlier moment."""
-        self._due[task] = monotonic() + seconds
+        self._set(task, monotonic() + seconds)
 
     def hasten(self, task: Task, moment: float) -> None:
         """Let a task be due at a moment, if it is not due before."""
-        self._due[task] = min(self._due[task], moment)
+        self._set(task, min(self._due[task], moment))
+
+    def _set(self, task: Task, moment: float) -> None:
+        self._due[task] = moment
+        self.next_due = min(self._due.values())
 
     def run_due(self) -> None:
         """Run the tasks that are due. It raises `RedisError` if Redis fails in a way that may pass."""

@@ -8,14 +8,12 @@ import sys
 from limpyd_jobs.texts import traceback_of
 
 
-def end_child_of(parent: int) -> None:
-    """End this process, unless it has that id: it was forked by code that has ended, or raises an exception.
+def end_child() -> None:
+    """End this process, which was forked by the code of a job that has ended, or raises an exception.
 
     The child has what the worker has: the jobs, its claims, its connections. Only the parent may go on with them. The
     exit status is as of a program that ends like the code did.
     """
-    if os.getpid() == parent:
-        return
     status = 1
     try:
         status = _status_of(sys.exc_info()[1])

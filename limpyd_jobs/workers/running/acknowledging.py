@@ -58,7 +58,7 @@ class AckAtOnce:
             job._cached_status = STATUSES.DELAYED
             self.worker.job_delayed(job, queue)
         else:
-            job._cached_end = ending.end
+            vars(job)["_cached_end"] = ending.end
             message = self.worker.job_success_message(job, queue, result)
             self.announcer.emit(events.JobSucceeded, job, queue, message, result)
             self.announcer.notify(job, "on_success", queue, result)
@@ -220,7 +220,7 @@ class AckInBatches(AckAtOnce):
         claim = execution.claim
         if reply[0] != "failed":
             ending = claim.ended_by(transitions.accept_success(claim.job, reply))
-            claim.job._cached_duration = execution.success.duration
+            vars(claim.job)["_cached_duration"] = transitions.duration_between(claim.began, execution.ended)
         elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
             raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
         else:

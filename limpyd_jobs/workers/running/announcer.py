@@ -25,8 +25,9 @@ class Announcer:
 
     def emit(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Emit an event of a job; the log names its class if there are several in the queue."""
-        mark = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
-        events.emit(kind, self.worker, message and message + mark, job, queue, *details)
+        if message and self.class_names.are_several:
+            message += self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
+        events.emit(kind, self.worker, message, job, queue, *details)
 
     def emit_again(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Emit an event that a job listed thousands of times brings as often: then few have a message for the log."""

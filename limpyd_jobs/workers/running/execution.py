@@ -63,7 +63,9 @@ class Executions:
 
     def accept(self, job: Job, queue: Queue) -> Execution:
         """Return the execution of a job that is to be run: a new one if it was not offered."""
-        execution = self.offered.pop(ident_of(job), None) or Execution(JobClaim())
+        offered: Execution | None = vars(job).get("_execution")
+        ident = offered.claim.delivery.ident if offered else ident_of(job)
+        execution = self.offered.pop(ident, None) or Execution(JobClaim())
         execution.claim.job, execution.claim.queue = job, queue
         return execution
 

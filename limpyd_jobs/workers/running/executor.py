@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +13,14 @@ from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.classes.unrun import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobTimeout
 from limpyd_jobs.models import Job, JobClaim
+from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
-from limpyd_jobs.workers.process.forks import end_child_of
+from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.execution import Execution, Executions
@@ -55,11 +55,12 @@ class Executor:
 
     def run(self, execution: Execution) -> None:
         """Run a job. No failure of the application, or of this library, ends the worker."""
-        self._pid = os.getpid()
+        self._pid = this_process.pid
         try:
             self.guard.run(execution, partial(self._run, execution))
         finally:
-            end_child_of(self._pid)  # if a hook forked it
+            if this_process.pid != self._pid:  # a hook forked it
+                end_child()
 
     def _run(self, execution: Execution) -> None:
         self._take(execution)
@@ -146,7 +147,8 @@ class Executor:
             result = function(job, execution.claim.queue)
         finally:
             execution.ran, execution.is_running = monotonic() - began, False
-            end_child_of(self._pid)
+            if this_process.pid != self._pid:
+                end_child()
             self.timer.disarm()
             self.timer.clear("job")
         if result is not None and is_unrun(result):
@@ -155,9 +157,9 @@ class Executor:
 
     def _timeout_of(self, execution: Execution) -> float | None:
         """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit."""
-        job = execution.claim.job
-        seconds = read_seconds(execution.claim.delivery.job_timeout)
-        if seconds is None:
+        job, given = execution.claim.job, execution.claim.delivery.job_timeout
+        seconds = read_seconds(given) if given else None
+        if seconds is None and job.default_job_timeout is not None:
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
             seconds = self.context.settings.job_timeout
@@ -181,12 +183,11 @@ class Executor:
         An overridden hook finds the status that the job gave itself, as in version 2; our own finds out by itself.
         """
         job, queue = execution.claim.job, execution.living_queue()
-        job._cached_status = (
-            STATUSES.RUNNING if self.overrides.has_our_success else self.recorder.retry(job.status.hget)
-        )
-        if job._cached_status == STATUSES.CANCELED:
+        status = STATUSES.RUNNING if self.overrides.has_our_success else self.recorder.retry(job.status.hget)
+        vars(job)["_cached_status"] = status
+        if status == STATUSES.CANCELED:
             self.worker.job_skipped(job, queue)
-        elif job._cached_status == STATUSES.DELAYED:
+        elif status == STATUSES.DELAYED:
             self.worker.job_delayed(job, queue)
         else:
             self.worker.job_success(job, queue, result)
