@@ -154,8 +154,8 @@ def write_log_line(event: Event) -> None:
         event.worker.log(event.message, event.level)
 
 
-_NOBODY: tuple[Observer, ...] = (write_log_line,)  # no observer beside the log
-_observers = _NOBODY
+_ONLY_THE_LOG: tuple[Observer, ...] = (write_log_line,)
+_observers = _ONLY_THE_LOG
 _failures: set[tuple[int, type[Event], type[Exception]]] = set()
 
 
@@ -169,18 +169,18 @@ def unsubscribe(observer: Observer) -> None:
     """Let a function no longer be called."""
     global _observers
     others = tuple(each for each in _observers if each != observer)
-    _observers = _NOBODY if others == _NOBODY else others
+    _observers = _ONLY_THE_LOG if others == _ONLY_THE_LOG else others
 
 
 def is_observed() -> bool:
     """Whether there is an observer beside the log."""
-    return _observers is not _NOBODY
+    return _observers is not _ONLY_THE_LOG
 
 
 def emit(kind: type[Event], worker: Source, message: str = "", *details: Any) -> None:
     """Tell an event to all observers. As long as there is only the log, the event is not even made: that would take
     longer than all the rest."""
-    if _observers is not _NOBODY:
+    if _observers is not _ONLY_THE_LOG:
         make: Callable[..., Event] = kind
         event = make(worker, message, *details)
         for observer in _observers:
