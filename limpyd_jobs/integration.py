@@ -1,9 +1,12 @@
 """What an integration may use beside what `limpyd_jobs` exports. Those in `limpyd_jobs.contrib` import nothing else."""
 
 from limpyd_jobs.arguments import stored_queue_name
+from limpyd_jobs.classes.job_classes import imported_job_class
+from limpyd_jobs.dates import parse_datetime, span
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.models import Change, Changes, JobChange
 from limpyd_jobs.models.job_record import job_modules
+from limpyd_jobs.records.audit import acting_for
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
@@ -15,11 +18,15 @@ __all__ = [
     "JobChange",
     "JobsDatabase",
     "SearchBudget",
+    "acting_for",
     "codec_of",
     "describe_trigger",
     "described",
+    "imported_job_class",
     "job_modules",
     "one_line",
+    "parse_datetime",
+    "span",
     "stored_queue_name",
     "trigger_of",
     "zone_of",

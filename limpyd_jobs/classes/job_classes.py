@@ -231,6 +231,13 @@ class BoundJobClasses:
 job_classes: JobClasses[Any] = JobClasses(RedisModel)
 
 
+def imported_job_class(path: str) -> Any:
+    """Return the job class of a path, if this process has imported it; else None. Nothing is imported."""
+    module, _, name = path.rpartition(".")
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None  # which runs no code of the module
+    return found if isinstance(found, type) and issubclass(found, job_classes.base) else None
+
+
 def check_addable(job_class: Any) -> None:
     """Check a class before its first job is added; warn if workers in other processes could not import it.
 

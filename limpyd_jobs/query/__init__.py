@@ -3,7 +3,7 @@
 from limpyd_jobs.models.explaining.details import JobDetails, job_details
 from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
-from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview
+from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
 from limpyd_jobs.query.queues import (
     QuarantineEntry,
     QueueState,
@@ -54,6 +54,7 @@ __all__ = [
     "overview",
     "pause_queue",
     "paused_queues",
+    "ping",
     "quarantine_entries",
     "queue_names",
     "queue_states",

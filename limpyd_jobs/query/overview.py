@@ -63,6 +63,11 @@ def overview(
     return Overview(name, totals, queues, workers, running)
 
 
+def ping(database: JobsDatabase | None = None) -> None:
+    """Ask Redis for an answer; raise an exception of redis-py if it gives none."""
+    connection_to(database).ping()
+
+
 def large_jobs_of(database: JobsDatabase | None = None) -> list[LargeJobs]:
     """Look at some jobs of each class, at random; return what is known of those classes that have large ones."""
     names = {path: known.name for path, known in one_of_each(classes_of(database)).items()}

@@ -12,6 +12,7 @@ import pwd
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -40,6 +41,8 @@ _REMEDY = ("To do it all the same, give ", ("unaudited", "unaudited=True"))
 _MAKE_ROOM = "Make room in Redis first: there is none for this step either"
 _BUT_NEW_QUEUES = ", but a new queue needs room in Redis, too"
 _REPAIR = "limpyd-jobs check --repair puts that right"
+
+_acting_for: ContextVar[str] = ContextVar("acting_for", default="")
 
 _begin_entry = Script("audit/begin_entry")
 _end_entry = Script("audit/end_entry")
@@ -166,12 +169,28 @@ def _flat(values: Mapping[str, Any]) -> str:
     return listed(f"{each}" for pair in values.items() for each in pair)
 
 
+@contextmanager
+def acting_for(name: str) -> Iterator[None]:
+    """Write a name to the audit, in front of that of the process, with all that is done in the block in this thread.
+
+    It is the name of a user that the process authenticated, as the dashboard does.
+    """
+    token = _acting_for.set(one_line(name))
+    try:
+        yield
+    finally:
+        _acting_for.reset(token)
+
+
 def who() -> dict[str, str]:
-    """Return who this process is: its user, host and pid; and the user that its environment names, if another one."""
+    """Return who this process is: its user, host and pid; and the user that its environment names, if another one. If
+    it acts for a user that it authenticated, the name of that user is in front."""
     user = _user()
     names = (os.environ.get(name) for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"))
     claimed = next((name for name in names if name and name != user), "")
-    return {"who": f"{user}@{host_and_pid()}", **given(claimed=claimed)}
+    process = f"{user}@{host_and_pid()}"
+    name = _acting_for.get()
+    return {"who": f"{name} by {process}" if name else process, **given(claimed=claimed)}
 
 
 def user_and_process() -> str:

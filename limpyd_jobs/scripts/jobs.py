@@ -32,6 +32,7 @@ PLACES = {
     "schedules": "schedules:Schedules",
     "stats": "stats:Stats",
     "top": "info:Top",
+    "web": "web:Web",
     "workers": "workers:Workers",
 }
 

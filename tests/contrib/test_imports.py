@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import limpyd_jobs
-from limpyd_jobs import integration
+from limpyd_jobs import check, integration, query
 
 ROOT = Path(limpyd_jobs.__file__).parent
 FILES = sorted((ROOT / "contrib").rglob("*.py"))
-DECLARED = {f"{module.__name__}.{name}" for module in (limpyd_jobs, integration) for name in module.__all__}
+PUBLIC: tuple[Any, ...] = (limpyd_jobs, integration, query, check)
+DECLARED = {f"{module.__name__}.{name}" for module in PUBLIC for name in module.__all__}
 
 
 def imports_of(path: Path) -> Iterator[str]:

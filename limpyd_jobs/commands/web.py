@@ -1,0 +1,133 @@
+"""``limpyd-jobs web``: serve the dashboard."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.commandline.options import WorkerOption, between
+from limpyd_jobs.commandline.parser import cannot_use_redis
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import ping
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+TOKEN, VIEW_TOKEN = "LIMPYD_JOBS_WEB_TOKEN", "LIMPYD_JOBS_WEB_VIEW_TOKEN"
+
+# Where it listens by default.
+HOST, PORT = "127.0.0.1", 8780
+
+# For how many seconds requests may go on after the signal to end.
+GRACE = 3
+
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+class Web(Command):
+    """Exit status: 1 if it cannot listen there; 2 if the command line is wrong, or what it needs is not installed."""
+
+    summary = "Serve the dashboard: a web page with the queues, jobs, errors and workers"
+    words = f"""[options]
+
+It prints its address once it listens. Others than this machine are answered only
+with a token: a secret that the environment variable {TOKEN}
+holds, as bearer token, or as password with any name. {VIEW_TOKEN}
+holds one for those who may only look."""
+    option_list = (
+        *COMMON_OPTIONS,
+        WorkerOption("--host", default=HOST, help=f"The address to listen on (default: {HOST})"),
+        WorkerOption(
+            "--port",
+            type="int",
+            default=PORT,
+            check=between(0, 65535),
+            help=f"The port to listen on; 0 for any that is free (default: {PORT})",
+        ),
+        WorkerOption(
+            "--hosts",
+            help="The names by which it is asked for, joined by commas, as jobs.example.com or *.example.com: "
+            "others are refused (default: localhost, and the address of --host)",
+        ),
+        WorkerOption("--read-only", action="store_true", help="Let no user change anything"),
+        WorkerOption(
+            "--mask",
+            help="Names of more fields whose values are hidden, joined by commas, as account or shop.jobs.Pay.account "
+            "(always: passwords, tokens and the like)",
+        ),
+    )
+    ends = "; 130 after Ctrl-C"
+
+    def run(self) -> int:
+        if self.given:
+            self.parser.error(f"unexpected argument: {self.given[0]!r}")
+        try:
+            import uvicorn
+
+            from limpyd_jobs.contrib.web import application
+        except ImportError as error:
+            self.parser.error(f"what it needs is not installed: pip install 'redis-limpyd-jobs[web]' ({error})")
+        app = application(**self._settings())
+        listener = self._listener()
+        try:
+            ping()
+        except RedisError as error:
+            self.note(f"{cannot_use_redis(error)}; pages say so until it can")
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+        )
+        server = uvicorn.Server(config)
+        _say_where_it_listens(server, listener)
+        server.run(sockets=[listener])
+        return 0
+
+    def _settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            "database": BaseJobsModel.database,
+            "token": os.environ.get(TOKEN) or None,
+            "view_token": os.environ.get(VIEW_TOKEN) or None,
+            "read_only": bool(self.options.read_only),
+            "masked": _words(self.options.mask),
+        }
+        host = self.options.host
+        own = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
+        settings["hosts"] = _words(self.options.hosts) or ["localhost", "127.0.0.1", "[::1]", *own]
+        if host in EVERYWHERE and not (settings["token"] or settings["view_token"]):
+            self.parser.error(
+                f"option --host: others can reach {host}, so set the environment variable {TOKEN} to a secret first"
+            )
+        return settings
+
+    def _listener(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
+        try:
+            return socket.create_server((self.options.host, self.options.port), family=family, backlog=512)
+        except OSError as error:
+            self.fail(1, f"cannot listen on {self.options.host}, port {self.options.port}: {error.strerror or error}")
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _say_where_it_listens(server: Server, listener: socket.socket) -> None:
+    """Let a server print its address once it answers there."""
+    start = server.startup
+
+    async def startup(*args: Any, **kwargs: Any) -> None:
+        await start(*args, **kwargs)
+        host, port = listener.getsockname()[:2]
+        name = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+        print(f"http://{name}:{port}/", flush=True)
+
+    server.startup = startup  # type: ignore[method-assign]

@@ -1,0 +1,153 @@
+"""Finding out who asks. Secrets are compared in constant time, and guessing is throttled."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import sha256
+from hmac import compare_digest
+from inspect import isawaitable, iscoroutinefunction
+from ipaddress import ip_address, ip_network
+from time import monotonic
+from typing import Any, NamedTuple
+
+from anyio import to_thread
+from starlette.datastructures import Headers
+
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.settings import Settings, is_local
+from limpyd_jobs.contrib.web.users import ROLES, Role, User
+from limpyd_jobs.integration import one_line
+
+# How many wrong secrets an address may try, in how many seconds; and how many addresses are remembered.
+MAX_FAILURES, FAILURES_WITHIN, MAX_ADDRESSES = 10, 60.0, 10_000
+
+# What a proxy adds: without authentication, the address of the client is then not that of a user of this machine.
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+class Throttle:
+    """Refuses an address that tried too many wrong secrets."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Raise `Refusal` if an address has to wait."""
+        recent = self._recent(address)
+        if len(recent) >= MAX_FAILURES:
+            wait = int(recent[0] + FAILURES_WITHIN - monotonic()) + 1
+            raise Refusal(429, f"Too many wrong secrets: try again in {wait} s", {"Retry-After": f"{wait}"})
+
+    def count_failure(self, address: str) -> None:
+        self._failures[address] = [*self._recent(address), monotonic()]
+        self._failures.move_to_end(address)
+        while len(self._failures) > MAX_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    def _recent(self, address: str) -> list[float]:
+        return [at for at in self._failures.get(address, ()) if at > monotonic() - FAILURES_WITHIN]
+
+
+class _Secret(NamedTuple):
+    digest: bytes
+    user: User
+    needs_name: bool  # whether the name in front of the password counts
+
+
+class Access:
+    """Names the user of a request, or refuses it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._secrets = [*_secrets(settings)]
+        self._throttle = Throttle()
+
+    async def user_of(self, scope: Any) -> User:
+        """Return who asks; raise `Refusal` if that is not known."""
+        if not self._settings.is_guarded:
+            return _local_user(scope)
+        user = await self._named_by_application(scope)
+        if user is None and self._secrets:
+            user = self._by_secret(scope)
+        if user is None:
+            raise Refusal(403, "This user may not see the dashboard")
+        return user
+
+    async def _named_by_application(self, scope: Any) -> User | None:
+        hook = self._settings.authenticate
+        if hook is None:
+            return None
+        found = hook(scope) if iscoroutinefunction(hook) else await to_thread.run_sync(hook, scope)
+        user = await found if isawaitable(found) else found
+        if user is not None and not (isinstance(user, User) and user.name and user.role in ROLES):
+            raise TypeError(f"authenticate must return a User with a name and a role, or None, not {one_line(user)}")
+        return user
+
+    def _by_secret(self, scope: Any) -> User:
+        given = _credentials(Headers(scope=scope).get("authorization", ""))
+        if given is None:
+            raise Refusal(401, "Who are you? Give a token, or a name and a password", _CHALLENGE)
+        address = _network_of(scope)
+        self._throttle.check(address)
+        name, secret = given
+        digest = _digest(secret)
+        found = None
+        for each in self._secrets:  # all of them, whichever it is
+            is_same = compare_digest(each.digest, digest)
+            is_meant = not each.needs_name or compare_digest(_digest(each.user.name), _digest(name))
+            found = each.user if is_same & is_meant else found
+        if found is None:
+            self._throttle.count_failure(address)
+            raise Refusal(401, "That token or password is wrong", _CHALLENGE)
+        return found
+
+
+_CHALLENGE = {"WWW-Authenticate": 'Basic realm="limpyd-jobs", charset="UTF-8"'}
+
+
+def _secrets(settings: Settings) -> Iterator[_Secret]:
+    if settings.token:
+        yield _Secret(_digest(settings.token), User("token", Role.ADMIN.word), False)
+    if settings.view_token:
+        yield _Secret(_digest(settings.view_token), User("view token", Role.VIEW.word), False)
+    for name, (password, role) in (settings.users or {}).items():
+        yield _Secret(_digest(password), User(name, role), True)
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode(errors="surrogatepass")).digest()
+
+
+def _credentials(header: str) -> tuple[str, str] | None:
+    """Return the name and the secret of a header; None if it has none. A bearer has no name."""
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return "", rest.strip()
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, colon, secret = b64decode(rest.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return (name, secret) if colon else ("", "")
+
+
+def _local_user(scope: Any) -> User:
+    address = (scope.get("client") or ("", 0))[0]
+    headers = Headers(scope=scope)
+    if not is_local(address) or any(name in headers for name in FORWARDED):
+        raise Refusal(403, "Only this machine is answered, because no token, users or authenticate are set")
+    return User("local", Role.ADMIN.word)
+
+
+def _network_of(scope: Any) -> str:
+    """Return the address of a client; of IPv6, the network that one client has."""
+    address = (scope.get("client") or ("", 0))[0]
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return str(address)
+    return str(parsed if parsed.version == 4 else ip_network((parsed, 64), strict=False))

@@ -1,0 +1,316 @@
+"""The application: routes made of pages and acts, and how a handler is called."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from redis.exceptions import RedisError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from limpyd_jobs import LimpydJobsException, NotAudited
+from limpyd_jobs.contrib.web.access import Access
+from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
+from limpyd_jobs.contrib.web.masking import Masking
+from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.rendering import Renderer, address, as_json
+from limpyd_jobs.contrib.web.settings import Settings
+from limpyd_jobs.contrib.web.statics import static_file
+from limpyd_jobs.contrib.web.tasks import Task, Tasks
+from limpyd_jobs.integration import acting_for, one_line
+from limpyd_jobs.query import ping
+
+log = logging.getLogger("limpyd-jobs.web")
+
+T = TypeVar("T")
+
+# For how many seconds a request waits for the end of an act, before it shows its progress.
+WAIT_FOR_ACT = 0.5
+
+# For how many seconds an answer about health is given again, whoever asks.
+HEALTH_FOR = 1.0
+
+MAX_MESSAGE = 2_000
+
+
+def application(**settings: Any) -> Starlette:
+    """Return the dashboard, an ASGI application, to be served or mounted.
+
+    >>> from limpyd_jobs.contrib.web import application
+    >>> app = application(token="…", hosts=["jobs.example.com"])
+
+    Without `token`, `view_token`, `users` or `authenticate`, only requests of this machine are answered.
+
+    Parameters
+    ----------
+    database: JobsDatabase
+        That of `BaseJobsModel` by default. Give another one for connections of its own: each thread uses one.
+    token: str
+        A secret of 16 characters or more, as a bearer token or as the password of basic authentication: for the role
+        ``admin``.
+    view_token: str
+        The same, for the role ``view``: for Prometheus, for example.
+    users: dict of str to tuple of str and str
+        A password and a role for each name: ``{"ann": ("…", "act")}``.
+    authenticate: callable
+        A function, or a coroutine function, that is given the ASGI scope of a request and returns a `User`, or None for
+        whoever may not see the dashboard. A function is called in a thread.
+    hosts: list of str
+        The names by which it is asked for, without ports: ``jobs.example.com``, ``*.example.com``. ``localhost``,
+        ``127.0.0.1`` and ``[::1]`` by default.
+    read_only: bool
+        True to let no user change anything.
+    masked: list of str
+        Names of more fields whose values are secret: ``account``, or ``shop.jobs.Pay.account``.
+    title: str
+        Of the dashboard, in the window of the browser.
+    threads: int
+        How many handlers run at once, 8 by default.
+    streams: bool
+        Whether pages get news by a stream, or ask for them every few seconds. By default they ask under WSGI, where
+        each stream would hold a thread of the server.
+
+    Raises
+    ------
+    ConfigurationException
+        If there is no such setting, or it has no such value.
+    """
+    site = Site(Settings.of(settings))
+    routes = [
+        Route("/static/{name:path}", static_file, methods=["GET"]),
+        Route(HEALTH, site.health, methods=["GET"]),
+        *(Route(act.path, partial(site.act, act), methods=["POST"]) for page in PAGES for act in page.acts),
+        *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in PAGES),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, hosts=site.settings.hosts)],
+        exception_handlers={HTTPException: site.missing},
+        lifespan=site.lifespan,
+    )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An act to confirm, or one that is being done, or was."""
+
+    title: str
+    outcome: Any = None
+
+
+class Site:
+    """One dashboard: its settings, and what its handlers share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.masking = Masking(settings.masked)
+        self.tasks = Tasks()
+        self._access = Access(settings)
+        self._renderer = Renderer()
+        self._limiter = CapacityLimiter(settings.threads)
+        self._health: tuple[float, bool] = (0.0, False)
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self.tasks.stop()
+
+    async def show(self, page: Page, request: Request) -> Response:
+        """Answer with a page."""
+        return await self._answer(request, partial(self._show, page))
+
+    async def act(self, act: Act, request: Request) -> Response:
+        """Do what a form asks for, or let the user confirm it."""
+        return await self._answer(request, partial(self._act, act))
+
+    async def missing(self, request: Request, error: Exception) -> Response:
+        """Answer a request for a page that there is not."""
+
+        async def refuse(_: Request) -> Response:
+            status = getattr(error, "status_code", 404)
+            raise Refusal(status, "There is no such page" if status == 404 else "That cannot be asked for so")
+
+        return await self._answer(request, refuse)
+
+    async def health(self, _: Request) -> Response:
+        """Say only whether Redis answers."""
+        if monotonic() - self._health[0] >= HEALTH_FOR:
+            try:
+                await self._in_thread(partial(ping, self.settings.database))
+                self._health = monotonic(), True
+            except Exception:
+                self._health = monotonic(), False
+        is_ok = self._health[1]
+        return PlainTextResponse("ok\n" if is_ok else "not ok\n", 200 if is_ok else 503)
+
+    async def _answer(self, request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            return await answer(request)
+        except Exception as error:
+            refusal = refusal_of(error)
+            if refusal.status == 500:
+                log.exception("%s %s failed", request.method, one_line(request.url.path))
+            return self._refused(request, refusal)
+
+    async def _show(self, page: Page, request: Request) -> Response:
+        asked = await self._asked(request)
+        asked.check(page.role)
+        value = await self._in_thread(partial(page.show, asked))
+        if isinstance(value, Raw):
+            return Response(value.content, media_type=value.kind)
+        return self._rendered(request, asked, page.template, page.title, value)
+
+    async def _act(self, act: Act, request: Request) -> Response:
+        asked = await self._asked(request)
+        asked.check(act.role)
+        form = await _form_of(request)
+        plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
+        if plan.count and not form.get("confirmed"):
+            would = await self._in_thread(plan.count)
+            pairs = form.without("confirmed")
+            value = Shown(plan.title, would)
+            return self._rendered(
+                request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs, action=act.path
+            )
+        task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do)
+        with anyio.move_on_after(WAIT_FOR_ACT):
+            while not task.is_over:
+                await anyio.sleep(0.01)
+        return self._begun(request, plan, task)
+
+    def _begun(self, request: Request, plan: Plan, task: Task) -> Response:
+        root = _root_of(request)
+        progress = root + address(f"/tasks/{task.pk}")
+        if wants_json(request):
+            status = 202 if not task.is_over else 200 if not task.error else 409
+            value = {"title": task.title, "outcome": task.tally or task.text or None, "error": task.error or None}
+            return _json({**value, "progress": progress}, status)
+        if not task.is_over:
+            return RedirectResponse(progress, 303)
+        mark = "&" if "?" in plan.back else "?"
+        return RedirectResponse(f"{root}{plan.back}{mark}done={task.pk}", 303)
+
+    async def _asked(self, request: Request) -> Asked:
+        user = await self._access.user_of(request.scope)
+        query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
+        polls = not self.settings.streams if self.settings.streams is not None else _is_wsgi(request.scope)
+        return Asked(user, request.path_params, query, self.settings, self.masking, self.tasks, polls)
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await to_thread.run_sync(function, limiter=self._limiter)
+
+    def _rendered(
+        self,
+        request: Request,
+        asked: Asked | None,
+        template: str,
+        title: str,
+        value: Any,
+        status: int = 200,
+        **more: Any,
+    ) -> Response:
+        if wants_json(request):
+            return _json(value, status)
+        done = asked and self.tasks.get(asked.query.get("done"))
+        root = _root_of(request)
+        html = self._renderer.page(
+            template,
+            root,
+            it=value,
+            title=title,
+            site=self.settings.title,
+            asked=asked,
+            nonce=request.scope[NONCE],
+            pages=PAGES if asked else (),
+            here=request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/",
+            done=done,
+            **more,
+        )
+        return Response(html, status, {"Vary": "Accept"}, "text/html; charset=utf-8")
+
+    def _refused(self, request: Request, refusal: Refusal) -> Response:
+        value = {"error": refusal.text, "status": refusal.status}
+        response = self._rendered(request, None, "refused.html", "Not done", value, refusal.status)
+        response.headers.update(refusal.headers)
+        return response
+
+
+def _acting(asked: Asked, prepare: Callable[[], Plan]) -> Plan:
+    with acting_for(asked.user.name):
+        return prepare()
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return what is answered instead of an exception."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, RedisError):
+        return Refusal(503, f"Redis cannot be used: {one_line(error, MAX_MESSAGE)}")
+    if isinstance(error, NotAudited):
+        return Refusal(503, one_line(error, MAX_MESSAGE))
+    if type(error) in (LookupError,):
+        return Refusal(404, one_line(error, MAX_MESSAGE))
+    if type(error) is ValueError or isinstance(error, LimpydJobsException):
+        return Refusal(400, one_line(error, MAX_MESSAGE))
+    return Refusal(500, "Something went wrong here. The log of the dashboard says what")
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether whoever asks is a program."""
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(as_json(value), status, {"Vary": "Accept"}, "application/json")
+
+
+async def _form_of(request: Request) -> Form:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = (await request.body()).decode(errors="replace")
+    if kind == "application/json":
+        return Form(_pairs_of(body))
+    if kind in ("application/x-www-form-urlencoded", ""):
+        return Form.parse(body)
+    raise Refusal(415, "Send a form, as application/x-www-form-urlencoded, or JSON")
+
+
+def _pairs_of(body: str) -> list[tuple[str, str]]:
+    """Return the values of a JSON object: texts, numbers, and lists of these."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal(400, "The JSON must be an object")
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, values in found.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
+def _root_of(request: Request) -> str:
+    """Return where the dashboard is mounted, as it stands in addresses: empty, or ``/jobs``."""
+    return quote(request.scope.get("root_path", "").rstrip("/"))
+
+
+def _is_wsgi(scope: Mapping[str, Any]) -> bool:
+    """Return whether a2wsgi, or another bridge from WSGI, is in between."""
+    return "wsgi_environ" in scope or scope.get("asgi", {}).get("spec_version") == "wsgi"

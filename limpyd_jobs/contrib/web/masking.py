@@ -1,0 +1,63 @@
+"""Hiding secrets: values of fields whose name says so, or that a job class, or the settings, name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.integration import imported_job_class
+
+HIDDEN = "(masked)"
+
+# Parts of names.
+SECRET = re.compile(
+    r"passw|passphrase|pwd|secret|token|api_?key|private_?key|access_?key|credential|authori[sz]ation|cookie|session_?id"
+    r"|card_?number|cvv|cvc|iban|ssn",
+    re.IGNORECASE,
+)
+
+
+class Masking:
+    """Says which fields are secret.
+
+    Parameters
+    ----------
+    names: iterable of str
+        Names of fields, or, with the path of their class in front, as ``shop.jobs.Pay.account``.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+
+    def is_secret(self, name: str, path: str = "") -> bool:
+        """Return whether a field is secret: of a class, if its path is given."""
+        if SECRET.search(name) or self._names & {name, f"{path}.{name}"}:
+            return True
+        return bool(path) and name in getattr(imported_job_class(path), "masked_fields", ())
+
+    def fields(self, fields: Mapping[str, str], path: str = "") -> dict[str, str]:
+        """Return the fields of a job, or of an error of it, with the values of secret ones replaced."""
+        return {name: HIDDEN if self.is_secret(name, path) else self.text(value) for name, value in fields.items()}
+
+    def text(self, text: str) -> str:
+        """Return a text; if it is JSON with names, as arguments and results may be, without the secrets in it."""
+        if not ((text[:1] in "{[" and text and SECRET.search(text)) or (self._names and text[:1] in "{[")):
+            return text
+        try:
+            return json.dumps(self._value(json.loads(text)), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return text
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: HIDDEN if self.is_secret(name) else self._value(each) for name, each in value.items()}
+        return [self._value(each) for each in value] if isinstance(value, list) else value
+
+    def check(self, names: Iterable[str], paths: Iterable[str]) -> None:
+        """Refuse to search or to count by secret fields: the answer would tell what they hold."""
+        for name in names:
+            if any(self.is_secret(name, path) for path in ("", *paths)):
+                raise Refusal(403, f"{name} is masked: jobs cannot be searched or counted by it")

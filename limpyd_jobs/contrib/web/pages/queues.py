@@ -1,0 +1,128 @@
+"""What stands in each queue; pause, resume, move, clear and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.users import Role
+from limpyd_jobs.query import (
+    JobFilter,
+    QueueState,
+    Tally,
+    delete_queue,
+    pause_queue,
+    paused_queues,
+    queue_states,
+)
+
+HERE = "/queues"
+
+# What stands in a queue, to be moved or deleted.
+QUEUED = ("waiting", "delayed")
+
+
+@dataclass(frozen=True)
+class QueuesShown:
+    """All queues, and the names that are paused but have no queue."""
+
+    queues: Sequence[QueueState]
+    paused_names: Sequence[str]
+
+
+def show(asked: Asked) -> QueuesShown:
+    states = queue_states(database=asked.database)
+    names = {(state.model, state.name) for state in states}
+    paused = {name for model, name in paused_queues(asked.database) if (model, name) not in names}
+    return QueuesShown(states, sorted(paused))
+
+
+def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
+    """Pause the queues of a name, of all priorities, or resume them."""
+    name = form.one("queue")
+    models = _models_of(asked, name, pauses)
+
+    def do(_: OnStep) -> str:
+        changed = [pause_queue(model, name, asked.database, pauses=pauses) for model in models]
+        if not any(changed):
+            return f"{name} was {'paused already' if pauses else 'not paused'}"
+        return f"{name} is paused: running jobs go on" if pauses else f"{name} is resumed"
+
+    return Plan(f"{'Pause' if pauses else 'Resume'} {name}", do, back=HERE)
+
+
+def _models_of(asked: Asked, name: str, pauses: bool) -> list[str]:
+    found = {state.model for state in queue_states(name, asked.database)}
+    if not pauses:
+        found |= {model for model, paused in paused_queues(asked.database) if paused == name}
+    if not found:
+        raise Refusal(404, f"There is no queue {name}")
+    return sorted(found)
+
+
+def clear(asked: Asked, form: Form) -> Plan:
+    """Delete the jobs of a name that wait or are delayed."""
+    name = form.one("queue")
+    act = partial(_with_queued, asked, name, lambda jobs, **how: jobs.delete_all(**how))
+    count, do = _counted(act)
+    danger = "The jobs are deleted for good. Running jobs go on."
+    return Plan(f"Delete the jobs that wait or are delayed in {name}", do, count, danger, HERE)
+
+
+def move(asked: Asked, form: Form) -> Plan:
+    """Move the jobs of a name that wait or are delayed to another queue."""
+    name, target = form.one("queue"), form.one("target")
+    if target == name:
+        raise Refusal(400, f"The jobs are in {name} already: give the name of another queue")
+    act = partial(_with_queued, asked, name, lambda jobs, **how: jobs.move_all(target, **how))
+    count, do = _counted(act)
+    known = {state.name for state in queue_states(database=asked.database)}
+    danger = "" if target in known else f"There is no queue {target} yet: it is made. A worker has to serve it."
+    return Plan(f"Move the jobs that wait or are delayed from {name} to {target}", do, count, danger, HERE)
+
+
+def delete(asked: Asked, form: Form) -> Plan:
+    """Delete a queue, of one priority, if it is empty."""
+    name, pk, model = form.one("queue"), form.one("pk"), form.one("model")
+    state = next((it for it in queue_states(name, asked.database) if (it.pk, it.model) == (pk, model)), None)
+    if state is None:
+        raise Refusal(404, f"There is no such queue {name}")
+    if state.is_in_use:
+        raise Refusal(409, f"{name} is not empty: clear it first")
+
+    def do(_: OnStep) -> str:
+        outcomes = {"deleted": "is deleted", "gone": "was gone already", "used": "has a job now, so it stays"}
+        return f"{name} {outcomes[delete_queue(state, asked.database)]}"
+
+    title = f"Delete the queue {name} of priority {state.priority}"
+    return Plan(title, do, lambda: "1 queue, which is empty", "The records of its jobs stay.", HERE)
+
+
+def _with_queued(asked: Asked, name: str, verb: Callable[..., Tally], **how: Any) -> Tally:
+    filters = [JobFilter(queue=name, status=status, database=asked.database) for status in QUEUED]
+    return Tally.sum(verb(jobs, **how) for jobs in filters)
+
+
+def _counted(act: Callable[..., Tally]) -> tuple[Callable[[], Tally], Callable[[OnStep], Tally]]:
+    return (lambda: act(dry_run=True)), (lambda progress: act(progress=progress))
+
+
+PAGE = Page(
+    HERE,
+    "Queues",
+    show,
+    "queues.html",
+    "Queues",
+    acts=(
+        Act("/queues/pause", Role.ACT, partial(pause, pauses=True)),
+        Act("/queues/resume", Role.ACT, partial(pause, pauses=False)),
+        Act("/queues/move", Role.ACT, move),
+        Act("/queues/clear", Role.ADMIN, clear),
+        Act("/queues/delete", Role.ADMIN, delete),
+    ),
+)

@@ -1,0 +1,203 @@
+"""What a page and an act are. Each is a value; ``app.py`` makes routes of them, and nothing else knows HTTP.
+
+A page shows something. Its handler runs in a thread, is given an `Asked`, and returns a value: a dataclass or a named
+tuple, whose fields are texts, numbers, dates, lists and others of the kind. The template of the page shows it as
+``it``; whoever asks for ``application/json`` is sent the same value.
+
+>>> def show(asked: Asked) -> QueuesShown:
+...     return QueuesShown(queue_states(database=asked.database))
+>>> PAGE = Page("/queues", "Queues", show, "queues.html")
+
+An act changes something. Its handler is given the form, too, and returns a `Plan`: what would be done, as a sentence; a
+function that counts it, if that has to be confirmed; and a function that does it. Whoever sends the form sees the count
+first, then sends it again with ``confirmed=1``. Then it is done in a thread of its own, with the name of the user in
+the audit.
+
+>>> def pause(asked: Asked, form: Form) -> Plan:
+...     name = form.one("queue")
+...     return Plan(f"Pause the queue {name}", lambda progress: pause_queue(…), back="/queues")
+>>> ACTS = (Act("/queues/pause", Role.ACT, pause),)
+
+Handlers raise `Refusal`, or let `ValueError`, `LookupError` and exceptions of this library pass: their texts are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.tasks import OnStep, Tasks
+from limpyd_jobs.contrib.web.users import Role, User
+from limpyd_jobs.query import Tally
+
+if TYPE_CHECKING:
+    from limpyd_jobs.contrib.web.masking import Masking
+    from limpyd_jobs.contrib.web.settings import Settings
+    from limpyd_jobs.integration import JobsDatabase
+
+MAX_FIELDS = 2_000
+
+
+class Form:
+    """The values of a query or of a form, by name. A name may have several."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.pairs = (*pairs,)
+
+    @classmethod
+    def parse(cls, text: str) -> Form:
+        """Read what browsers send."""
+        try:
+            return cls(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+        except ValueError:
+            raise Refusal(413, f"At most {MAX_FIELDS:,} values can be sent at once") from None
+
+    def all(self, name: str) -> list[str]:
+        """Return the values of a name, without empty ones."""
+        return [value for each, value in self.pairs if each == name and value]
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the last value of a name, or the default."""
+        return next(iter(reversed(self.all(name))), default)
+
+    def one(self, name: str) -> str:
+        """Return the value of a name; raise `Refusal` if there is none."""
+        found = self.get(name)
+        if not found:
+            raise Refusal(400, f"{name} is missing")
+        return found
+
+    def number(self, name: str, default: int, low: int, high: int) -> int:
+        """Return a number in a range; raise `Refusal` if it is not one."""
+        text = self.get(name)
+        if not text:
+            return default
+        number = int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19 else low - 1
+        if not low <= number <= high:
+            raise Refusal(400, f"{name} must be a number from {low:,} to {high:,}")
+        return number
+
+    def without(self, *names: str) -> list[tuple[str, str]]:
+        """Return the pairs of all other names."""
+        return [pair for pair in self.pairs if pair[0] not in names]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, as a handler sees it.
+
+    Attributes
+    ----------
+    user: User
+    path: mapping of str to str
+        The parameters of the path: ``{"ident": "shop.jobs.Mail:12"}`` for the page ``/jobs/{ident}``.
+    query: Form
+        What is behind the question mark.
+    settings: Settings
+    masking: Masking
+        Hides secrets: each value of a field of an application has to pass it.
+    tasks: Tasks
+        The acts that are being done, and the last ones.
+    polls: bool
+        Whether the server holds a thread for each stream, as under WSGI, so that pages have to poll.
+    """
+
+    user: User
+    path: Mapping[str, str]
+    query: Form
+    settings: Settings
+    masking: Masking
+    tasks: Tasks
+    polls: bool = False
+
+    @property
+    def database(self) -> JobsDatabase | None:
+        """The database to ask; None for that of `BaseJobsModel`."""
+        return self.settings.database
+
+    def may(self, role: Role) -> bool:
+        """Return whether the user may do what needs a role: nothing but look, if the dashboard is read-only."""
+        return self.user.may(role) and (role <= Role.VIEW or not self.settings.read_only)
+
+    def check(self, role: Role) -> None:
+        """Raise `Refusal` if the user may not do what needs a role."""
+        if role > Role.VIEW and self.settings.read_only:
+            raise Refusal(403, "This dashboard is read-only")
+        if not self.user.may(role):
+            raise Refusal(403, f"{self.user.name} has the role {self.user.role}; this needs the role {role.word}")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What a handler returns that is sent as it is: text of a kind, such as ``text/plain``."""
+
+    content: bytes
+    kind: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an act would do.
+
+    Attributes
+    ----------
+    title: str
+        A short sentence in the imperative: ``Requeue the jobs of the queue mails``.
+    do: callable
+        Does it. It is given a function to call after each step with the numbers looked at and to look at, and returns a
+        `Tally`, or a sentence that says what was done.
+    count: callable
+        Counts with a dry run what would be done, which the user has to confirm; None if there is nothing to confirm.
+    danger: str
+        A sentence about what cannot be undone.
+    back: str
+        The address of the page to go on with, as `address` makes it.
+    """
+
+    title: str
+    do: Callable[[OnStep], Tally | str]
+    count: Callable[[], Tally | str] | None = None
+    danger: str = ""
+    back: str = "/"
+
+
+@dataclass(frozen=True)
+class Act:
+    """A change that a form asks for, by POST to its path. The role is checked before `prepare` is called."""
+
+    path: str
+    role: Role
+    prepare: Callable[[Asked, Form], Plan]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Something to look at.
+
+    Attributes
+    ----------
+    path: str
+        As Starlette takes it: ``/queues``, ``/jobs/{ident:path}``.
+    title: str
+        Of the browser's window.
+    show: callable
+        The handler.
+    template: str
+        The name of a file in ``templates/``; empty if the handler returns `Raw`.
+    label: str
+        In the navigation; empty to leave it out there.
+    role: Role
+    acts: sequence of Act
+        What its forms ask for.
+    """
+
+    path: str
+    title: str
+    show: Callable[[Asked], Any]
+    template: str = ""
+    label: str = ""
+    role: Role = Role.VIEW
+    acts: Sequence[Act] = field(default=())

@@ -1,0 +1,205 @@
+"""Values as HTML, by templates, or as JSON. What is stored is hostile: everything is escaped, characters that are not
+visible are shown as escapes, and texts are bounded, without a template doing anything for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, timedelta, timezone
+from enum import Enum
+from math import isfinite
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2.runtime import Undefined
+from markupsafe import Markup
+
+from limpyd_jobs.contrib.web.statics import static_names
+from limpyd_jobs.contrib.web.users import Role
+from limpyd_jobs.integration import parse_datetime, span
+
+# How many characters of a text a page shows, and a program is sent, at most.
+MAX_SHOWN, MAX_SENT = 20_000, 100_000
+
+# How many characters of a text are shown in a cell of a list.
+MAX_CELL = 200
+
+
+def visible(text: object, most: int = MAX_SHOWN, lines: bool = False) -> str:
+    """Return a text with escapes for all characters that are not visible, or that turn the direction of others.
+
+    Of a text of more than `most` characters, the beginning is returned, and how many there are. With `lines`, ends of
+    lines and tabs stay.
+    """
+    text = str(text)
+    end = f"… ({len(text):,} characters)" if len(text) > most else ""
+    text = text[:most]
+    if text.isprintable():
+        return text + end
+    spared = "\n\t" if lines else ""
+    return "".join(char if char.isprintable() or char in spared else _escape(char) for char in text) + end
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def as_html(value: Any) -> Any:
+    """Return what a template prints for a value: Jinja calls this for each one, then escapes."""
+    if value is None or isinstance(value, (Markup, Undefined)):
+        return "" if value is None else value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return visible(value)
+
+
+def cell(value: Any) -> str:
+    """Return a text as a cell of a list has it: short."""
+    return "" if value is None else visible(value, MAX_CELL)
+
+
+def lines(value: Any) -> Markup:
+    """Return a text of several lines."""
+    return Markup("{}").format(visible("" if value is None else value, lines=True))
+
+
+def raw(value: Any) -> Markup:
+    """Return a value as a form sends it back: escaped, but otherwise as it is."""
+    return Markup("{}").format("" if value is None else str(value))
+
+
+def moment(value: Any) -> Markup | str:
+    """Return a moment: as UTC, which the browser replaces by the viewer's time, with UTC on hover."""
+    found = as_utc(value)
+    if found is None:
+        return "" if value is None else cell(value)
+    text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
+    stamp = f"{found:%Y-%m-%dT%H:%M:%S}Z"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, text, text)
+
+
+def as_utc(value: Any) -> datetime | None:
+    """Return a moment as a datetime in UTC: of a stored date, of seconds since the epoch, or of a datetime."""
+    try:
+        if isinstance(value, (int, float)):
+            return datetime.fromtimestamp(value, timezone.utc)
+        found = value if isinstance(value, datetime) else parse_datetime(value)
+    except (OverflowError, ValueError, OSError, TypeError):
+        return None
+    return found and (found.astimezone(timezone.utc) if found.tzinfo else found.replace(tzinfo=timezone.utc))
+
+
+def seconds(value: Any) -> str:
+    """Return a time span as people say it: ``4 min``."""
+    value = value.total_seconds() if isinstance(value, timedelta) else value
+    return "" if value is None else span(value)
+
+
+def number(value: Any) -> str:
+    """Return a number with separators; another value as a cell."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else cell(value)
+
+
+def plural(value: int, noun: str) -> str:
+    """Return a number of things: ``1 job``, ``1,200 jobs``."""
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def address(path: str, pairs: Iterable[tuple[str, Any]] = (), **query: Any) -> str:
+    """Return an address of the dashboard, without where it is mounted. `path` may have any text in it. Empty values are
+    left out."""
+    given = [(name, value) for name, value in (*pairs, *query.items()) if value not in (None, "")]
+    behind = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in given)
+    return f"{_quoted(path, '/:')}{'?' if behind else ''}{behind}"
+
+
+def _quoted(text: object, safe: str = "") -> str:
+    return quote(f"{text}", safe=safe, errors="surrogateescape")
+
+
+class Renderer:
+    """Makes pages of templates."""
+
+    def __init__(self) -> None:
+        self._templates = Environment(
+            loader=PackageLoader("limpyd_jobs.contrib.web"),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            finalize=as_html,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(FILTERS)
+        self._templates.globals.update(Role=Role)
+
+    def page(self, template: str, root: str, **context: Any) -> str:
+        """Return the HTML of a template. In it, ``url("/jobs", status="error")`` is an address of the dashboard, and
+        ``static("app.css")`` that of a file."""
+
+        def url(path: str, pairs: Sequence[tuple[str, Any]] = (), **query: Any) -> str:
+            return root + address(path, pairs, **query)
+
+        def static(name: str) -> str:
+            return f"{root}/static/{static_names()[name]}"
+
+        return self._templates.get_template(template).render(url=url, static=static, root=root, **context)
+
+
+def script_json(value: Any) -> str:
+    """Return a value as JSON, for an attribute of an element, which a script of ours reads."""
+    return json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
+
+
+def as_json(value: Any) -> bytes:
+    """Return a value as JSON for a program."""
+    return json.dumps(plain(value), allow_nan=False, indent=1).encode() + b"\n"
+
+
+def plain(value: Any) -> Any:
+    """Return a value in the types of JSON: dates in UTC, as ``2026-11-25T13:50:00Z``."""
+    if value is None or (isinstance(value, (bool, int)) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= MAX_SENT else f"{value[:MAX_SENT]}… ({len(value):,} characters)"
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, datetime):
+        utc = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+        return f"{utc.isoformat()}Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Enum):
+        return value.name.lower()
+    return _plain_container(value)
+
+
+def _plain_container(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(plain, value))
+    if isinstance(value, Iterable):
+        return [*map(plain, value)]
+    return str(value)
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "cell": cell,
+    "json": script_json,
+    "lines": lines,
+    "moment": moment,
+    "number": number,
+    "plural": plural,
+    "raw": raw,
+    "seconds": seconds,
+}

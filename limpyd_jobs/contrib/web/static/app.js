@@ -1,0 +1,59 @@
+// What pages do beyond HTML: times in the viewer's zone, the theme, selecting rows. All works without it, too.
+"use strict";
+(() => {
+  const times = new Intl.DateTimeFormat(undefined, {
+    year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  });
+
+  function localise(root) {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const moment = new Date(time.dateTime);
+      if (!Number.isNaN(moment.getTime())) time.textContent = times.format(moment);
+    }
+  }
+
+  function nameZone() {
+    const zone = document.getElementById("zone");
+    if (zone) zone.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "the zone of this device";
+  }
+
+  function isDark() {
+    const chosen = document.documentElement.dataset.theme;
+    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+
+  function offerTheme() {
+    const button = document.getElementById("theme");
+    if (!button) return;
+    const name = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+    button.addEventListener("click", () => {
+      const theme = isDark() ? "light" : "dark";
+      document.documentElement.dataset.theme = theme;
+      try { localStorage.setItem("limpyd-jobs-theme", theme); } catch { /* storage may be forbidden */ }
+      name();
+      document.dispatchEvent(new CustomEvent("theme"));
+    });
+    button.hidden = false;
+    name();
+  }
+
+  // A checkbox with data-all="name" checks all of that name.
+  function selectAll(root) {
+    for (const all of root.querySelectorAll("input[data-all]")) {
+      all.hidden = false;
+      all.addEventListener("change", () => {
+        for (const each of document.getElementsByName(all.dataset.all)) each.checked = all.checked;
+      });
+    }
+  }
+
+  function prepare(root) {
+    localise(root);
+    selectAll(root);
+  }
+
+  prepare(document);
+  nameZone();
+  offerTheme();
+  document.addEventListener("htmx:after:swap", () => localise(document));
+})();

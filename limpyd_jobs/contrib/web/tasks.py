@@ -1,0 +1,90 @@
+"""Acts that are being done, in threads of their own: how far they are, and how they ended."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timezone
+from secrets import token_urlsafe
+from threading import Event
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.contrib.web.users import User
+from limpyd_jobs.integration import acting_for, described
+from limpyd_jobs.query import Tally
+
+log = logging.getLogger("limpyd-jobs.web")
+
+# Is called after each step with how many records were looked at, and how many at most there are.
+OnStep = Callable[[int, int], object]
+
+# How many acts are done at once, and how many are remembered.
+AT_ONCE, MAX_TASKS = 2, 200
+
+
+class Stopped(Exception):
+    """The dashboard ends, or a user stopped the act. What was done stays done."""
+
+
+class Task:
+    """An act of a user."""
+
+    def __init__(self, title: str, user: User, back: str) -> None:
+        self.pk, self.title, self.user, self.back = token_urlsafe(9), title, user, back
+        self.began = datetime.now(timezone.utc)
+        self.looked = self.total = 0
+        self.tally: Tally | None = None
+        self.text = self.error = ""
+        self.stop = Event()
+        self.future: Future[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.future is not None and self.future.done()
+
+    def step(self, looked: int, total: int) -> None:
+        """Note how far it is; end it if it has to stop."""
+        self.looked, self.total = looked, total
+        if self.stop.is_set():
+            raise Stopped("stopped: what was done until then stays done")
+
+    def run(self, do: Callable[[OnStep], Tally | str]) -> None:
+        try:
+            with acting_for(self.user.name):
+                outcome = do(self.step)
+        except Exception as error:  # shown to the user
+            self.error = str(error) if isinstance(error, Stopped) else described(error)
+            if not isinstance(error, (Stopped, RedisError)):
+                log.warning("%s: %s", self.title, self.error)
+            return
+        if isinstance(outcome, Tally):
+            self.tally = outcome
+        else:
+            self.text = outcome
+
+
+class Tasks:
+    """The last acts of this process."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="limpyd-jobs-web-act")
+        self._tasks: OrderedDict[str, Task] = OrderedDict()
+
+    def begin(self, title: str, user: User, back: str, do: Callable[[OnStep], Tally | str]) -> Task:
+        task = Task(title, user, back)
+        self._tasks[task.pk] = task
+        while len(self._tasks) > MAX_TASKS:
+            self._tasks.popitem(last=False)
+        task.future = self._executor.submit(task.run, do)
+        return task
+
+    def get(self, pk: str) -> Task | None:
+        return self._tasks.get(pk)
+
+    def stop(self) -> None:
+        """Let all acts end with their present step."""
+        for task in self._tasks.values():
+            task.stop.set()

@@ -1,0 +1,80 @@
+"""Each page of the dashboard shows what there is, and its acts change it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asking import Dashboard
+
+from limpyd_jobs import Job
+from limpyd_jobs.contrib.web.statics import FOLDER
+from limpyd_jobs.query import queue_states
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+# What the first page may weigh, with all that it loads, compressed.
+FIRST_PAGE = 150_000
+
+
+class Mail(Job):
+    namespace = "web-pages"
+    queue_name = "mails"
+
+    def run(self, queue: Any) -> None: ...
+
+
+def test_the_first_page_and_all_that_it_loads_is_small() -> None:
+    dashboard = Dashboard()
+    page = dashboard.get("/")
+    loaded = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+    answers = [dashboard.get(address, {"accept-encoding": "gzip"}) for address in loaded]
+    assert len(answers) >= 5
+    assert {answer.status for answer in answers} == {200}
+    assert all("immutable" in answer.headers["cache-control"] for answer in answers)
+    assert len(gzip.compress(page.content)) + sum(len(answer.content) for answer in answers) < FIRST_PAGE
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', page.text)
+
+
+def test_what_is_of_others_has_its_licence() -> None:
+    vendored = FOLDER / "vendor"
+    assert {path.stem for path in vendored.glob("*.LICENSE")} == {"htmx", "uplot"}
+
+
+def test_queues_are_paused_and_resumed() -> None:
+    Mail.add_job("one")
+    dashboard = Dashboard()
+    assert dashboard.do("/queues/pause", {"queue": "mails"})["outcome"] == "mails is paused: running jobs go on"
+    assert dashboard.read("/queues")["queues"][0]["is_paused"] is True
+    assert dashboard.do("/queues/resume", {"queue": "mails"})["outcome"] == "mails is resumed"
+    assert not queue_states("mails")[0].is_paused
+
+
+def test_an_act_on_many_is_counted_and_confirmed_first() -> None:
+    for number in range(3):
+        Mail.add_job(f"{number}")
+    Mail.add_job("later", delayed_for=timedelta(hours=1))
+    dashboard = Dashboard()
+    asked = dashboard.post("/queues/clear", {"queue": "mails"})
+    assert "<strong>4 to do</strong>" in asked.shown
+    assert queue_states("mails")[0].waiting == 3
+    done = dashboard.post("/queues/clear", {"queue": "mails", "confirmed": "1"})
+    assert done.status == 303
+    assert "<strong>4 done</strong>" in dashboard.get(done.headers["location"]).shown
+    assert not queue_states("mails")[0].is_in_use
+
+
+def test_jobs_are_moved_and_an_empty_queue_is_deleted() -> None:
+    Mail.add_job("one")
+    dashboard = Dashboard()
+    assert (
+        "There is no queue others yet" in dashboard.post("/queues/move", {"queue": "mails", "target": "others"}).shown
+    )
+    assert dashboard.do("/queues/move", {"queue": "mails", "target": "others"})["outcome"]["done"] == 1
+    empty = queue_states("mails")[0]
+    which = {"queue": "mails", "pk": empty.pk, "model": empty.model}
+    assert dashboard.do("/queues/delete", which)["outcome"] == "mails is deleted"
+    assert [state.name for state in queue_states()] == ["others"]
