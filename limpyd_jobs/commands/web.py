@@ -60,6 +60,7 @@ holds one for those who may only look."""
             help="Names of more fields whose values are hidden, joined by commas, as account or shop.jobs.Pay.account "
             "(always: passwords, tokens and the like)",
         ),
+        WorkerOption("--dry-run", action="store_true", help="Listen, print the address, and end"),
     )
     ends = "; 130 after Ctrl-C"
 
@@ -87,7 +88,7 @@ holds one for those who may only look."""
             timeout_graceful_shutdown=GRACE,
         )
         server = uvicorn.Server(config)
-        _say_where_it_listens(server, listener)
+        _say_where_it_listens(server, listener, ends=bool(self.options.dry_run))
         server.run(sockets=[listener])
         return 0
 
@@ -120,8 +121,8 @@ def _words(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
-def _say_where_it_listens(server: Server, listener: socket.socket) -> None:
-    """Let a server print its address once it answers there."""
+def _say_where_it_listens(server: Server, listener: socket.socket, *, ends: bool) -> None:
+    """Let a server print its address once it answers there, and maybe end then."""
     start = server.startup
 
     async def startup(*args: Any, **kwargs: Any) -> None:
@@ -129,5 +130,6 @@ def _say_where_it_listens(server: Server, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]
         name = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         print(f"http://{name}:{port}/", flush=True)
+        server.should_exit = server.should_exit or ends
 
     server.startup = startup  # type: ignore[method-assign]

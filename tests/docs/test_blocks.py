@@ -169,6 +169,8 @@ NOT_RUN = {
     "journalctl": "asks the systemd of the machine",
     "grep": "reads what ps shows",
     "kill": "asks a worker that does not run",
+    "curl": "asks a dashboard that does not run",
+    "export": "only sets a variable",
 }
 
 
@@ -211,7 +213,9 @@ def test_the_command_lines_of_workers_start_a_worker(
 
 
 @commands_with("limpyd-jobs")
-def test_the_commands_run(command: list[str], application: Path, run_python: Callable[..., str]):
+def test_the_commands_run(
+    command: list[str], application: Path, run_python: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
     arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
     if command[1] in ("jobs", "queues"):
         run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
@@ -223,6 +227,9 @@ def test_the_commands_run(command: list[str], application: Path, run_python: Cal
         )
     if command[1] == "workers":
         run_python("-c", REGISTER)
+    if command[1] == "web":
+        arguments += ["--port=0", "--dry-run"]
+        monkeypatch.setenv("LIMPYD_JOBS_WEB_TOKEN", "a-token-of-this-test")
     if command[1] == "errors":
         run_python("-c", FAIL)
     if "contrib.taskflow" in " ".join(command):
