@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
@@ -82,6 +83,28 @@ def interval(number: float) -> float:
     if not number > 0:
         raise OutOfRange("a positive integer, or one with a fraction")
     return seconds(number)
+
+
+def time_span(text: str) -> float:
+    """Return the seconds of a time span as ``90``, ``90s``, ``30m``, ``1h`` or ``2d``."""
+    unit = text[-1:] if text[-1:] in SECONDS_OF else ""
+    try:
+        number = float(text.removesuffix(unit)) * SECONDS_OF[unit]
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time span: write it as 90, 90s, 30m, 1h or 2d") from None
+    return interval(number)
+
+
+def rate(text: str) -> float:
+    """Return how many there are per second, given as ``50``, ``50/s``, ``600/m``, ``1000/h`` or ``1000/d``."""
+    number, _, unit = text.partition("/")
+    try:
+        found = float(number) / SECONDS_OF[unit]
+    except (KeyError, ValueError):
+        found = 0
+    if not 0 < found < math.inf or not unit and "/" in text:
+        raise ValueError(f"{text!r} is not a rate: write it as 50/s, 600/m or 1000/h")
+    return found
 
 
 def prefetch_time(number: float) -> float:

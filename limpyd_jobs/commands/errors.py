@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, PACE_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
     cut,
@@ -83,6 +83,7 @@ A filter is made of words. All of them must be met:
         *for_verbs(
             "delete", WorkerOption("--all", action="store_true", help="take all errors, where a filter is needed")
         ),
+        *for_verbs("requeue", *PACE_OPTIONS),
         *for_verbs("requeue delete", *VERB_OPTIONS),
         JSON,
         JSONL,
@@ -177,7 +178,7 @@ A filter is made of words. All of them must be met:
         if not self._filter(fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)
         self.note(*unknown_classes())
-        return self.change_many("requeue", self._jobs_of(fingerprint).requeue_all)
+        return self.change_many("requeue", partial(self._jobs_of(fingerprint).requeue_all, **self.pace))
 
     def _delete(self, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):

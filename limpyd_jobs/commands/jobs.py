@@ -12,10 +12,10 @@ from typing import Any
 from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs.arguments import check_servable, stored_queue_name
-from limpyd_jobs.commandline.options import WorkerOption, between, for_verbs, interval, seconds
+from limpyd_jobs.commandline.options import WorkerOption, between, for_verbs, seconds, time_span
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import count_of, print_error, print_fields, print_json_lines, wrapped
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
@@ -37,7 +37,6 @@ from limpyd_jobs.query import (
     release_job,
 )
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.retrying import SECONDS_OF
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
@@ -56,16 +55,6 @@ IDENTIFIER = "identifier="
 # The verbs for all jobs of a filter.
 VERBS = ("requeue", "cancel", "move", "delay", "promote", "delete")
 CHANGING = " ".join(["release", *VERBS])
-
-
-def _time_span(text: str) -> float:
-    """Return the seconds of a time span as ``90``, ``90s``, ``30m``, ``1h`` or ``2d``."""
-    unit = text[-1:] if text[-1:] in SECONDS_OF else ""
-    try:
-        number = float(text.removesuffix(unit)) * SECONDS_OF[unit]
-    except ValueError:
-        raise ValueError(f"{text!r} is not a time span: write it as 90, 90s, 30m, 1h or 2d") from None
-    return interval(number)
 
 
 class Jobs(VerbCommand):
@@ -137,9 +126,10 @@ A filter is made of words. All of them must be met:
         ),
         *for_verbs(
             "add delay requeue",
-            WorkerOption("--for", dest="delayed_for", check=_time_span, help="a time in seconds, or as 30m, 1h or 2d"),
+            WorkerOption("--for", dest="delayed_for", check=time_span, help="a time in seconds, or as 30m, 1h or 2d"),
             WorkerOption("--until", dest="delayed_until", help="until when, as 2026-11-20T10:30 (UTC), or +2h"),
         ),
+        *for_verbs("requeue", *PACE_OPTIONS),
         *for_verbs(
             "release add requeue move",
             WorkerOption(
@@ -333,7 +323,9 @@ A filter is made of words. All of them must be met:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
-        asked, arguments = self._filters(words), self._arguments()
+        asked, arguments = self._filters(words), {**self._arguments(), **self.pace}
+        if self.pace and len(asked) > 1:
+            self.parser.error("--spread and --rate need a filter, or one ident")
 
         def act(*, dry_run: bool, **how: Any) -> Tally:
             tally = Tally.sum(_outcomes(verb, each, **arguments, dry_run=dry_run, **how) for each in asked)

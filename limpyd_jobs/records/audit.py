@@ -57,7 +57,7 @@ class Entry:
     connection: Any
     values: Mapping[str, str]
     names: Mapping[str, str]
-    numbers: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def note(self, number: int) -> None:
         """Add a number of those that were done by no script that notes it."""

@@ -22,6 +22,7 @@ from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.calls import Verb, given, listed, sent
+from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import Source, Steps
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import described
@@ -34,7 +35,14 @@ NOTHING_TO_DO = ("ended", "gone", "not delayed", "not in error", "not queued")
 Delay = float | timedelta | None
 
 
-class Tally(NamedTuple):
+class _Numbers(NamedTuple):
+    done: int
+    skipped: int
+    refused: int
+    reasons: dict[str, int]
+
+
+class Tally(_Numbers):
     """The outcomes of the jobs that were found.
 
     Attributes
@@ -49,32 +57,35 @@ class Tally(NamedTuple):
         Why jobs were skipped or refused: ``not in error``, ``already queued`` (another job of the identifier is),
         ``claimed`` (a process runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full), ``the pk is not
         a number`` (such jobs are not looked at, whether they meet the conditions or not)…
+    until: datetime
+        When the last of jobs that are spread is due, naive UTC; None if they are not.
     """
 
-    done: int
-    skipped: int
-    refused: int
-    reasons: dict[str, int]
+    until: datetime | None = None
 
     @classmethod
-    def of(cls, outcomes: Counter[str]) -> Tally:
+    def of(cls, outcomes: Counter[str], until: datetime | None = None) -> Tally:
         """Make a tally from the number of jobs of each outcome."""
         reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if number and outcome != "done"}
         skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
-        return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
+        tally = cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
+        tally.until = until
+        return tally
 
     @property
-    def numbers(self) -> dict[str, int]:
-        """The numbers without the reasons."""
-        return {"done": self.done, "skipped": self.skipped, "refused": self.refused}
+    def written(self) -> dict[str, Any]:
+        """What the audit has of it: all but the reasons."""
+        return {"done": self.done, "skipped": self.skipped, "refused": self.refused, **given(until=self.until)}
 
     @classmethod
     def sum(cls, tallies: Iterable[Tally]) -> Tally:
         """Return the sum of several tallies."""
         outcomes: Counter[str] = Counter()
+        until: list[datetime] = []
         for tally in tallies:
             outcomes.update(tally.reasons, done=tally.done)
-        return cls.of(outcomes)
+            until += [tally.until] if tally.until else []
+        return cls.of(outcomes, max(until, default=None))
 
 
 class Action:
@@ -84,6 +95,7 @@ class Action:
     transition: ClassVar[Verb[Any, Changed]]
     methods: ClassVar[tuple[str, ...]]  # of a job, that do it with one: if a class has its own, they are called
     spares_claimed: ClassVar[bool] = True  # whether jobs that are claimed are left alone
+    turn: datetime | None = None  # of the last job that was done by its own way, if jobs are spread
 
     def request(self) -> Mapping[str, Any]:
         """Return the request for the script, as far as it does not depend on the class."""
@@ -140,7 +152,7 @@ class Action:
             finally:  # also if it is interrupted
                 if outcomes["done"]:
                     entry.note(outcomes["done"])
-            yield Changed(outcomes, step.looked, step.seen)
+            yield Changed(outcomes, step.looked, step.seen, self.turn)
 
     def _outcome_of_one(self, job: Any, queue_name: str | None) -> str:
         """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""
@@ -199,18 +211,37 @@ class RequeueMany(Action):
     methods = ("requeue", "enqueue_or_delay")
 
     def __init__(
-        self, queue_name: str | None, priority: int | None, delayed_for: Delay, delayed_until: datetime | None
+        self,
+        queue_name: str | None,
+        priority: int | None,
+        delayed_for: Delay,
+        delayed_until: datetime | None,
+        pace: Pace | None = None,
+        number: int = 0,
     ) -> None:
         self._queue_name = None if queue_name is None else _servable_name(queue_name)
         self._priority = "" if priority is None else stored_priority(priority)
         self._delay = delay_argument(delayed_for, delayed_until)
         self._delayed_for, self._delayed_until = delayed_for, delayed_until
+        self._pace = pace
+        self._turns = {"turns": pace.key, "interval": f"{pace.interval(number) * 1_000_000:f}"} if pace else {}
 
     def request(self) -> Mapping[str, Any]:
-        return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay)
+        return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay, **self._turns)
+
+    @property
+    def how(self) -> str:
+        return " ".join(filter(None, [super().how, f"{self._pace or ''}"]))
 
     def do_one(self, job: Any, queue_name: str | None) -> None:
-        job.requeue(self._queue_name or queue_name, self._priority or None, self._delayed_for, self._delayed_until)
+        delay = self._delayed_for, self._delayed_until
+        if self._pace:
+            request = {**self._turns, **given(delay=self._delay)}
+            self.turn = many.take_turn(records.redis_of(job), request)
+            delay = None, self.turn
+            if not self.turn:
+                raise OverflowError("beyond the year 9999")
+        job.requeue(self._queue_name or queue_name, self._priority or None, *delay)
 
     def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)

@@ -17,7 +17,7 @@ from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
 from limpyd_jobs.search.walk import OnStep, Source, Steps, Walk
-from limpyd_jobs.transitions.many import Changed
+from limpyd_jobs.transitions.many import Changed, last_turn
 
 T = TypeVar("T")
 Change = Callable[[Source, Any, Entry | None], Steps[Changed]]
@@ -126,22 +126,25 @@ class Filter(Generic[T]):
         only_counts = dry_run or not walk.sources
         told: dict[str, Any] = {"verb": verb, "filter": f"{self}", "how": how}
         told |= {"unaudited": unaudited, "needs_room": needs_room}
+        until = None
         with nullcontext() if only_counts else audited(self._connection, **told) as entry:
             try:
-                for each in self._outcomes(walk, change, entry):
-                    outcomes.update(each)
+                for each in self._changes(walk, change, entry):
+                    outcomes.update(each.outcomes)
+                    number = each.outcomes.get("done", 0) if entry else outcomes["done"]
+                    until = last_turn(each.first, each.interval, number) if each.first and number else until
             finally:
                 if entry:
-                    entry.numbers = Tally.of(outcomes).numbers
-        return Tally.of(outcomes)
+                    entry.numbers = Tally.of(outcomes, until).written
+        return Tally.of(outcomes, until)
 
-    def _outcomes(self, walk: Walk, change: Change, entry: Entry | None) -> Iterator[Mapping[str, int]]:
+    def _changes(self, walk: Walk, change: Change, entry: Entry | None) -> Iterator[Changed]:
         for source in walk.sources:
             try:
                 model = self._model_of(source.known)
             except LookupError as error:
-                yield {f"{error}": sum(step.number for step in walk.look(source))}
+                yield Changed({f"{error}": sum(step.number for step in walk.look(source))})
                 continue
-            yield from (changed.outcomes for changed in walk.timed(change(source, model, entry)))
+            yield from walk.timed(change(source, model, entry))
         self.unseen = walk.unseen
-        yield {"the pk is not a number": walk.unseen}
+        yield Changed({"the pk is not a number": walk.unseen})

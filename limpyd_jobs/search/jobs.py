@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
@@ -32,8 +33,10 @@ from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
 from limpyd_jobs.search.look import OF_ERRORS, Search
+from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions.many import last_turn
 
 # How many different values facets keep at most.
 MAX_VALUES = 10_000
@@ -160,6 +163,8 @@ class JobFilter(Filter[FoundJob]):
         delayed_for: Delay = None,
         delayed_until: datetime | None = None,
         *,
+        spread: float | timedelta | None = None,
+        rate: float | None = None,
         dry_run: bool = False,
         progress: OnStep | None = None,
         unaudited: bool = False,
@@ -180,6 +185,12 @@ class JobFilter(Filter[FoundJob]):
         delayed_for: int, float or timedelta
         delayed_until: datetime
             See `Job.add_job`.
+        spread: int, float or timedelta
+            In how many seconds, unless a timedelta, all are due, one after the other. The first one waits at once, or
+            after the delay. The others are delayed, by the clock of Redis. They are counted before.
+        rate: float
+            How many jobs are due per second, instead of a spread. Whoever does the same with a filter of the same
+            conditions, because a call was interrupted for example, goes on behind the last job that is due.
         dry_run: bool
             True to change nothing, and to return what would be done.
         progress: callable
@@ -194,7 +205,15 @@ class JobFilter(Filter[FoundJob]):
         NotAudited
             If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
-        return self._do(RequeueMany(queue_name, priority, delayed_for, delayed_until), dry_run, progress, unaudited)
+        pace = Pace.of(spread, rate, self)
+        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, pace)
+        if not (pace and pace.spread):
+            return self._do(action(), dry_run, progress, unaudited)
+        would = self._do(action(), True, progress, unaudited)
+        if not dry_run:
+            return self._do(action(would.done), False, progress, unaudited)
+        would.until = last_turn(would.until, pace.interval(would.done), would.done)
+        return would
 
     def cancel_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
         """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""

@@ -6,10 +6,13 @@ Which ones, its request says: see ``lua/includes/finding.lua``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Call, Verb
@@ -22,6 +25,7 @@ _group_errors = Script("errors/group_errors")
 _move_many = Script("many/move_many")
 _requeue_many = Script("many/requeue_many")
 _search = Script("many/search")
+_take_turn = Script("many/take_turn")
 
 Request = Mapping[str, Any]
 
@@ -55,15 +59,31 @@ class Grouped(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """How many of some records have each outcome."""
+    """How many of some records have each outcome; of jobs that are spread, when the first one is due, and how many
+    seconds there are to the next."""
 
     outcomes: Mapping[str, int]
-    looked: int
-    seen: int
+    looked: int = 0
+    seen: int = 0
+    first: datetime | None = None
+    interval: float = 0
 
     @classmethod
-    def of(cls, reply: Mapping[str, Any]) -> Changed:
-        return cls(reply["outcomes"], reply["looked"], int(reply["seen"]))
+    def of(cls, interval: float, reply: Mapping[str, Any]) -> Changed:
+        return cls(reply["outcomes"], reply["looked"], int(reply["seen"]), moment_of(reply), interval)
+
+
+def last_turn(first: datetime | None, interval: float, number: int) -> datetime | None:
+    """Return when the last of so many jobs is due, given when the first one is."""
+    try:
+        return first and first + timedelta(seconds=interval * max(number - 1, 0))
+    except OverflowError:
+        return datetime.max
+
+
+def moment_of(reply: Mapping[str, Any]) -> datetime | None:
+    """Return the moment of a turn; None if nothing is spread."""
+    return EPOCH + timedelta(microseconds=int(reply["turn"])) if "turn" in reply else None
 
 
 @Verb
@@ -82,7 +102,8 @@ def _changing(script: Script) -> Verb[[type[RedisModel], Request], Changed]:
     """Return the verb that a script is for records of a model."""
 
     def call(model: type[RedisModel], request: Request) -> Call[Changed]:
-        return Call(redis_of(model), script, {"model": layout_of(model).json, **request}, Changed.of, [model])
+        read = partial(Changed.of, float(request.get("interval") or 0) / 1_000_000)
+        return Call(redis_of(model), script, {"model": layout_of(model).json, **request}, read, [model])
 
     return Verb(call)
 
@@ -90,3 +111,9 @@ def _changing(script: Script) -> Verb[[type[RedisModel], Request], Changed]:
 cancel_many, delete_many, move_many, requeue_many, delete_errors = map(
     _changing, (_cancel_many, _delete_many, _move_many, _requeue_many, _delete_errors)
 )
+
+
+@Verb
+def take_turn(connection: Any, request: Request) -> Call[datetime | None]:
+    """Take the next turn for a job that no script puts in a queue; return when it is, or None beyond the year 9999."""
+    return Call(connection, _take_turn, request, moment_of)

@@ -36,6 +36,8 @@ FLAGS = {
     "priority": "--priority",
     "delayed_for": "--for",
     "delayed_until": "--until",
+    "spread": "--spread",
+    "rate": "--rate",
     "force": "--force",
     "after": "what the page before told after --after=",
     "unaudited": "--unaudited",

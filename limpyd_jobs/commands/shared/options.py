@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optparse import Option
 
-from limpyd_jobs.commandline.options import SCRIPT_OPTIONS, WorkerOption, between, modules
+from limpyd_jobs.commandline.options import SCRIPT_OPTIONS, WorkerOption, between, modules, rate, time_span
 
 _OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
 
@@ -46,3 +46,9 @@ UNAUDITED = WorkerOption(
     help="Do it even if Redis refuses to write it to the audit, because it is full for example",
 )
 VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)
+
+# So that many jobs are not run at once.
+PACE_OPTIONS = (
+    WorkerOption("--spread", check=time_span, help="one after the other, all in this time, as 90, 90s, 30m, 1h or 2d"),
+    WorkerOption("--rate", check=rate, help="one after the other, so many of them in a time, as 50/s, 600/m or 1000/h"),
+)

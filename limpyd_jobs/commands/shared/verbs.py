@@ -15,6 +15,7 @@ from limpyd_jobs.commands.shared.tables import count_of, print_fields
 from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
+from limpyd_jobs.redis.calls import given
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 Verb = Callable[[Sequence[str]], int | None]
@@ -72,7 +73,7 @@ class VerbCommand(Command):
         would, done = self._act(act, what, dry_run=True), f"{verb.removesuffix('e')}ed"
         if self.options.dry_run:
             return self.print_tally(done, would, what)
-        if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}?"):
+        if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}{_until(would)}?"):
             return 1
         with self._noting_if_cut():
             tally = self._act(act, what, dry_run=False)
@@ -95,7 +96,20 @@ class VerbCommand(Command):
 
     def print_tally(self, done: str, tally: Tally, what: str = "job") -> int:
         """Print the outcomes of many jobs, given what was done, such as ``deleted``; return the exit status."""
-        if not self.print_as_json({**tally._asdict(), **self.mark}):
+        until = {"until": f"{tally.until}"} if tally.until else {}
+        if not self.print_as_json({**tally._asdict(), **until, **self.mark}):
             reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
-            print_fields([(f"{what}s", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
+            told = f"{self.would_be(done)}{_until(tally)}"
+            print_fields([(f"{what}s", ""), (f"{tally.done:,}", told), *reasons], MESSAGE)
         return 1 if tally.refused else 0
+
+    @property
+    def pace(self) -> dict[str, float]:
+        """How jobs are spread, as the options ask for it."""
+        if self.options.spread and self.options.rate:
+            self.parser.error("--spread and --rate do not go together")
+        return given(spread=self.options.spread, rate=self.options.rate)
+
+
+def _until(tally: Tally) -> str:
+    return f", the last one due at {tally.until:%Y-%m-%d %H:%M:%S} (UTC)" if tally.until else ""

@@ -4,8 +4,8 @@
 --@include noting
 
 -- Calls `act` with the pk of each that is found, and the values of its fields: it returns an outcome. Answers how many
--- have which outcome.
-local function count_outcomes(act)
+-- have which outcome, beside what is in `reply`.
+local function count_outcomes(act, reply)
   local outcomes, started = {}, running_clock()
   note_done(0)  -- if that fails, nothing is changed
   local looked, seen = for_each_found(function(pk, values)
@@ -14,5 +14,7 @@ local function count_outcomes(act)
     return running_clock() > started + LONGEST  -- to find one job in a list of a million takes milliseconds
   end)
   note_done(outcomes.done or 0)
-  return answer('done', {outcomes = outcomes, looked = looked, seen = seen})
+  reply = reply or {}
+  reply.outcomes, reply.looked, reply.seen = outcomes, looked, seen
+  return answer('done', reply)
 end

@@ -25,8 +25,8 @@ end
 
 -- Calls `why_not` with each job that is found, and whether it is claimed: it returns the outcome if the job must be
 -- left alone. For the others, calls `act` with the job and the name of its queue: it returns an outcome. Answers how
--- many jobs have which outcome.
-local function do_each(why_not, act)
+-- many jobs have which outcome, beside what is in `reply`.
+local function do_each(why_not, act, reply)
   return count_outcomes(function(pk, values)
     local job = {
       model = job_model, pk = pk, ident = job_model.path .. ':' .. pk, key = hash_key(job_model, pk),
@@ -41,5 +41,5 @@ local function do_each(why_not, act)
       end
     end
     return is_fine and outcome or outcome_of(outcome)
-  end)
+  end, reply)
 end

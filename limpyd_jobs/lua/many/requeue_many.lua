@@ -1,21 +1,24 @@
 -- verb: requeue many
 -- from: error
 -- to: waiting or delayed
--- what: as requeue, those of some jobs that meet some conditions
+-- what: as requeue, those of some jobs that meet some conditions; one moment after the other, if they are spread
 -- request
 --   model, pks, first, last, within, conditions, dry, entry, unaudited
---   queue_model, delay
+--   queue_model, delay, interval, turns
 --   queue_name    none for the queue in which each was last
 --   default_name  the queue of a job that does not say in which it was
 --   priority      none for the own one of each
 -- reply
---   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken', 'refused by Redis':
---          number}, looked: at how many, seen: the last pk}
+--   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken', 'refused by Redis', 'beyond the year 9999':
+--          number}, looked: at how many, seen: the last pk, turn: microseconds since the epoch, when the first one is
+--          due, if they are spread}
 
 --@include requeueing
 --@include several
+--@include spreading
 
 local queue_model, due = model_of(request.queue_model), due_at(request.delay)
+local turn = request.interval and first_turn(due)
 
 local function why_not(job, is_claimed)
   if job.status ~= 'e' then return 'not in error' end
@@ -24,8 +27,18 @@ local function why_not(job, is_claimed)
   if identifier and other_queued(job, identifier, request.dry) then return 'already queued' end
 end
 
-return do_each(why_not, function(job, own_name)
+local function requeue(job, own_name)
   local name = request.queue_name or own_name or request.default_name
   if not name then return 'no queue' end
-  return (requeue_job(job, {model = queue_model, name = name, priority = request.priority, due = due}))
-end)
+  if turn then due = turn_at(turn) end
+  if turn and not due then return 'beyond the year 9999' end
+  local outcome = requeue_job(job, {model = queue_model, name = name, priority = request.priority, due = due})
+  if turn and outcome == 'done' then turn = turn_after(turn) end
+  return outcome
+end
+
+local reply = {turn = turn and string.format('%.0f', turn)}
+if turn and not request.dry then keep_turn(turn) end  -- if that fails, nothing is changed
+local answered = do_each(why_not, requeue, reply)
+if turn and not request.dry then keep_turn(turn) end
+return answered
