@@ -102,7 +102,7 @@ def rate(text: str) -> float:
         found = float(number) / SECONDS_OF[unit]
     except (KeyError, ValueError):
         found = 0
-    if not 0 < found < math.inf or not unit and "/" in text:
+    if not 0 < found < math.inf or (not unit and "/" in text):
         raise ValueError(f"{text!r} is not a rate: write it as 50/s, 600/m or 1000/h")
     return found
 

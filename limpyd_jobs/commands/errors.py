@@ -10,7 +10,15 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, PACE_OPTIONS, VERB_OPTIONS
+from limpyd_jobs.commands.shared.options import (
+    COMMON_OPTIONS,
+    ERROR_MODEL,
+    JSON,
+    JSONL,
+    LIMIT,
+    PACE_OPTIONS,
+    VERB_OPTIONS,
+)
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
     cut,

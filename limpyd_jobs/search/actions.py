@@ -239,8 +239,6 @@ class RequeueMany(Action):
             request = {**self._turns, **given(delay=self._delay)}
             self.turn = many.take_turn(records.redis_of(job), request)
             delay = None, self.turn
-            if not self.turn:
-                raise OverflowError("beyond the year 9999")
         job.requeue(self._queue_name or queue_name, self._priority or None, *delay)
 
     def needs_python(self, job_class: type[Any]) -> bool:

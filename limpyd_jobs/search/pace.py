@@ -48,5 +48,5 @@ class Pace(NamedTuple):
 
 
 def _check(name: str, what: str, value: Any) -> None:
-    if not (value is None or is_number(value) and 0 < value < math.inf):
+    if not (value is None or (is_number(value) and 0 < value < math.inf)):
         raise naming(ValueError, "the ", (name, name), f" must be a {what}, more than 0, not {value!r}")

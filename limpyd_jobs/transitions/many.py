@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -69,8 +68,11 @@ class Changed(NamedTuple):
     interval: float = 0
 
     @classmethod
-    def of(cls, interval: float, reply: Mapping[str, Any]) -> Changed:
-        return cls(reply["outcomes"], reply["looked"], int(reply["seen"]), moment_of(reply), interval)
+    def of(cls, reply: Mapping[str, Any]) -> Changed:
+        changed = cls(reply["outcomes"], reply["looked"], int(reply["seen"]))
+        if "turn" not in reply:
+            return changed
+        return changed._replace(first=_moment(reply["turn"]), interval=float(reply["interval"]) / 1_000_000)
 
 
 def last_turn(first: datetime | None, interval: float, number: int) -> datetime | None:
@@ -81,9 +83,8 @@ def last_turn(first: datetime | None, interval: float, number: int) -> datetime 
         return datetime.max
 
 
-def moment_of(reply: Mapping[str, Any]) -> datetime | None:
-    """Return the moment of a turn; None if nothing is spread."""
-    return EPOCH + timedelta(microseconds=int(reply["turn"])) if "turn" in reply else None
+def _moment(microseconds: str) -> datetime:
+    return EPOCH + timedelta(microseconds=int(microseconds))
 
 
 @Verb
@@ -102,8 +103,7 @@ def _changing(script: Script) -> Verb[[type[RedisModel], Request], Changed]:
     """Return the verb that a script is for records of a model."""
 
     def call(model: type[RedisModel], request: Request) -> Call[Changed]:
-        read = partial(Changed.of, float(request.get("interval") or 0) / 1_000_000)
-        return Call(redis_of(model), script, {"model": layout_of(model).json, **request}, read, [model])
+        return Call(redis_of(model), script, {"model": layout_of(model).json, **request}, Changed.of, [model])
 
     return Verb(call)
 
@@ -114,6 +114,12 @@ cancel_many, delete_many, move_many, requeue_many, delete_errors = map(
 
 
 @Verb
-def take_turn(connection: Any, request: Request) -> Call[datetime | None]:
-    """Take the next turn for a job that no script puts in a queue; return when it is, or None beyond the year 9999."""
-    return Call(connection, _take_turn, request, moment_of)
+def take_turn(connection: Any, request: Request) -> Call[datetime]:
+    """Take the next turn, for a job that no script puts in a queue; raise `OverflowError` beyond the year 9999."""
+
+    def read(reply: Mapping[str, Any]) -> datetime:
+        if reply["outcome"] == "too late":
+            raise OverflowError("beyond the year 9999")
+        return _moment(reply["turn"])
+
+    return Call(connection, _take_turn, request, read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -104,7 +105,7 @@ class VerbCommand(Command):
         return 1 if tally.refused else 0
 
     @property
-    def pace(self) -> dict[str, float]:
+    def pace(self) -> dict[str, Any]:
         """How jobs are spread, as the options ask for it."""
         if self.options.spread and self.options.rate:
             self.parser.error("--spread and --rate do not go together")

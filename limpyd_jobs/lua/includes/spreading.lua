@@ -11,7 +11,7 @@ local LAST_MOMENT = LAST_SECOND * 1000000
 local function kept_turn()
   local kept = redis.pcall('GET', request.turns)
   local at = type(kept) == 'string' and string.find(kept, '^%d+%.?%d*$') and tonumber(kept)
-  return at and at < LAST_MOMENT and at or 0
+  return at and at < 4 * LAST_MOMENT and at or 0
 end
 
 -- The first moment: not before `due`, if given, nor before the one that the key has.

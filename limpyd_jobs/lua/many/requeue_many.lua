@@ -10,8 +10,8 @@
 --   priority      none for the own one of each
 -- reply
 --   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken', 'refused by Redis', 'beyond the year 9999':
---          number}, looked: at how many, seen: the last pk, turn: microseconds since the epoch, when the first one is
---          due, if they are spread}
+--          number}, looked: at how many, seen: the last pk; if they are spread, turn: when the first one is due, in
+--          microseconds since the epoch, interval}
 
 --@include requeueing
 --@include several
@@ -37,7 +37,7 @@ local function requeue(job, own_name)
   return outcome
 end
 
-local reply = {turn = turn and string.format('%.0f', turn)}
+local reply = turn and {turn = string.format('%.0f', turn), interval = request.interval}
 if turn and not request.dry then keep_turn(turn) end  -- if that fails, nothing is changed
 local answered = do_each(why_not, requeue, reply)
 if turn and not request.dry then keep_turn(turn) end

@@ -4,12 +4,12 @@
 --   delay, interval, turns
 -- reply
 --   done   {turn: microseconds since the epoch}
---   beyond the year 9999
+--   too late   it is beyond the year 9999
 
 --@include envelope
 --@include spreading
 
 local turn = first_turn(due_at(request.delay))
-if not turn_at(turn) then return answer('beyond the year 9999') end
+if not turn_at(turn) then return answer('too late') end
 keep_turn(turn_after(turn))
 return answer('done', {turn = string.format('%.0f', turn)})
