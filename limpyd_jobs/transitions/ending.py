@@ -142,7 +142,7 @@ def _microseconds(seconds: float) -> int:
 
 def duration_between(began: float, ended: float) -> timedelta:
     """Return how long a job ran, by its stored dates."""
-    return timedelta(microseconds=_microseconds(ended - began))
+    return timedelta(microseconds=round((ended - began) * 1_000_000))
 
 
 def accept_success(job: RedisModel, reply: Recorded) -> Ending:

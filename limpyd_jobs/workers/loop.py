@@ -282,7 +282,8 @@ class Loop:
             self.maintenance.postpone(self.queue_refresh)
         if self.unresolved.may_be_fewer and self.unresolved.retry_deferred(self.context.queue_keys):
             self.maintenance.postpone(self.promoter)
-        self.maintenance.run_due()
+        if monotonic() >= self.maintenance.next_due:
+            self.maintenance.run_due()
         if is_new:
             self.waiter.queues_are_known()
         self.executions.offered.clear()

@@ -35,14 +35,16 @@ class Prefetched:
         delivery = None
         try:
             while delivery is None:
-                delivery = self._as_it_is_now(self.deliveries.popleft())
+                delivery = self.deliveries.popleft()
+                if self._outcomes:
+                    delivery = self._as_it_is_now(delivery)
         except IndexError:
             with self._lock:  # no job may overtake those that a thread releases
                 return None
         return delivery
 
     def _as_it_is_now(self, delivery: Delivery) -> Delivery | None:
-        outcome = self._outcomes.pop(delivery.token, "") if self._outcomes else ""
+        outcome = self._outcomes.pop(delivery.token, "")
         if outcome == "canceled":
             return replace(delivery, status=STATUSES.CANCELED)
         return None if outcome else delivery

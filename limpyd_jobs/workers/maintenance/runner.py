@@ -53,8 +53,6 @@ class Maintenance:
 
     def run_due(self) -> None:
         """Run the tasks that are due. It raises `RedisError` if Redis fails in a way that may pass."""
-        if monotonic() < self.next_due:
-            return
         for task in self._due:
             if self.is_due(task):
                 self._try(task)

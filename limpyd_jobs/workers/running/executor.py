@@ -150,7 +150,8 @@ class Executor:
             if this_process.pid != self._pid:
                 end_child()
             self.timer.disarm()
-            self.timer.clear("job")
+            if seconds is not None:
+                self.timer.clear("job")
         if result is not None and is_unrun(result):
             self._check_has_run(job, function, result)
         return result
