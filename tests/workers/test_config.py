@@ -462,6 +462,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - prefetch = 1",
         " - prefetch-time = 0.02",
         " - metrics = True",
+        " - max-memory = None",
     ]
 
 
