@@ -109,7 +109,7 @@ class JobDelayed(JobEvent):
 
 
 class JobSkipped(JobEvent):
-    """A job did not wait any more when it was fetched, or was canceled while it ran."""
+    """A job did not wait any more when it came out of its list, or was canceled while it ran."""
 
     level: ClassVar[str] = "warning"
 

@@ -26,6 +26,7 @@ TESTS = "tests/**/*.py"
 IDENTIFIERS = {
     "Fetcher": "Claimer",
     "Figures": "Metrics",
+    "IN_HAND": "ONLY_TAKEN",
     "Intake": "Waiter",
     "Living": "AlivePresence",
     "LivingWorker": "AliveWorker",
@@ -38,6 +39,7 @@ IDENTIFIERS = {
     "give_back": "release",
     "hand_over": "accept, release",
     "has_a_say": "overrides_hook",
+    "is_in_hand": "is_only_taken",
     "is_homeless": "is_unplaceable",
     "is_passing": "is_transient_status",
     "let_go": "abandon",
@@ -52,7 +54,10 @@ IDENTIFIERS = {
     "unfit": "invalid",
     "unordinary_kind": "unrun_kind",
     "write_figures": "write_metrics",
-    **{f"MOST_{what}": f"MAX_{what}" for what in ("ERRORS", "GROUPS", "LINES", "NAMES", "ORDERS", "PATHS", "VALUES")},
+    **{
+        f"MOST_{what}": f"MAX_{what}"
+        for what in ("ERRORS", "GROUPS", "LINES", "NAMES", "ORDERS", "PATHS", "SWEPT", "VALUES")
+    },
 }
 
 # Exact phrases, in any case: what to write instead.

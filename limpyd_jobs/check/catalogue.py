@@ -87,7 +87,7 @@ class Catalogue:
     def job_class(self, path: str) -> Model | None:
         """Return the job class of a path, imported if need be; None if it cannot be resolved."""
         if path not in self._paths:
-            self._paths[path] = self._meet(path)
+            self._paths[path] = self._resolve(path)
         return self._paths[path]
 
     def is_unresolved(self, ident: str) -> bool:
@@ -95,7 +95,7 @@ class Catalogue:
         parsed = Ident.parse(ident)
         return parsed is not None and self.job_class(parsed.path) is None
 
-    def _meet(self, path: str) -> Model | None:
+    def _resolve(self, path: str) -> Model | None:
         try:
             found: Model = job_classes.resolve(path)
             layout_of(found)

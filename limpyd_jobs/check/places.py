@@ -46,7 +46,7 @@ class Places:
         self._expected: defaultdict[tuple[str, str], set[Pk]] = defaultdict(set)  # by the path and the status
         self._identifiers: set[int] = set()
         self._rivals: set[tuple[str, str]] = set()  # paths and identifiers of several jobs
-        self._met: defaultdict[str, set[Pk]] = defaultdict(set)  # by the path
+        self._seen: defaultdict[str, set[Pk]] = defaultdict(set)  # by the path
         self._suspects: dict[str, str] = {}  # the values of the hash, by the ident
         self._orphans: set[str] = set()
         self._garbage: set[str] = set()
@@ -114,11 +114,11 @@ class Places:
                 self._note_moved(parsed)
             else:
                 path, pk = model.get_model_repr(), _compact(parsed.pk)
-                if pk in self._met[path]:
+                if pk in self._seen[path]:
                     self._suspects[f"{path}:{pk}"] = ""
                 elif status != STATUSES.WAITING or pk not in self._expected[path, status]:
                     to_compare.append((model, parsed.pk, score))
-                self._met[path].add(pk)
+                self._seen[path].add(pk)
         self._compare(status, to_compare)
 
     def _note_moved(self, ident: Ident) -> None:
@@ -126,7 +126,7 @@ class Places:
         name = self._names.get(ident.path)
         for path, model in self._catalogue.jobs.items():
             if model._name == name:
-                self._met[path].add(_compact(ident.pk))
+                self._seen[path].add(_compact(ident.pk))
                 self._moved.add(f"{path}:{ident.pk}")
 
     def _compare(self, status: str, jobs: list[tuple[Model, str, float]]) -> None:
@@ -148,7 +148,7 @@ class Places:
     def _sum_up(self) -> None:
         """Suspect the jobs that were expected in a place, but not seen in any."""
         for (path, status), pks in self._expected.items():
-            missing = {f"{path}:{pk}" for pk in pks - self._met[path]}
+            missing = {f"{path}:{pk}" for pk in pks - self._seen[path]}
             if status == STATUSES.WAITING:
                 self._orphans |= missing - self._suspects.keys()
             self._suspects.update(dict.fromkeys(missing, ""))
@@ -157,7 +157,7 @@ class Places:
             self._suspects.update(dict.fromkeys((f"{path}:{pk}" for pk in queued), ""))
         for ident in self._moved:
             self._suspects.pop(ident, None)
-        for kept in (self._expected, self._identifiers, self._met):
+        for kept in (self._expected, self._identifiers, self._seen):
             kept.clear()
         self._suspects = dict(zip(self._suspects, self._read(self._suspects, SEEN, "\0".join), strict=True))
 

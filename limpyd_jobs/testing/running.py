@@ -45,7 +45,7 @@ class Drained:
     delayed: int
         How many were delayed by their own code.
     skipped: int
-        How many did not wait any more when they were fetched, so they were not run.
+        How many did not wait any more when they came out of their lists, so they were not run.
     exceptions: list of Exception
         The exceptions that jobs raised, in their order, including jobs that are requeued.
     """

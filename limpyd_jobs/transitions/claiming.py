@@ -37,7 +37,7 @@ from limpyd_jobs.transitions.placing import accept, place_named, preparing
 UNCLAIMED_LEASE = 86400
 
 # The beginning of the tokens of jobs that are only in the hand of a worker.
-IN_HAND = "hand:"
+ONLY_TAKEN = "hand:"
 
 # The characters of an owner that are not escaped in a token, so that people can read it.
 _SAFE = ":@+,;=()[] "
@@ -179,8 +179,8 @@ def wait_and_claim(
     """
     late = {**_claiming(request, "", worker, wait, schedules, known), "is_late": "1"}
     call = Call(connection, _claim, late, _claimed_late, request.models)
-    heard, (fetched, next_wakeups) = send_after(connection, ["BLPOP", *signals, seconds], call)
-    return heard[0] if isinstance(heard, list) else heard, fetched, next_wakeups
+    heard, (delivery, next_wakeups) = send_after(connection, ["BLPOP", *signals, seconds], call)
+    return heard[0] if isinstance(heard, list) else heard, delivery, next_wakeups
 
 
 @Verb

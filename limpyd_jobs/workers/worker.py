@@ -223,7 +223,7 @@ class Worker(Parameters):
     # -- Hooks: the turns in the life of a job
 
     def job_started(self, job: Job, queue: Queue) -> None:
-        """Hook: a job was fetched, is recorded as running, and is about to be executed."""
+        """Hook: a job was claimed, is recorded as running, and is about to be executed."""
         self._loop.hooks.job_started(job, queue)
 
     def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:

@@ -13,7 +13,7 @@ from worlds import LATER, LEASE, TOKEN, Moment, World, pk_of
 
 from limpyd_jobs import AlreadyClaimed, Job, JobGone, LimpydJobsException, NotClaimable, transitions
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException
-from limpyd_jobs.transitions import IN_HAND, Delivery
+from limpyd_jobs.transitions import ONLY_TAKEN, Delivery
 
 After = Callable[[float], Moment]
 
@@ -214,7 +214,7 @@ def test_what_a_worker_holds_is_refused(any_world: World, state: str) -> None:
 @pytest.mark.leaves("I5", "I7")
 def test_what_is_in_the_hand_of_a_worker_is_refused(any_world: World) -> None:
     job = any_world.job_that_is("waiting")
-    any_world.claim(token=IN_HAND + transitions.claim_token("worker"))
+    any_world.claim(token=ONLY_TAKEN + transitions.claim_token("worker"))
     with any_world.unchanged(), pytest.raises(AlreadyClaimed) as info:
         claim(any_world, job)
     assert info.value.owner == "worker"
@@ -254,7 +254,7 @@ class TestAJobWhoseLeaseLapsed:
 
     def test_is_taken_over_from_a_hand(self, any_world: World) -> None:
         job = any_world.job_that_is("waiting")
-        any_world.claim(token=f"{IN_HAND}worker")
+        any_world.claim(token=f"{ONLY_TAKEN}worker")
         lapse(any_world, job)
         assert claim(any_world, job).tries == "1"
         any_world.succeed(job)
@@ -285,7 +285,7 @@ def test_a_token_tells_its_owner(owner: str) -> None:
     assert token != transitions.claim_token(owner)
     assert transitions.owner_of(token) == transitions.owner_of(f"{token}/12") == owner
     assert not Delivery("claimed", "", "", token=token).is_one_of_several
-    assert not token.startswith(IN_HAND)
+    assert not token.startswith(ONLY_TAKEN)
 
 
 @pytest.mark.parametrize("token", [None, "", "check:1", "name:7", "x@"])

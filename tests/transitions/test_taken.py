@@ -9,9 +9,9 @@ import pytest
 from worlds import LATER, World, until
 
 from limpyd_jobs import Job, transitions
-from limpyd_jobs.transitions import IN_HAND
+from limpyd_jobs.transitions import ONLY_TAKEN
 
-HAND = f"{IN_HAND}mine"
+HAND = f"{ONLY_TAKEN}mine"
 MINUTE = "+60000000"
 
 

@@ -3,7 +3,7 @@
 -- to: running
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
 -- request
---   lists, token, lease, classes   for the token, see `is_in_hand`
+--   lists, token, lease, classes   for the token, see `is_only_taken`
 --   registry    see add.lua
 --   ident       none to take a job from the lists; or a job that was taken from the only list by other means
 --   is_again    '1' if this is sent once more, as the reply was lost

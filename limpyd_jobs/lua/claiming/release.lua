@@ -24,7 +24,7 @@ if refused then
 end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-local is_unbegun = is_in_hand(token) and hash[1] == 'w'
+local is_unbegun = is_only_taken(token) and hash[1] == 'w'
 if request.heeds_status and hash[1] == 'c' then
   return answer('canceled')
 elseif request.heeds_status and hash[1] == 'd' then

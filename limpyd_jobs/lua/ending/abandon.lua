@@ -45,7 +45,7 @@ end
 
 local changes = {}
 local status = redis.call('HGET', job.key, 'status')
-if status == 'w' and is_in_hand(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
+if status == 'w' and is_only_taken(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
   local due = due_at(request.delay)
   probe('ZCARD', queue .. ':delayed')
   placed(changes, redis.call('HGET', job.key, 'priority') or '0', due, queue)

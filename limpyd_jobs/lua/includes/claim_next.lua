@@ -56,7 +56,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   token = number and not is_alone and one_of_several(token, number) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
-  if not is_in_hand(token) then
+  if not is_only_taken(token) then
     changes.status, changes.start, changes.tries = 'r', start, tries
   end
   update(model, pk, changes, {status = status, queued = hash[4], _last_claim = hash[6]})

@@ -16,7 +16,7 @@ end
 
 -- Whether the token is of a worker whose application may still put the job elsewhere, before it runs. Then the job is
 -- in no list, and has a lease, but otherwise is as it was while it waited.
-local function is_in_hand(token)
+local function is_only_taken(token)
   return token and string.sub(token, 1, 5) == 'hand:'
 end
 

@@ -4,12 +4,12 @@
 --@include leases
 
 -- How many records one call deletes at most.
-local MOST_SWEPT = 100
+local MAX_SWEPT = 100
 
 -- Deletes records of those who are not there any more; returns how many ended. A record that cannot be deleted is left
 -- to the check, and a key of a wrong type counts as empty.
 local function sweep(key, model)
-  local ended = redis.pcall('ZRANGEBYSCORE', key, '-inf', score(now()), 'LIMIT', 0, MOST_SWEPT)
+  local ended = redis.pcall('ZRANGEBYSCORE', key, '-inf', score(now()), 'LIMIT', 0, MAX_SWEPT)
   for _, pk in ipairs(ended) do
     pcall(delete_record, model, pk)
     redis.call('ZREM', key, pk)

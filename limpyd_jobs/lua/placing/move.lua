@@ -32,7 +32,7 @@ write_classes(request.registry)
 local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier')
 local priority = request.priority or hash[1] or '0'
 
-if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' and not is_in_hand(hash[3]) then
+if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' and not is_only_taken(hash[3]) then
   if request.unclaimed then return answer('claimed') end
   local delayed_until = due and due.text or now_text()
   update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})

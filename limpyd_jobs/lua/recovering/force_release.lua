@@ -24,7 +24,7 @@ local refused = refusal(job, token)
 if refused then return answer(refused) end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-local is_unbegun = is_in_hand(token) and hash[1] == 'w'
+local is_unbegun = is_only_taken(token) and hash[1] == 'w'
 local is_canceled = token and hash[1] == 'c'
 if hash[1] ~= 'r' and not is_unbegun and not is_canceled then return answer('not running') end
 

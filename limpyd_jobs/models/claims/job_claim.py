@@ -20,7 +20,7 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.retrying import Again, History, Requeue, Retry
-from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, Ending
+from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, Ending
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
@@ -73,9 +73,9 @@ class JobClaim:
             know_arguments(self.job, delivery.arguments)
 
     @property
-    def is_in_hand(self) -> bool:
+    def is_only_taken(self) -> bool:
         """Whether the job is out of its list for the application to look at, and not claimed to be run yet."""
-        return self.token.startswith(IN_HAND)
+        return self.token.startswith(ONLY_TAKEN)
 
     # -- How it ends
 

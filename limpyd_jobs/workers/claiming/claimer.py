@@ -25,7 +25,7 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
-from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, NextWakeups
+from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, NextWakeups
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
@@ -91,9 +91,9 @@ class Claimer:
         self._looked_at = -inf
         self._logged: set[str] = set()
 
-    def request(self, keys: Sequence[str] = (), *, in_hand: bool = False) -> ClaimRequest:
+    def request(self, keys: Sequence[str] = (), *, only_taken: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a new token."""
-        token = f"{IN_HAND if in_hand else ''}{next(self._numbers)}{self._mark}"
+        token = f"{ONLY_TAKEN if only_taken else ''}{next(self._numbers)}{self._mark}"
         classes, registry = job_classes.known, ""
         if keys:
             if classes is not self._classes:
@@ -207,7 +207,7 @@ class Claimer:
 
     def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Delivery | None:
         """Claim a job, after a number of seconds or a signal. If the last reply was lost, return its job."""
-        request = self.request(keys, in_hand=self.only_takes and not ident)
+        request = self.request(keys, only_taken=self.only_takes and not ident)
         if self._unanswered:
             self._leave_wait()
             registry = request.registry or self._unanswered.registry

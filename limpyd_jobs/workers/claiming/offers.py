@@ -73,7 +73,7 @@ class Offers:
         while self.executions.offered:
             _, execution = self.executions.offered.popitem()
             claim = execution.claim
-            if claim.is_in_hand:
+            if claim.is_only_taken:
                 self.abandon(claim.delivery)
             elif claim.token:
                 try:

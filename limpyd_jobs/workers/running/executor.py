@@ -83,7 +83,7 @@ class Executor:
         """Claim the job, unless it is claimed already."""
         claim = execution.claim
         offered = claim.delivery
-        if claim.is_in_hand:
+        if claim.is_only_taken:
             self._claim(claim, offered.ident)
             if not claim.token and claim.delivery.status == STATUSES.DELAYED:
                 claim.token = offered.token
