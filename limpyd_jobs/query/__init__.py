@@ -16,6 +16,14 @@ from limpyd_jobs.query.queues import (
     queue_states,
 )
 from limpyd_jobs.query.releasing import release_job
+from limpyd_jobs.query.words import (
+    JobClassFields,
+    completions,
+    fingerprints,
+    job_class_fields,
+    words_of_errors,
+    words_of_jobs,
+)
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.search.conditions import Condition
@@ -35,6 +43,7 @@ __all__ = [
     "Facets",
     "FoundError",
     "FoundJob",
+    "JobClassFields",
     "JobDetails",
     "JobFilter",
     "MissingIndex",
@@ -46,8 +55,11 @@ __all__ = [
     "Reason",
     "Tally",
     "Totals",
+    "completions",
     "delete_queue",
     "explain_job",
+    "fingerprints",
+    "job_class_fields",
     "job_details",
     "large_jobs_of",
     "leave_quarantine",
@@ -61,4 +73,6 @@ __all__ = [
     "read_metrics",
     "release_job",
     "summed",
+    "words_of_errors",
+    "words_of_jobs",
 ]

@@ -1,0 +1,236 @@
+"""The jobs that a filter finds, and the verbs for some or all of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.rendering import address, plural
+from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.users import Role
+from limpyd_jobs.integration import parse_ident
+from limpyd_jobs.query import (
+    Count,
+    Facets,
+    FoundJob,
+    JobFilter,
+    MissingIndex,
+    Tally,
+    completions,
+    job_class_fields,
+    parse_moment,
+    parse_span,
+    queue_names,
+    release_job,
+)
+
+HERE = "/jobs"
+
+# How many jobs are on a page, and for how many seconds it looks for them, counts them all, and counts by one field.
+PER_PAGE, PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 2.0, 0.3, 0.5
+
+MAX_PER_PAGE = 500
+
+# By what the jobs are counted beside the list, and how many values of each are shown.
+FACETS, MAX_VALUES = ("status", "queue", "class"), 12
+
+# What an address may have beside conditions.
+OURS = ("q", "after", "limit", "by", "oldest", "done", "word", "ident", "all", "confirmed", "queue_to", "priority_to")
+OURS += ("for", "until", "spread", "force")
+
+
+@dataclass(frozen=True)
+class JobsShown:
+    """A page of jobs.
+
+    `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to look.
+    `following` leads to the next page. `missing_indexes` say why it takes long, if it does.
+    """
+
+    words: Sequence[str]
+    jobs: Sequence[FoundJob]
+    count: Count
+    following: str | None
+    is_complete: bool
+    unseen: int
+    oldest_first: bool
+    missing_indexes: Sequence[MissingIndex]
+
+    @property
+    def text(self) -> str:
+        """The filter as it is typed."""
+        return shlex.join(self.words)
+
+
+@dataclass(frozen=True)
+class FacetsShown:
+    """How many jobs of a filter there are, by the values of some fields."""
+
+    words: Sequence[str]
+    facets: Mapping[str, Facets]
+
+
+@dataclass(frozen=True)
+class WordsShown:
+    """What the last word of a filter may be completed to."""
+
+    words: Sequence[str]
+
+
+def show(asked: Asked) -> JobsShown:
+    words = words_of(asked.query)
+    jobs = filter_of(asked, words)
+    oldest_first = asked.query.get("oldest") == "1"
+    limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
+    page = jobs.page(limit, asked.query.get("after") or None, newest_first=not oldest_first, timeout=PAGE_TIMEOUT)
+    unseen = jobs.unseen
+    count = jobs.count(COUNT_TIMEOUT)
+    is_slow = not (page.is_complete and count.is_exact)
+    missing = jobs.missing_indexes()[:3] if is_slow else []
+    return JobsShown(words, page.found, count, page.following, page.is_complete, unseen, oldest_first, missing)
+
+
+def show_facets(asked: Asked) -> FacetsShown:
+    words = words_of(asked.query)
+    jobs = filter_of(asked, words)
+    by = asked.query.get("by")
+    fields = [*FACETS, *([by] if by and by not in FACETS else [])]
+    if by:
+        asked.masking.check([by], [each.path for each in job_class_fields(asked.database)])
+    return FacetsShown(words, {field: jobs.facets(field, MAX_VALUES, FACETS_TIMEOUT) for field in fields})
+
+
+def show_words(asked: Asked) -> WordsShown:
+    """Complete the last word of a filter."""
+    typed = asked.query.get("q")
+    last = "" if not typed or typed[-1].isspace() else typed.split()[-1].lstrip("'\"")
+    return WordsShown([_typed(word) for word in completions(last[:200], asked.database)])
+
+
+def _typed(word: str) -> str:
+    return word if word.endswith("=") else shlex.quote(word)
+
+
+def words_of(form: Form) -> list[str]:
+    """Return the conditions of an address, or of a form, as words: those in ``q``, and each other name with its value."""
+    try:
+        typed = shlex.split(form.get("q"))
+    except ValueError as error:
+        raise Refusal(400, f"The filter is not complete: {error}") from None
+    return [*typed, *(f"{name}={value}" for name, value in form.without(*OURS))]
+
+
+def filter_of(asked: Asked, words: Sequence[str]) -> JobFilter:
+    """Return the filter of some words, unless it asks for what is masked."""
+    jobs = JobFilter(*words, database=asked.database)
+    paths = [each.path for each in job_class_fields(asked.database)]
+    asked.masking.check({condition.field for condition in jobs.conditions}, paths)
+    return jobs
+
+
+# Verbs
+
+Do = Callable[..., Tally]
+
+
+def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
+    """Do something with the jobs whose idents are sent, or, with ``all``, with all that the filter finds."""
+    idents, words = form.all("ident"), words_of(form)
+    if form.get("all"):
+        filters = [filter_of(asked, words)]
+        what = f"all jobs with {shlex.join(words)}" if words else "all jobs"
+    elif idents:
+        filters = [_filter_of_ident(asked, ident) for ident in idents]
+        what = idents[0] if len(idents) == 1 else plural(len(idents), "job")
+    else:
+        raise Refusal(400, "Select some jobs first, or all that the filter finds")
+    given = _arguments(verb, form)
+
+    def act(**how: Any) -> Tally:
+        return Tally.sum(_outcome(verb, each, idents, **given, **how) for each in filters)
+
+    is_one = len(idents) == 1 and not form.get("all")
+    back = address(f"{HERE}/{idents[0]}") if is_one and verb != "delete" else address(HERE, q=shlex.join(words))
+    to = f" {_shown(given)}" if given else ""
+    danger = _danger(verb, asked, given)
+    return Plan(f"{verb.capitalize()} {what}{to}", lambda step: act(progress=step), lambda: act(dry_run=True), danger, back)
+
+
+def _filter_of_ident(asked: Asked, ident: str) -> JobFilter:
+    path, pk = parse_ident(ident)
+    return JobFilter(f"class={path}", f"pk={pk}", database=asked.database)
+
+
+def _outcome(verb: str, jobs: JobFilter, idents: Sequence[str], **how: Any) -> Tally:
+    tally: Tally = getattr(jobs, f"{verb}_all")(**how)
+    return Tally.of(Counter({"gone": 1})) if idents and tally == Tally.of(Counter()) else tally
+
+
+def _arguments(verb: str, form: Form) -> dict[str, Any]:
+    """Return the arguments of a verb, of those that the form has."""
+    given: dict[str, Any] = {}
+    if verb in ("move", "requeue"):
+        given |= {"queue_name": form.get("queue_to") or None}
+        given |= {"priority": form.number("priority_to", 0, -(10**9), 10**9) if form.get("priority_to") else None}
+    if verb in ("delay", "requeue"):
+        given |= {"delayed_for": parse_span(form.get("for")) if form.get("for") else None}
+        given |= {"delayed_until": parse_moment("until", form.get("until")) if form.get("until") else None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _shown(given: Mapping[str, Any]) -> str:
+    names = {"queue_name": "to the queue", "priority": "with the priority", "delayed_for": "for", "delayed_until": "until"}
+    units = {"delayed_for": " s", "delayed_until": " UTC"}
+    return " ".join(f"{names[name]} {value}{units.get(name, '')}" for name, value in given.items())
+
+
+def _danger(verb: str, asked: Asked, given: Mapping[str, Any]) -> str:
+    if verb == "delete":
+        return "The jobs are deleted for good. Their errors stay."
+    target = given.get("queue_name")
+    if target and target not in queue_names(asked.database):
+        return f"There is no queue {target} yet: it is made. A worker has to serve it."
+    return "Running jobs are told to stop." if verb == "cancel" else ""
+
+
+def release(asked: Asked, form: Form) -> Plan:
+    """Put a job whose worker is dead at the front of its list."""
+    ident, force = form.one("ident"), form.get("force") == "1"
+    if force:
+        asked.check(Role.ADMIN)
+
+    def do(_: OnStep) -> str:
+        release_job(ident, asked.database, force=force)
+        return f"{ident} is released: it waits at the front of its list"
+
+    def count() -> str:
+        release_job(ident, asked.database, force=force, dry_run=True)
+        return "1 job"
+
+    danger = "If its worker is alive after all, the job may be run twice." if force else ""
+    return Plan(f"Release {ident}", do, count, danger, address(f"{HERE}/{ident}"))
+
+
+ROLES = {
+    "requeue": Role.ACT,
+    "cancel": Role.ACT,
+    "promote": Role.ACT,
+    "move": Role.ACT,
+    "delay": Role.ACT,
+    "delete": Role.ADMIN,
+}
+
+ACTS = (
+    *(Act(f"{HERE}/{verb}", role, partial(act_on_jobs, verb)) for verb, role in ROLES.items()),
+    Act(f"{HERE}/release", Role.ACT, release),
+)
+
+PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", acts=ACTS)
+FACETS_PAGE = Page(f"{HERE}/facets", "Jobs by", show_facets, "facets.html")
+WORDS_PAGE = Page(f"{HERE}/words", "Words", show_words, "words.html")
