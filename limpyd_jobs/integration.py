@@ -2,19 +2,23 @@
 
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.classes.job_classes import imported_job_class
+from limpyd_jobs.commandline.options import rate, time_span
 from limpyd_jobs.dates import parse_datetime, span
 from limpyd_jobs.fields.codecs import codec_of
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Change, Changes, JobChange
 from limpyd_jobs.models.job_record import job_modules
 from limpyd_jobs.records.audit import acting_for
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
+from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import described, one_line
 
 __all__ = [
     "Change",
     "Changes",
+    "Ident",
     "JobChange",
     "JobsDatabase",
     "SearchBudget",
@@ -26,8 +30,11 @@ __all__ = [
     "job_modules",
     "one_line",
     "parse_datetime",
+    "parse_moment",
+    "rate",
     "span",
     "stored_queue_name",
+    "time_span",
     "trigger_of",
     "zone_of",
 ]

@@ -66,7 +66,8 @@ def completions(word: str, database: JobsDatabase | None = None, most: int = 12)
     else:
         fields = {field for each in job_class_fields(database) for field in each.fields}
         found = (f"{field}=" for field in sorted(OTHER_NAMES | fields))
-    return sorted((each for each in found if word.lower() in each.lower()), key=lambda it: not it.startswith(word))[:most]
+    meant = [each for each in found if word.lower() in each.lower()]
+    return sorted(meant, key=lambda each: not each.startswith(word))[:most]
 
 
 _VALUES = ("status", "queue", "class", "fingerprint")

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.tasks import OnStep, Tasks
 from limpyd_jobs.contrib.web.users import Role, User
+from limpyd_jobs.integration import one_line
 from limpyd_jobs.query import Tally
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from limpyd_jobs.contrib.web.settings import Settings
     from limpyd_jobs.integration import JobsDatabase
 
-MAX_FIELDS = 2_000
+MAX_FIELDS, MAX_MESSAGE = 2_000, 2_000
+
+T = TypeVar("T")
 
 
 class Form:
@@ -79,6 +82,14 @@ class Form:
         if not low <= number <= high:
             raise Refusal(400, f"{name} must be a number from {low:,} to {high:,}")
         return number
+
+    def read(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """Return what a function reads in the value of a name; None if there is none. Raise `Refusal` if it cannot."""
+        text = self.get(name)
+        try:
+            return parse(text) if text else None
+        except ValueError as error:
+            raise Refusal(400, f"{name}: {one_line(error, MAX_MESSAGE)}") from None
 
     def without(self, *names: str) -> list[tuple[str, str]]:
         """Return the pairs of all other names."""

@@ -3,11 +3,15 @@ navigation."""
 
 from __future__ import annotations
 
-from limpyd_jobs.contrib.web.pages import overview, queues, tasks
+from limpyd_jobs.contrib.web.pages import job, jobs, overview, queues, tasks
 from limpyd_jobs.contrib.web.protocol import Page
 
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
     queues.PAGE,
+    jobs.PAGE,
+    jobs.FACETS_PAGE,
+    jobs.WORDS_PAGE,
+    job.PAGE,
     tasks.PAGE,
 )

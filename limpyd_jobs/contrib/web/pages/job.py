@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from limpyd_jobs.contrib.web.protocol import Asked, Page
-from limpyd_jobs.integration import parse_ident
+from limpyd_jobs.integration import Ident
 from limpyd_jobs.query import JobDetails, Reason, explain_job, job_details
 
 # The fields that are shown above the others, and so not once more.
@@ -33,7 +33,7 @@ class JobShown:
 
 def show(asked: Asked) -> JobShown:
     ident = asked.path["ident"]
-    path, _ = parse_ident(ident)
+    path = Ident.of(ident).path
     details = job_details(ident, asked.database)
     masked = details._replace(
         fields=asked.masking.fields(details.fields, path),

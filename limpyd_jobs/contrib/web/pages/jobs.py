@@ -14,7 +14,7 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address, plural
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import parse_ident
+from limpyd_jobs.integration import Ident, parse_moment, rate, time_span
 from limpyd_jobs.query import (
     Count,
     Facets,
@@ -24,8 +24,6 @@ from limpyd_jobs.query import (
     Tally,
     completions,
     job_class_fields,
-    parse_moment,
-    parse_span,
     queue_names,
     release_job,
 )
@@ -41,16 +39,16 @@ MAX_PER_PAGE = 500
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
 # What an address may have beside conditions.
-OURS = ("q", "after", "limit", "by", "oldest", "done", "word", "ident", "all", "confirmed", "queue_to", "priority_to")
-OURS += ("for", "until", "spread", "force")
+OF_PAGES = ("q", "after", "limit", "by", "oldest", "done")
+OF_VERBS = ("ident", "all", "confirmed", "queue_to", "priority_to", "for", "until", "spread", "rate", "force")
 
 
 @dataclass(frozen=True)
 class JobsShown:
     """A page of jobs.
 
-    `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to look.
-    `following` leads to the next page. `missing_indexes` say why it takes long, if it does.
+    `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to
+    look. `following` leads to the next page. `missing_indexes` say why it takes long, if it does.
     """
 
     words: Sequence[str]
@@ -67,6 +65,11 @@ class JobsShown:
         """The filter as it is typed."""
         return shlex.join(self.words)
 
+    @property
+    def chips(self) -> Sequence[tuple[str, str]]:
+        """Each condition, and the filter without it."""
+        return [(word, shlex.join(each for each in self.words if each != word)) for word in self.words]
+
 
 @dataclass(frozen=True)
 class FacetsShown:
@@ -74,6 +77,11 @@ class FacetsShown:
 
     words: Sequence[str]
     facets: Mapping[str, Facets]
+
+    def narrowed(self, field: str, value: str) -> str:
+        """Return the filter with one more condition."""
+        others = [word for word in self.words if not word.startswith(f"{field}=")]
+        return shlex.join([*others, f"{field}={value}"])
 
 
 @dataclass(frozen=True)
@@ -118,12 +126,12 @@ def _typed(word: str) -> str:
 
 
 def words_of(form: Form) -> list[str]:
-    """Return the conditions of an address, or of a form, as words: those in ``q``, and each other name with its value."""
+    """Return the conditions of an address or a form as words: those in ``q``, and other names with their values."""
     try:
         typed = shlex.split(form.get("q"))
     except ValueError as error:
         raise Refusal(400, f"The filter is not complete: {error}") from None
-    return [*typed, *(f"{name}={value}" for name, value in form.without(*OURS))]
+    return [*typed, *(f"{name}={value}" for name, value in form.without(*OF_PAGES, *OF_VERBS))]
 
 
 def filter_of(asked: Asked, words: Sequence[str]) -> JobFilter:
@@ -151,6 +159,8 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     else:
         raise Refusal(400, "Select some jobs first, or all that the filter finds")
     given = _arguments(verb, form)
+    if idents and not form.get("all") and given.keys() & {"spread", "rate"}:
+        raise Refusal(400, "Only all the jobs that a filter finds can be spread: select all, or leave that out")
 
     def act(**how: Any) -> Tally:
         return Tally.sum(_outcome(verb, each, idents, **given, **how) for each in filters)
@@ -158,13 +168,15 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     is_one = len(idents) == 1 and not form.get("all")
     back = address(f"{HERE}/{idents[0]}") if is_one and verb != "delete" else address(HERE, q=shlex.join(words))
     to = f" {_shown(given)}" if given else ""
-    danger = _danger(verb, asked, given)
-    return Plan(f"{verb.capitalize()} {what}{to}", lambda step: act(progress=step), lambda: act(dry_run=True), danger, back)
+    title, danger = f"{verb.capitalize()} {what}{to}", _danger(verb, asked, given)
+    return Plan(title, lambda step: act(progress=step), lambda: act(dry_run=True), danger, back)
 
 
 def _filter_of_ident(asked: Asked, ident: str) -> JobFilter:
-    path, pk = parse_ident(ident)
-    return JobFilter(f"class={path}", f"pk={pk}", database=asked.database)
+    parsed = Ident.parse(ident)
+    if not parsed:
+        raise Refusal(400, f"{ident} is not the ident of a job")
+    return JobFilter(f"class={parsed.path}", f"pk={parsed.pk}", database=asked.database)
 
 
 def _outcome(verb: str, jobs: JobFilter, idents: Sequence[str], **how: Any) -> Tally:
@@ -179,15 +191,25 @@ def _arguments(verb: str, form: Form) -> dict[str, Any]:
         given |= {"queue_name": form.get("queue_to") or None}
         given |= {"priority": form.number("priority_to", 0, -(10**9), 10**9) if form.get("priority_to") else None}
     if verb in ("delay", "requeue"):
-        given |= {"delayed_for": parse_span(form.get("for")) if form.get("for") else None}
-        given |= {"delayed_until": parse_moment("until", form.get("until")) if form.get("until") else None}
+        given |= {"delayed_for": form.read("for", time_span)}
+        given |= {"delayed_until": form.read("until", partial(parse_moment, "until"))}
+    if verb == "requeue":
+        given |= {"spread": form.read("spread", time_span), "rate": form.read("rate", rate)}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _shown(given: Mapping[str, Any]) -> str:
-    names = {"queue_name": "to the queue", "priority": "with the priority", "delayed_for": "for", "delayed_until": "until"}
-    units = {"delayed_for": " s", "delayed_until": " UTC"}
-    return " ".join(f"{names[name]} {value}{units.get(name, '')}" for name, value in given.items())
+    return " ".join(_SHOWN[name].format(value) for name, value in given.items())
+
+
+_SHOWN = {
+    "queue_name": "to the queue {}",
+    "priority": "with the priority {}",
+    "delayed_for": "in {:g} s",
+    "delayed_until": "at {} UTC",
+    "spread": "over {:g} s",
+    "rate": "at {:g} a second",
+}
 
 
 def _danger(verb: str, asked: Asked, given: Mapping[str, Any]) -> str:

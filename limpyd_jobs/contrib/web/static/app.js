@@ -47,6 +47,19 @@
     }
   }
 
+  // A click on a completion puts it in the place of the last word of the filter.
+  function completeWords() {
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest?.("button[data-word]");
+      const input = document.getElementById("q");
+      if (!button || !input) return;
+      const word = button.dataset.word;
+      input.value = input.value.replace(/\S*$/, "") + word + (word.endsWith("=") ? "" : " ");
+      input.focus();
+      input.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+  }
+
   function prepare(root) {
     localise(root);
     selectAll(root);
@@ -55,5 +68,6 @@
   prepare(document);
   nameZone();
   offerTheme();
+  completeWords();
   document.addEventListener("htmx:after:swap", () => localise(document));
 })();

@@ -1,0 +1,166 @@
+"""Jobs are found, looked at and changed in the dashboard."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asking import PROGRAM, Dashboard
+from limpyd import fields
+
+from limpyd_jobs import STATUSES, Job, Queue
+from limpyd_jobs.query import JobFilter
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Letter(Job):
+    namespace = "web-jobs"
+    queue_name = "letters"
+    to = fields.InstanceHashField(indexable=True)
+    api_token = fields.InstanceHashField()
+    account = fields.InstanceHashField()
+    masked_fields = ("account",)
+    keep_history = 10
+
+    def run(self, queue: Any) -> None: ...
+
+
+def fail(job: Letter, error: Exception) -> None:
+    with job.claim(owner="web1:12") as claim:
+        claim.fail(error)
+
+
+def test_the_filter_is_in_the_address() -> None:
+    for name in ("ann", "bob"):
+        Letter.add_job(name, to=f"{name} & co")
+    Letter.add_job("later", delayed_for=timedelta(hours=1))
+    dashboard = Dashboard()
+    assert [job["identifier"] for job in dashboard.read("/jobs")["jobs"]] == ["later", "bob", "ann"]
+    assert [job["identifier"] for job in dashboard.read("/jobs?oldest=1&status=waiting")["jobs"]] == ["ann", "bob"]
+    found = dashboard.read("/jobs?to=ann+%26+co")
+    assert (found["words"], [job["identifier"] for job in found["jobs"]]) == (["to=ann & co"], ["ann"])
+    assert dashboard.read("/jobs?q=status%3Ddelayed+'to='&added__gt=-1h")["count"] == {"number": 1, "is_exact": True}
+    page = dashboard.get("/jobs?to=ann+%26+co")
+    assert 'value="&#39;to=ann &amp; co&#39;"' in page.text
+
+
+def test_pages_follow_each_other() -> None:
+    for number in range(5):
+        Letter.add_job(f"{number}")
+    dashboard = Dashboard()
+    first = dashboard.read("/jobs?limit=3")
+    second = dashboard.read(f"/jobs?limit=3&after={first['following']}")
+    assert [job["identifier"] for page in (first, second) for job in page["jobs"]] == ["4", "3", "2", "1", "0"]
+    assert second["following"] is None
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("/jobs?q=nonsense", "is not a condition"),
+        ("/jobs?q='open", "The filter is not complete"),
+        ("/jobs?colour=red", "None of these classes has a field 'colour'"),
+        ("/jobs?limit=0", "limit must be a number from 1 to 500"),
+        ("/jobs?after=x", "is not where a page ended"),
+        ("/jobs/nonsense", "is not the ident of a job"),
+        ("/jobs/facets?by=pk", "pk is not a field of a job"),
+    ],
+)
+def test_what_cannot_be_found_is_refused_in_one_line(address: str, told: str) -> None:
+    Letter.add_job("one")
+    answer = Dashboard().get(address, PROGRAM)
+    assert answer.status == 400
+    assert told in answer.json["error"]
+
+
+def test_jobs_are_counted_by_their_fields_and_words_are_completed() -> None:
+    Letter.add_job("one", to="ann")
+    Letter.add_job("two", to="ann", queue_name="others")
+    dashboard = Dashboard()
+    facets = dashboard.read("/jobs/facets?by=to&status=waiting")["facets"]
+    assert facets["to"]["counts"] == {"ann": 2}
+    assert facets["queue"]["counts"] == {"letters": 1, "others": 1}
+    assert dashboard.read("/jobs/words?q=status%3Dwaiting+queue%3Dl")["words"] == ["queue=letters"]
+    assert "to=" in dashboard.read("/jobs/words?q=t")["words"]
+
+
+def test_secrets_are_masked_and_cannot_be_asked_for() -> None:
+    job = Letter.add_job("one", api_token="secret-1", account="secret-2", to="secret-3")
+    dashboard = Dashboard(masked=[f"{__name__}.Letter.to"])
+    for answer in (dashboard.get(f"/jobs/{job.ident}"), dashboard.get(f"/jobs/{job.ident}", PROGRAM)):
+        assert answer.status == 200
+        assert "secret-" not in answer.text
+        assert answer.text.count("(masked)") == 3
+    for address in ("/jobs?api_token=h", "/jobs?account__gt=h", "/jobs?to=h", "/jobs/facets?by=account"):
+        assert dashboard.get(address).status == 403
+    assert dashboard.post("/jobs/delete", {"all": "1", "q": "api_token>h"}).status == 403
+
+
+def test_selected_jobs_are_changed() -> None:
+    jobs = [Letter.add_job(f"{number}") for number in range(3)]
+    dashboard = Dashboard()
+    form = {"ident": [job.ident for job in jobs[:2]]}
+    asked = dashboard.post("/jobs/cancel", form)
+    assert "<strong>2 to do</strong>" in asked.shown
+    assert "Cancel 2 jobs?" in asked.shown
+    assert dashboard.do("/jobs/cancel", form)["outcome"]["done"] == 2
+    assert [job.status.hget() for job in jobs] == [STATUSES.CANCELED, STATUSES.CANCELED, STATUSES.WAITING]
+    assert dashboard.do("/jobs/delete", {"ident": f"{__name__}.Letter:99"})["outcome"]["reasons"] == {"gone": 1}
+
+
+def test_all_that_match_are_changed_and_no_others() -> None:
+    for number in range(60):
+        fail(Letter.add_job(f"{number}", to="ann"), KeyError("no"))
+    fail(Letter.add_job("other", to="bob"), KeyError("no"))
+    dashboard = Dashboard()
+    form = {"all": "1", "q": "status=error to=ann", "queue_to": "again", "priority_to": "5", "spread": "10m"}
+    asked = dashboard.post("/jobs/requeue", form)
+    assert "<strong>60 to do</strong>" in asked.shown
+    assert "There is no queue again yet" in asked.shown
+    assert dashboard.do("/jobs/requeue", form)["outcome"]["done"] == 60
+    assert JobFilter(status="error").count().number == 1
+    assert JobFilter(queue="again", priority=5).count().number == 60
+
+
+def test_jobs_are_moved_delayed_and_promoted() -> None:
+    job = Letter.add_job("one")
+    dashboard = Dashboard()
+    which = {"ident": job.ident}
+    assert dashboard.do("/jobs/delay", {**which, "for": "30m"})["outcome"]["done"] == 1
+    assert job.status.hget() == STATUSES.DELAYED
+    assert dashboard.do("/jobs/promote", which)["outcome"]["done"] == 1
+    assert dashboard.do("/jobs/move", {**which, "queue_to": "others"})["outcome"]["done"] == 1
+    assert Queue.get_queue("others").waiting.lmembers() == [job.ident]
+    for wrong in ({"for": "soon"}, {"until": "soon"}, {}):
+        assert dashboard.post("/jobs/delay", {**which, **wrong}).status == 400
+
+
+def test_nothing_is_done_without_a_choice() -> None:
+    Letter.add_job("one")
+    assert "Select some jobs first" in Dashboard().post("/jobs/delete", {"confirmed": "1"}).shown
+    assert JobFilter().count().number == 1
+
+
+def test_a_job_is_shown_with_all_that_is_known_of_it() -> None:
+    job = Letter.add_job("one", to="<ann>\u202e")
+    fail(job, KeyError("<b>no such key</b>"))
+    page = Dashboard().get(f"/jobs/{job.ident}").shown
+    for text in ("<ann>\\u202e", "KeyError", "<b>no such key</b>", "web1:12", "It failed"):
+        assert text in page
+    read = Dashboard().read(f"/jobs/{job.ident}")
+    assert read["job"]["fields"]["to"] == "<ann>\u202e"
+    assert [change["status"] for change in read["job"]["history"]][-1].lower() == "error"
+    assert json.dumps(read["reasons"])
+    assert Dashboard().get(f"/jobs/{__name__}.Letter:99").status == 404
+
+
+def test_a_job_whose_worker_died_is_released() -> None:
+    job = Letter.add_job("one")
+    job.claim(owner="web1:12", lease=1000)
+    dashboard = Dashboard()
+    assert "seems to be alive" in dashboard.post("/jobs/release", {"ident": job.ident}).shown
+    assert dashboard.do("/jobs/release", {"ident": job.ident, "force": "1"})["error"] is None
+    assert job.status.hget() == STATUSES.WAITING
