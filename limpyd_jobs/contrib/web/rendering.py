@@ -4,6 +4,7 @@ visible are shown as escapes, and texts are bounded, without a template doing an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -22,6 +23,9 @@ from limpyd_jobs.integration import parse_datetime, span
 
 # How many characters of a text a page shows, and a program is sent, at most.
 MAX_SHOWN, MAX_SENT = 20_000, 100_000
+
+# A date as it is stored.
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)", re.ASCII)
 
 # How many characters of a text are shown in a cell of a list.
 MAX_CELL = 200
@@ -80,6 +84,12 @@ def moment(value: Any) -> Markup | str:
     text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
     stamp = f"{found:%Y-%m-%dT%H:%M:%S}Z"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, text, text)
+
+
+def told(value: Any) -> Markup:
+    """Return a sentence of ours, with each stored date in it as a moment."""
+    parts = _DATE.split(visible(value))
+    return Markup("").join(moment(part) if _DATE.fullmatch(part) else part for part in parts)
 
 
 def as_utc(value: Any) -> datetime | None:
@@ -202,4 +212,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plural": plural,
     "raw": raw,
     "seconds": seconds,
+    "told": told,
 }
