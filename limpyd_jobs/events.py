@@ -7,19 +7,16 @@ The log lines on jobs are written by such an observer, `write_log_line`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from limpyd_jobs.texts import MESSAGE, one_line, traceback_of
+from limpyd_jobs.observing.instruments import Instrument, install, log_failure, uninstall
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
     from limpyd_jobs.schedules.model import Schedule
-
-logger = logging.getLogger("limpyd-jobs")
 
 
 class Source(Protocol):
@@ -156,18 +153,25 @@ def write_log_line(event: Event) -> None:
 
 _ONLY_THE_LOG: tuple[Observer, ...] = (write_log_line,)
 _observers = _ONLY_THE_LOG
-_failures: set[tuple[int, type[Event], type[Exception]]] = set()
 
 
-def subscribe(observer: Observer) -> None:
-    """Let a function be called with each event from now on, of all workers of this process."""
+def subscribe(observer: Observer | Instrument) -> None:
+    """Let a function be called with each event from now on, of all workers of this process.
+
+    An `Instrument` stands around the adding and the running of jobs from now on. It is called with each event only if
+    it can be called.
+    """
     global _observers
-    _observers = (*_observers, observer)
+    if isinstance(observer, Instrument):
+        install(observer)
+    if callable(observer):
+        _observers = (*_observers, observer)
 
 
-def unsubscribe(observer: Observer) -> None:
-    """Let a function no longer be called."""
+def unsubscribe(observer: Observer | Instrument) -> None:
+    """Let a function no longer be called, an instrument no longer stand around anything."""
     global _observers
+    uninstall(observer)
     others = tuple(each for each in _observers if each != observer)
     _observers = _ONLY_THE_LOG if others == _ONLY_THE_LOG else others
 
@@ -187,18 +191,9 @@ def emit(kind: type[Event], worker: Source, message: str = "", *details: Any) ->
             try:
                 observer(event)
             except Exception as error:
-                _log_failure(observer, kind, error)
+                log_failure(observer, kind.__name__, error)
     elif message:
         try:
             worker.log(message, kind.level)
         except Exception as error:
-            _log_failure(write_log_line, kind, error)
-
-
-def _log_failure(observer: Observer, kind: type[Event], error: Exception) -> None:
-    """Log that an observer failed, once for each kind of event and of error."""
-    failure = id(observer), kind, type(error)
-    if failure not in _failures:
-        _failures.add(failure)
-        text = one_line(error, MESSAGE)
-        logger.error(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}\n{traceback_of(error)}")
+            log_failure(write_log_line, kind.__name__, error)

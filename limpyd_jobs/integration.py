@@ -4,23 +4,29 @@ from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.classes.job_classes import imported_job_class
 from limpyd_jobs.commandline.options import rate, time_span
 from limpyd_jobs.dates import parse_datetime, span
+from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Change, Changes, JobChange
 from limpyd_jobs.models.job_record import job_modules
+from limpyd_jobs.observing.instruments import Adding, Instrument, Running
 from limpyd_jobs.records.audit import acting_for
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.search.conditions import parse_moment
-from limpyd_jobs.texts import described, one_line
+from limpyd_jobs.texts import described, one_line, traceback_of
 
 __all__ = [
+    "Adding",
     "Change",
     "Changes",
+    "GracePeriodOver",
     "Ident",
+    "Instrument",
     "JobChange",
     "JobsDatabase",
+    "Running",
     "SearchBudget",
     "acting_for",
     "codec_of",
@@ -35,6 +41,7 @@ __all__ = [
     "span",
     "stored_queue_name",
     "time_span",
+    "traceback_of",
     "trigger_of",
     "zone_of",
 ]

@@ -197,8 +197,8 @@ def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any]) -> d
 
 
 def know_arguments(job: RedisModel, texts: Sequence[Any]) -> None:
-    """Keep the arguments that came with the claim of a job, in the order of its layout, on its object."""
-    known = zip(layout_of(type(job)).description["arguments"], texts, strict=True)
+    """Keep what came with the claim of a job, in the order of its layout, on its object."""
+    known = zip(layout_of(type(job)).travelling, texts, strict=False)
     vars(job)["_arguments"] = {name: None if text is False else text for name, text in known}
 
 

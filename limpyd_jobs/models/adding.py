@@ -10,9 +10,11 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
 from limpyd_jobs.classes.roots import has_custom_placement
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_to_add
 from limpyd_jobs.records.sizes import check_job_size
+from limpyd_jobs.transitions import instrumented
 
 # How many jobs one script adds, at most: it keeps Redis from everybody else for some milliseconds.
 STEP_SIZE = 250
@@ -101,7 +103,8 @@ def _read(
 
 def _add_together(job_class: Any, rows: list[Row], place: Place) -> list[Any]:
     model, name, priority, prepend, delay = place
-    pks = transitions.add_many(job_class, rows, model, name, priority, prepend=prepend, delay=delay)
+    add_many = instrumented.add_many if instruments.installed else transitions.add_many
+    pks = add_many(job_class, rows, model, name, priority, prepend=prepend, delay=delay)
     return [records.attached(job_class, pk) for pk in pks]
 
 

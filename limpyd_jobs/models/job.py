@@ -29,10 +29,12 @@ from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue
+from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.sizes import check_job_size
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.transitions import instrumented
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -170,7 +172,8 @@ class Job(JobRecord):
         is_custom = has_custom_placement(cls, queue_model)
         identifier, fields = stored_identifier(identifier), stored_names(cls, checked_fields(cls, fields_if_new))
         check_job_size(cls, identifier, fields)
-        outcome, pk = transitions.add(
+        add = instrumented.add if instruments.installed else transitions.add
+        outcome, pk = add(
             cls,
             identifier,
             queue_model,

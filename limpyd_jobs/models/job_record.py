@@ -49,6 +49,7 @@ class JobRecord(BaseJobsModel):
     requeued_at = OwnField(AtomicHashField())
     first_priority = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
+    trace_context = OwnField(AtomicHashField())
 
     always_cancel_on_error = False
     default_retry_policy: Retry | None = None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedModel
@@ -17,6 +18,7 @@ from limpyd_jobs.arguments import own_seconds, stored_value
 from limpyd_jobs.classes.job_classes import check_addable
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized, overrides
+from limpyd_jobs.observing import instruments
 from limpyd_jobs.records.indexes import DateTimeRangeIndex
 
 Model = TypeVar("Model", bound=type)
@@ -53,6 +55,11 @@ class Layout:
     outside: tuple[str, ...]
     dates: frozenset[str]
     needs_limpyd: bool  # whether a script alone cannot make a record, even if no fields are given
+
+    @cached_property
+    def travelling(self) -> tuple[str, ...]:
+        """The fields that travel with the claim of a job if there are instruments; without, only the arguments."""
+        return *self.description["arguments"], instruments.TRACE_CONTEXT
 
     def split(self, fields: Mapping[str, Any], scripted: frozenset[str]) -> tuple[dict[str, str], dict[str, Any]]:
         """Divide the fields of a new record into those a script writes, and those limpyd has to write before."""
@@ -93,7 +100,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
     own_special = {name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique}
     return Layout(
         description=description,
-        json=json.dumps({name: value for name, value in description.items() if value}, separators=(",", ":")),
+        json=as_json(description),
         plain=frozenset(plain),
         special=frozenset(own_special),
         other_defaults=other_defaults,
@@ -103,6 +110,11 @@ def layout_of(model: type[RedisModel]) -> Layout:
         dates=frozenset(name for name, field in hash_fields.items() if _holds_dates(field)),
         needs_limpyd=bool(other_defaults or own_special),
     )
+
+
+def as_json(description: Mapping[str, Any]) -> str:
+    """Return the description of a layout as scripts take it."""
+    return json.dumps({name: value for name, value in description.items() if value}, separators=(",", ":"))
 
 
 @memoized
@@ -115,7 +127,7 @@ def layout_to_add(job_class: type[RedisModel]) -> Layout:
 
 def classes_argument(classes: Mapping[str, type[RedisModel]]) -> str:
     """Return some classes, by their path, as scripts take them: the path and the layout of each in a line of a text."""
-    return "\n" + "".join(map(_line_of, classes.items()))
+    return "\n" + "".join(map(_line_with_context if instruments.installed else _line_of, classes.items()))
 
 
 @memoized
@@ -125,6 +137,17 @@ def _line_of(named: tuple[str, type[RedisModel]]) -> str:
         return f"{path} {layout_of(job_class).json}\n"
     except ConfigurationException:  # a class that no script can work with counts as unknown
         return ""
+
+
+@memoized
+def _line_with_context(named: tuple[str, type[RedisModel]]) -> str:
+    """Return the same, so that what instruments stored with a job travels with its arguments."""
+    path, job_class = named
+    try:
+        layout = layout_of(job_class)
+    except ConfigurationException:
+        return ""
+    return f"{path} {as_json({**layout.description, 'arguments': layout.travelling})}\n"
 
 
 def _has_leases(model: type[RedisModel]) -> bool:

@@ -23,6 +23,8 @@ from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.pruning import keeps_no_success
 from limpyd_jobs.models.queue import Queue
+from limpyd_jobs.observing import instruments
+from limpyd_jobs.observing.instruments import Around, Running, as_attempt
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.forks import this_process
@@ -91,6 +93,7 @@ class Claim(Generic[AJob]):
         self._holds_until = holds_until
         self._is_decided = False
         self._lacks_error = False
+        self._around: Around | None = None  # the instruments, while the block is run
         self._is_erased = keeps_no_success(type(claim.queue)) and transitions.is_erased_at_once(type(claim.job))
         self._renewing = RLock()
         self._heartbeat = Heartbeat(_interval(lease), self._beat)
@@ -231,11 +234,15 @@ class Claim(Generic[AJob]):
         except RuntimeError as error:  # Python shuts down, or there are too many threads
             self._end_quietly(self.release)
             raise LimpydJobsException(f"No thread can renew the lease of {self._ident}: {error}") from error
+        if instruments.installed:
+            self._enter_instruments()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        if self._around and this_process.pid == self._pid:
+            self._around.__exit__(kind, error, trace)
         self._heartbeat.stop()
         if self._is_decided or this_process.pid != self._pid:  # a child that the block forked ends nothing
             return False
@@ -249,6 +256,11 @@ class Claim(Generic[AJob]):
         else:
             self._end_by(error)
         return isinstance(error, (Cancel, Requeue))
+
+    def _enter_instruments(self) -> None:
+        delivery = self._claim.delivery
+        self._around = Around(Running(self.job, delivery.queue_name, as_attempt(delivery.tries), self.owner))
+        self._around.__enter__()
 
     # -- How it ends
 

@@ -14,6 +14,7 @@ from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules.misfires import Step, steps
@@ -21,6 +22,7 @@ from limpyd_jobs.schedules.model import Schedule, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.schedules.search_budget import SearchTooLong
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
+from limpyd_jobs.transitions import instrumented
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context
 
@@ -174,4 +176,7 @@ class Scheduler:
         }
         identifier, fields = (plan.identifier(step.run), plan.fields) if step.run else ("", {})
         where = plan.job_class.queue_model, plan.queue_name, plan.priority
-        return transitions.enqueue_due(Schedule, pk, occurrence, plan.job_class, identifier, *where, fields)
+        due = Schedule, pk, occurrence, plan.job_class, identifier, *where, fields
+        if instruments.installed and step.run:
+            return instrumented.enqueue_due(plan.stored["name"], *due)
+        return transitions.enqueue_due(*due)

@@ -13,6 +13,8 @@ from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.classes.unrun import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobTimeout
 from limpyd_jobs.models import Job, JobClaim
+from limpyd_jobs.observing import instruments
+from limpyd_jobs.observing.instruments import Around, Running, as_attempt
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
@@ -105,10 +107,9 @@ class Executor:
 
     def _execute(self, execution: Execution) -> None:
         """Run the code of a job, and call the hook for its end."""
-        job, queue, worker = execution.claim.job, execution.claim.queue, self.worker
+        job, worker = execution.claim.job, self.worker
         try:
-            worker.job_started(job, queue)
-            result = self._call(execution)
+            result = (self._call_inside if instruments.installed else self._call)(execution)
         except Requeue as request:
             self.overrides.hook("job_requeued", job, execution.living_queue(), request)
         except Cancel as reason:
@@ -135,9 +136,17 @@ class Executor:
             self.executions.done += 1
             self._executed(execution, result)
 
+    def _call_inside(self, execution: Execution) -> Any:
+        """Do as `_call`, with the instruments around it."""
+        claim = execution.claim
+        with Around(Running(claim.job, claim.delivery.queue_name, as_attempt(claim.delivery.tries), self.worker.id)):
+            return self._call(execution)
+
     def _call(self, execution: Execution) -> Any:
-        """Call the code of a job, and end it when its time is over."""
-        job, function = execution.claim.job, self.worker.callback or self.worker.execute
+        """Call the hook for the start of a job, then its code, and end that when its time is over."""
+        job, worker = execution.claim.job, self.worker
+        worker.job_started(job, execution.claim.queue)
+        function = worker.callback or worker.execute
         seconds = self._timeout_of(execution)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))

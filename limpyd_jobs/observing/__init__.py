@@ -1,0 +1,1 @@
+"""What observers may do beside being told of events."""
