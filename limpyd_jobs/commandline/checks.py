@@ -106,6 +106,13 @@ def memory(name: str, value: Any) -> int:
         raise ConfigurationException(f"{name} must be {how}, not {value!r}") from None
 
 
+def text(name: str, value: Any) -> str:
+    """Check a text that is not empty."""
+    if not (isinstance(value, str) and value):
+        raise ConfigurationException(f"{name} must be a text, not {value!r}")
+    return value
+
+
 def policy(name: str, value: Any) -> Retry | None:
     try:
         return as_policy(value)
@@ -127,6 +134,14 @@ def is_number_or_none(value: Any) -> bool:
 
 def is_whole_number(value: Any) -> bool:
     return is_number(value) and isinstance(as_number(value), int)
+
+
+def is_whole_number_or_none(value: Any) -> bool:
+    return value is None or is_whole_number(value)
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def is_retention(value: Any) -> bool:

@@ -33,6 +33,8 @@ LOGGER_NAME = "limpyd-jobs"
 # How a worker chooses among queues of one priority.
 QUEUE_STRATEGIES = ("strict", "round_robin", "weighted")
 
+MAX_PORT = 65535
+
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000
 
@@ -394,6 +396,41 @@ class Parameters:
         group=END,
         check=or_none(checks.memory),
         could_be=checks.is_memory,
+    )
+    health_port: int | None = row(
+        None,
+        "The port where to answer probes over HTTP: ``/health/live``, ``/health/ready`` and ``/health``. 0 stands for "
+        "any that is free, which is logged. With ``processes``, the parent answers for all. See :ref:`Health`.",
+        number("8080", default="none", check=options.between(0, MAX_PORT)),
+        group=HEALTH,
+        check=or_none(whole_number(0, MAX_PORT)),
+        could_be=checks.is_whole_number_or_none,
+    )
+    health_host: str = row(
+        "127.0.0.1",
+        "The address where to answer probes. By default only this machine can ask; ``0.0.0.0`` lets others do so, too.",
+        option("0.0.0.0"),
+        group=HEALTH,
+        check=checks.text,
+        could_be=checks.is_text,
+    )
+    health_file: str | None = row(
+        None,
+        "The file to write every few seconds while the worker is alive, with ``ok`` in it if it is ready. See "
+        ":ref:`Health`.",
+        option("/tmp/healthy", default="none"),
+        group=HEALTH,
+        check=or_none(checks.text),
+        could_be=lambda value: value is None or checks.is_text(value),
+    )
+    stalled_after: float = row(
+        60,
+        "For how many seconds jobs may wait, while the worker is idle, before it is not ready; and for how many its "
+        "loop may stand still before it is not alive.",
+        seconds("120", check=options.interval),
+        group=HEALTH,
+        check=amount(more_than=0),
+        could_be=checks.is_number,
     )
 
     terminate_gracefully = True

@@ -70,11 +70,13 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     return pk
 
 
-def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
+def list_queues(
+    queue_model: type[RedisModel], names: Iterable[str], connection: Redis | None = None
+) -> list[tuple[str, str, str, int, int, int]]:
     """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
     of the queues of some names, without queues of other programs whose keys would not fit in a line."""
     request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names))}
-    rows = send(Call(redis_of(queue_model), _list_queues, request, itemgetter("queues")))
+    rows = send(Call(connection or redis_of(queue_model), _list_queues, request, itemgetter("queues")))
     return [tuple(row) for row in rows if "\n" not in row[0]]
 
 

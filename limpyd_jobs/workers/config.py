@@ -254,24 +254,32 @@ class WorkerConfig:
         with Heartbeat(interval, partial(notify, "WATCHDOG=1")) if interval else nullcontext():
             try:
                 worker.run()
-            except RedisError as error:
+            except (ConfigurationException, RedisError) as error:
                 if worker.status != "starting":
                     raise
-                self._exit_without_redis(error)
+                with self._errors_in_one_line():
+                    raise error
 
     def _run_processes(self) -> None:
         """Run a worker in each of several processes, until all have ended."""
         worker = self._worker()
         worker.stop_handling_end_signal()
         worker.connection.connection_pool.disconnect()
-        status = WorkerPool(
-            worker._settings.processes,
+        settings = worker._settings
+        pool = WorkerPool(
+            settings.processes,
             self._prepare_another,
             lambda _: self.run(),
-            grace_period=worker._settings.grace_period,
+            grace_period=settings.grace_period,
+            health_port=settings.health_port,
+            health_host=settings.health_host,
+            health_file=settings.health_file,
+            stalled_after=settings.stalled_after,
             logger=worker.logger,
             on_change=self._update_parent_title,
-        ).run()
+        )
+        with self._errors_in_one_line():
+            status = pool.run()
         if status:
             sys.exit(status)
 

@@ -97,6 +97,9 @@ class RunState:
     has_waited: bool = False  # whether the last job did not come at once
     is_between_jobs: bool = False  # whether its status is too short to be seen, because the next job is there already
     parent: int = 0  # the pid of the parent of its pool
+    tell_health: Callable[[Any], None] | None = None  # tells that parent whether the worker is healthy
+    turned: float = 0.0  # when the loop was last seen to turn, by the clock of `monotonic`, if its health is watched
+    beaten: float = 0.0  # when the heartbeat last came to its end
     # Called once it handles signals and has found its queues; and, with the worker, when its status changes.
     on_ready: list[Callable[[], None]] = field(default_factory=list)
     on_status: list[Callable[[Any], None]] = field(default_factory=list)

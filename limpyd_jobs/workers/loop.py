@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from time import monotonic
 
@@ -174,7 +174,7 @@ class Loop:
             worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
 
         try:
-            with Heartbeat(self.context.settings.lease / 4, self._beat, FIRST_SIGN):
+            with self._telling_health(), Heartbeat(self.context.settings.lease / 4, self._beat, FIRST_SIGN):
                 self._start_and_loop()
         finally:
             self.registration.close(self.context.connection)
@@ -183,6 +183,18 @@ class Loop:
         worker.end_date = utcnow()
         events.emit(events.WorkerEnded, worker)
         worker.run_ended()
+
+    def _telling_health(self) -> AbstractContextManager[None]:
+        """Let probes ask whether the worker is healthy, if it is to tell."""
+        settings, parent = self.context.settings, self.context.state.tell_health
+        if not (parent or settings.health_file or settings.health_port is not None):
+            return nullcontext()
+        from limpyd_jobs.workers.health.monitor import Monitor, Turns
+        from limpyd_jobs.workers.health.telling import telling
+
+        self.maintenance.put_first(Turns(settings.stalled_after / 4))
+        monitor = Monitor(self.worker, self.context, self.executions, self.prefetched)
+        return telling(monitor, settings, parent, self.worker.log)
 
     def _start_and_loop(self) -> None:
         worker = self.worker
@@ -221,6 +233,7 @@ class Loop:
         self.leases.renew(self.context.connection)
         self.registration.renew(self.context.connection)
         self._write_metrics()
+        self.context.state.beaten = monotonic()
 
     def _write_metrics(self) -> None:
         if self.context.settings.metrics:

@@ -93,6 +93,7 @@ class RedisRetry:
         self._log(f"[{one_line(identifier)}] lease not renewed", error)
 
     def _log(self, what: str, error: BaseException | None) -> None:
+        self.context.state.turned = monotonic()  # a worker that waits for Redis is alive
         if is_connection_error(error):
             self.on_disconnected()
         if self.may_log():

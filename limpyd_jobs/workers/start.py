@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import Any, TypeVar
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
@@ -65,6 +66,7 @@ class Start:
         worker, state = self.worker, self.context.state
         warned = False
         while not worker.must_stop():
+            state.turned = monotonic()
             try:
                 look()
             except RedisError as error:

@@ -24,6 +24,7 @@ HEAVY = {
         "pydoc",
         "concurrent.futures.process",
     ),
+    *("http.server", "limpyd_jobs.responder", "limpyd_jobs.workers.health"),
     *("limpyd_jobs.contrib.apscheduler", "limpyd_jobs.contrib.taskflow", "limpyd_jobs.testing", "tty", "termios"),
 }
 

@@ -167,10 +167,11 @@ NOT_RUN = {
     "ps": "shows the processes of the whole machine",
     "systemctl": "asks the systemd of the machine",
     "journalctl": "asks the systemd of the machine",
-    "grep": "reads what ps shows",
+    "grep": "reads what ps shows, or a file of a worker that does not run",
     "kill": "asks a worker that does not run",
-    "curl": "asks a dashboard that does not run",
+    "curl": "asks a dashboard, or a worker, that does not run",
     "export": "only sets a variable",
+    "find": "looks at a file of a worker that does not run",
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -113,6 +115,24 @@ def provoke_what_others_ask_for(caplog: pytest.LogCaptureFixture) -> None:
         WorkerPresence.order(there, "stop")
 
 
+class Deaf(Worker):
+    """Takes no job, though it looks as if it waited."""
+
+    def wait_for_job(self) -> None:
+        self.end_forced = "Not healthy" in self.caplog.text
+        threading.Event().wait(0.01)
+
+
+def provoke_a_stall(caplog: pytest.LogCaptureFixture, path: Path) -> None:
+    Queue.get_queue("stalled")
+    deaf = type("Deaf", (Deaf,), {"caplog": caplog})(
+        "stalled", stalled_after=0.1, health_file=str(path), max_duration=60
+    )
+    with working(deaf):
+        wait_until(lambda: path.exists() and path.read_text() == "ok\n")
+        Job.add_job("waits", "stalled")
+
+
 def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(binary, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", port=free_port()) as server:
         database.connection.close()
@@ -140,6 +160,7 @@ def test_the_log_says_what_the_manual_says(
     monkeypatch: pytest.MonkeyPatch,
     jobs_database: JobsDatabase,
     redis_binary: str,
+    tmp_path: Path,
 ):
     Worker("nobody", max_duration=0.1).run()
     provoke_what_is_wrong_with_jobs()
@@ -150,6 +171,7 @@ def test_the_log_says_what_the_manual_says(
     with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
         pass
     provoke_what_others_ask_for(caplog)
+    provoke_a_stall(caplog, tmp_path / "healthy")
     provoke_failures_of_redis(jobs_database, redis_binary, caplog)
 
     for message in read_table("What does the log say?"):

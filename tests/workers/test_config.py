@@ -463,6 +463,10 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - prefetch-time = 0.02",
         " - metrics = True",
         " - max-memory = None",
+        " - health-port = None",
+        " - health-host = 127.0.0.1",
+        " - health-file = None",
+        " - stalled-after = 60",
     ]
 
 
@@ -514,9 +518,9 @@ def test_a_database_is_shown_whatever_its_settings_are(settings, shown):
 
 
 def test_a_default_in_the_help_is_that_of_the_worker():
-    stated = {option.dest: re.search(r"\(default: (-?\d+(?:\.\d+)?)\b", option.help) for option in OPTIONS}
+    stated = {option.dest: re.search(r"\(default: (-?\d+(?:\.\d+)?)\b(?!\.)", option.help) for option in OPTIONS}
     defaults = {name: float(found[1]) for name, found in stated.items() if found}
-    assert len(defaults) == 12
+    assert len(defaults) == 13
     assert defaults == {name: getattr(Worker, name) for name in defaults}
 
 

@@ -35,6 +35,11 @@ class Maintenance:
         self._due = dict.fromkeys(tasks, 0.0)
         self.next_due = 0.0  # when a task is due next, by the clock of `monotonic`
 
+    def put_first(self, task: Task) -> None:
+        """Run another task before all others, each time that it is due."""
+        self._due = {task: 0.0, **self._due}
+        self.next_due = 0.0
+
     def is_due(self, task: Task) -> bool:
         """Whether a task is due."""
         return monotonic() >= self._due[task]

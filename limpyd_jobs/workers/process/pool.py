@@ -14,13 +14,17 @@ from struct import Struct
 from threading import Thread, main_thread
 from time import monotonic
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE, Backoff
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.process.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.health.pool import PoolHealth
 
 # The signals that ask for the end, and the others that are passed on to the children.
 END_SIGNALS, OTHER_SIGNALS = (INTERRUPT, TERMINATE, HANG_UP), (DUMP, QUIET)
@@ -43,12 +47,12 @@ class ChildProcess:
         self.is_done = False  # because no job is left, or it was asked to stop: no other process follows
         self.due = 0.0  # when to start the next process, at the earliest, by the monotonic clock
         self._jobs = 0
-        self._started = 0.0
+        self.started = 0.0
         self._backoff = Backoff()
 
     def start(self, live: Callable[[], None]) -> ForkProcess:
         """Start a child that calls a function; raise `OSError` if that is impossible."""
-        self._jobs, self._started = 0, monotonic()
+        self._jobs, self.started = 0, monotonic()
         process = FORK.Process(target=live)
         process.start()
         self.process = process
@@ -73,7 +77,7 @@ class ChildProcess:
 
     def next_after(self, status: int) -> float:
         """Set and return how many seconds to wait before the next start, after a child ended with that exit status."""
-        lived = monotonic() - self._started
+        lived = monotonic() - self.started
         if lived >= (MAX_PAUSE if status else FIRST_PAUSE) or (self._jobs and not status):
             self._backoff.reset()
             delay = 0.0
@@ -105,6 +109,8 @@ class WorkerPool:
         Runs the worker that it is called with, in the child; by default, it calls the method `run`.
     grace_period: float
         The grace period of the workers, in seconds. A child that lives 10 seconds longer is killed; None for never.
+    health_port, health_host, health_file, stalled_after: int, str, str, float
+        Where the parent answers for the health of all children, and when they are not healthy: as of a worker.
     logger: logging.Logger
         Where the parent tells how its children start and end.
     on_change: callable
@@ -118,6 +124,10 @@ class WorkerPool:
         run_worker: Callable[[Worker], Any] = lambda worker: worker.run(),
         *,
         grace_period: float | None = None,
+        health_port: int | None = None,
+        health_host: str = Parameters.health_host,
+        health_file: str | None = None,
+        stalled_after: float = Parameters.stalled_after,
         logger: logging.Logger = logger,
         on_change: Callable[[WorkerPool], None] = lambda _: None,
     ) -> None:
@@ -125,6 +135,9 @@ class WorkerPool:
         self._make_worker = make_worker
         self._run_worker = run_worker
         self._grace_period = grace_period
+        self._health_at = health_port, health_host, health_file
+        self._stalled_after = stalled_after
+        self._health: PoolHealth | None = None
         self._logger = logger
         self._on_change = on_change
         self._handlers = Handlers()
@@ -153,8 +166,13 @@ class WorkerPool:
         -------
         int
             The exit status for the parent: 0 if all children ended as they were asked to, or 1.
+
+        Raises
+        ------
+        ConfigurationException
+            If the parent cannot answer for the health of its children there.
         """
-        with self._signals_and_pipes():
+        with self._telling_health(), self._signals_and_pipes():
             while self.alive or not self._is_over():
                 if self._caught is None:
                     self._start_children()
@@ -179,6 +197,26 @@ class WorkerPool:
 
     def _children(self) -> list[ForkProcess]:
         return [slot.process for slot in self._slots if slot.process]
+
+    @contextmanager
+    def _telling_health(self) -> Iterator[None]:
+        port, host, path = self._health_at
+        if port is None and not path:
+            yield
+            return
+        from limpyd_jobs.workers.health.pool import PoolHealth
+
+        self._health = PoolHealth(self._places, self._stalled_after, self._log, port, host, path)
+        try:
+            yield
+        finally:
+            self._health.close()
+
+    def _places(self) -> list[tuple[int | None, float]]:
+        """Return the pid, None for none, and the start of each process that there should be."""
+        ends = self._caught is not None or self._is_quiet
+        slots = [slot for slot in self._slots if slot.process or not (slot.is_done or ends)]
+        return [(slot.process.pid if slot.process else None, slot.started) for slot in slots]
 
     # -- Signals and pipes
 
@@ -224,8 +262,13 @@ class WorkerPool:
         watchdog = watchdog_interval()
         if watchdog:
             moments.append(monotonic() + watchdog)
+        if self._health:
+            moments.append(self._health.due)
         timeout = max(min(moments) - monotonic(), 0) if moments else None
-        readable, _, _ = select([self._inbox, self._signals], [], [], timeout)
+        health = self._health.files if self._health else []
+        readable, _, _ = select([self._inbox, self._signals, *health], [], [], timeout)
+        if self._health:
+            self._health.serve()
         if self._signals in readable:
             os.read(self._signals, PIPE_BUF)  # the handlers have noted them
         if watchdog:
@@ -265,6 +308,7 @@ class WorkerPool:
             worker = self._make_worker()
             state = worker._run_state
             state.on_ready.append(self._ready)
+            state.tell_health = self._health.report if self._health else None
             state.parent = os.getppid()
             self._run_worker(worker)
             self._report(worker.num_loops, state.is_done or state.is_for_good)
@@ -273,6 +317,8 @@ class WorkerPool:
         """Close the parent's pipes, and watch for its end."""
         self._restore_signals()
         self._close(self._inbox, self._held, self._signals, self._signalled)
+        if self._health:
+            self._health.leave_parent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
         for name in VARIABLES:  # the parent speaks for all
             os.environ.pop(name, None)

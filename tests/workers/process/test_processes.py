@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -12,8 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import preloaded
 import pytest
@@ -300,6 +303,50 @@ class TestRunningJobs:
         assert parent.wait() == 0
 
 
+class TestHealth:
+    @staticmethod
+    def ask(parent: Parent, path: str) -> tuple[int, str]:
+        (message,) = parent.wait_for("Health: ")
+        connection = HTTPConnection(urlsplit(message.split()[1]).netloc, timeout=TIMEOUT)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+    def wait_for(self, parent: Parent, *statuses: int) -> str:
+        """Return why the children are not ready, once it is so whether they are alive, and ready."""
+        paths = "/health/live", "/health/ready"
+        wait_until(lambda: tuple(self.ask(parent, path)[0] for path in paths) == statuses, str(statuses))
+        return self.ask(parent, "/health/ready")[1]
+
+    def test_the_parent_answers_for_all(self, start, redis_client, tmp_path):
+        Queue.get_queue(QUEUE)
+        path = tmp_path / "healthy"
+        parent = start("--processes=2", "--health-port=0", f"--health-file={path}", "--stalled-after=1")
+        self.wait_for(parent, 200, 200)
+        wait_until(lambda: path.read_text() == "ok\n")
+        stopped, other = parent.children
+        os.kill(stopped, signal.SIGSTOP)
+        assert self.wait_for(parent, 503, 503).startswith(f"process {stopped}: it has reported nothing for ")
+        status, text = self.ask(parent, "/health")
+        assert (status, [each["pid"] for each in json.loads(text)["processes"]]) == (503, [stopped, other])
+        os.kill(stopped, signal.SIGCONT)
+        self.wait_for(parent, 200, 200)
+        os.kill(other, signal.SIGKILL)
+        assert self.wait_for(parent, 200, 503) == "a process is about to be started\n"
+        self.wait_for(parent, 200, 200)
+        assert parent.end() == 0
+        assert not path.exists()
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_an_address_that_is_in_use_is_refused_in_one_line(self, start, number):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            parent = start(f"--processes={number}", f"--health-port={port}")
+            assert parent.wait() == 2
+        assert f"error: Cannot listen on 127.0.0.1:{port}: Address already in use\n" in parent.log
+        assert "Traceback" not in parent.log
+
+
 class TestStartingAgain:
     def test_a_killed_child_is_replaced_and_its_job_rescued(self, start, redis_client):
         (job,) = add(1)
@@ -395,7 +442,7 @@ class TestStartingAgain:
     @pytest.mark.parametrize(("status", "jobs", "waits"), [(0, 0, True), (0, 1, False), (1, 1, True), (-9, 0, True)])
     def test_who_ended_soon_waits_unless_it_did_its_work(self, status, jobs, waits):
         slot = ChildProcess()
-        slot._started = float("inf")
+        slot.started = float("inf")
         slot._jobs = jobs
         assert (slot.next_after(status) > 0) is waits
 

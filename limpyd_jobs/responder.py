@@ -1,0 +1,181 @@
+"""A small HTTP server that needs no thread: probes and autoscalers ask it, and it answers from memory."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from io import BytesIO
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+from limpyd_jobs.exceptions import ConfigurationException
+
+# How long a request may be, how many seconds it may take to arrive, and how many may arrive at once.
+MAX_REQUEST = 8192
+REQUEST_TIMEOUT = 5.0
+MAX_CONNECTIONS = 100
+
+# How long to wait, in seconds, if no connection can be accepted, such as for want of files.
+ACCEPT_PAUSE = 0.01
+
+JSON, TEXT = "application/json", "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    """What is answered to a request."""
+
+    status: int
+    body: str
+    kind: str = TEXT
+
+
+NOT_FOUND = Answer(404, "not found\n")
+
+
+class Responder:
+    """Listens on an address, and answers GET and HEAD.
+
+    Nothing here waits for a client. So it can be one of several things that a loop waits for: `fileno` is readable when
+    there is something to `serve`. To begin and to end are for one thread, to serve for one other at most.
+
+    Parameters
+    ----------
+    host, port: str, int
+        Port 0 stands for any that is free.
+    answer: callable
+        Returns the answer for a path. It must not wait for long.
+
+    Raises
+    ------
+    ConfigurationException
+        If it cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, answer: Callable[[str], Answer]) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((host, port), family=family)
+        except (OSError, OverflowError) as error:
+            number = error.errno if isinstance(error, OSError) else None
+            reason = os.strerror(number) if number and number > 0 else error
+            raise ConfigurationException(f"Cannot listen on {_shown(host)}:{port}: {reason}") from None
+        self.address = f"http://{_shown(host)}:{self._listener.getsockname()[1]}"
+        self._answer = answer
+        self._arriving: dict[socket.socket, tuple[float, bytes]] = {}  # in the order of their beginning
+        self._ender, self._end = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        for each in (self._listener, self._ender):
+            each.setblocking(False)
+            self._selector.register(each, selectors.EVENT_READ)
+
+    def fileno(self) -> int:
+        """Return what a loop waits for until there is something to serve."""
+        return self._selector.fileno()
+
+    def serve_until_ended(self) -> None:
+        """Serve until another thread calls `end`."""
+        while self.serve(REQUEST_TIMEOUT):
+            pass
+
+    def end(self) -> None:
+        """End `serve_until_ended`."""
+        self._end.send(b".")
+
+    def serve(self, seconds: float = 0.0) -> bool:
+        """Answer what has arrived, or arrives first within some seconds; return whether `end` was not called."""
+        ready = [key.fileobj for key, _ in self._selector.select(seconds)]
+        for each in ready:
+            if each is self._listener:
+                self._accept()
+            elif isinstance(each, socket.socket) and each is not self._ender:
+                self._receive(each)
+        for each, (began, _) in [*self._arriving.items()]:
+            if monotonic() > began + REQUEST_TIMEOUT:
+                self._drop(each)
+        return self._ender not in ready
+
+    def close(self) -> None:
+        """Listen no more. A forked process does so, too, with what it inherits."""
+        self._selector.close()  # forked processes share what it waits for, so nothing is unregistered
+        for each in (self._listener, self._ender, self._end, *self._arriving):
+            each.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:
+            sleep(ACCEPT_PAUSE)
+            return
+        if len(self._arriving) >= MAX_CONNECTIONS:
+            self._drop(next(iter(self._arriving)))
+        connection.setblocking(False)
+        self._arriving[connection] = (monotonic(), b"")
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _receive(self, connection: socket.socket) -> None:
+        began, request = self._arriving[connection]
+        try:
+            received = connection.recv(MAX_REQUEST)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        request += received
+        if b"\r\n\r\n" in request or b"\n\n" in request:
+            with suppress(OSError):
+                connection.send(_Exchange(request, self._answer).reply)
+        elif received and len(request) < MAX_REQUEST:
+            self._arriving[connection] = (began, request)
+            return
+        self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        del self._arriving[connection]
+        self._selector.unregister(connection)
+        connection.close()
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """A request that arrived as a whole, and its reply."""
+
+    server_version, sys_version = "limpyd-jobs", ""
+    error_message_format, error_content_type = "%(code)d: %(message)s\n", TEXT
+
+    def __init__(self, request: bytes, answer: Callable[[str], Answer]) -> None:
+        self._answer, self._reply = answer, BytesIO()
+        self.rfile, self.wfile = BytesIO(request), self._reply
+        self.handle_one_request()
+
+    @property
+    def reply(self) -> bytes:
+        return self._reply.getvalue()
+
+    def do_GET(self) -> None:
+        answer = self._answer(self.path)
+        body = answer.body.encode(errors="replace")
+        self.send_response(answer.status)
+        for name, value in (
+            ("Content-Type", answer.kind),
+            ("Content-Length", len(body)),
+            ("Cache-Control", "no-store"),
+        ):
+            self.send_header(name, str(value))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: probes come every few seconds."""

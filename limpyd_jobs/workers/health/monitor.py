@@ -1,0 +1,144 @@
+"""Whether one worker is healthy, as another thread sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+from typing import Any
+
+from redis import Redis
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.records import records
+from limpyd_jobs.redis.database import JobsDatabase, settings_of
+from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.health.verdict import HEALTHY, Verdict
+from limpyd_jobs.workers.running.execution import Executions
+
+# How many seconds pass at most between two looks, and how many Redis has to answer.
+LOOK_EVERY = 5.0
+ANSWER_TIMEOUT = 5.0
+
+ENDING = "ending"
+
+
+@dataclass(eq=False)
+class Turns:
+    """The maintenance task that shows that the loop turns: it is run between jobs, and while there is none."""
+
+    name = "note that the loop turns"
+    interval: float
+
+    def run(self, context: Context) -> None:
+        context.state.turned = monotonic()
+
+
+@dataclass(eq=False)
+class Monitor:
+    """Tells whether a worker is alive, and whether it is ready.
+
+    It is alive while its loop turns. While it runs a job, and until its loop begins, it is alive while its heartbeat
+    goes on. It is ready if Redis answers, it has a queue, and its claims do not stall: they stall if jobs have stood in
+    its queues for too long, at each look, while it was idle. A worker that works takes one of them in seconds.
+    """
+
+    worker: Face
+    context: Context
+    executions: Executions
+    prefetched: Prefetched
+
+    def __post_init__(self) -> None:
+        settings = self.context.settings
+        self._stalled_after: float = settings.stalled_after
+        self.interval = min(LOOK_EVERY, self._stalled_after / 4)
+        self._longest_silence = settings.lease + self.interval
+        self._answered = monotonic()
+        self._failure = ""
+        self._loops = -1
+        self._waits_since = inf  # since when jobs wait, and this worker is idle
+        self._was_ready: bool | None = None
+        state = self.context.state
+        state.turned = state.beaten = monotonic()
+        self._client = _client_like(self.worker.connection)
+
+    def close(self) -> None:
+        if self._client:
+            self._client.close()
+
+    # -- What it sees
+
+    def look(self) -> Verdict:
+        """Ask Redis, and return the verdict. Nothing is raised."""
+        try:
+            rows = records.list_queues(self.worker.queue_model, self.worker.queues, self._client)
+        except Exception as error:
+            self._failure, self._waits_since = f"Redis cannot be used: {type(error).__name__}", inf
+        else:
+            self._answered, self._failure = monotonic(), ""
+            self._note_waiting(rows)
+        verdict = self.verdict()
+        self._log_change(verdict)
+        return verdict
+
+    def _note_waiting(self, rows: list[tuple[str, str, str, int, int, int]]) -> None:
+        served, prefix = {*self.context.queue_keys}, self.worker.queue_model._name
+        waits = any(waiting and not paused and f"{prefix}:{pk}" in served for pk, _, _, waiting, _, paused in rows)
+        loops, self._loops = self._loops, self.worker.num_loops
+        is_idle = loops == self._loops and not (self.executions.running or self.prefetched.deliveries)
+        self._waits_since = min(self._waits_since, monotonic()) if waits and is_idle else inf
+
+    def _log_change(self, verdict: Verdict) -> None:
+        if verdict.is_ready and self._was_ready is False:
+            self.worker.log("Healthy again")
+        elif not verdict.is_ready and self._was_ready and verdict.reason != ENDING:
+            self.worker.log(f"Not healthy: {verdict.reason}", "warning")
+        if verdict.is_ready or self._was_ready is not None:
+            self._was_ready = verdict.is_ready
+
+    # -- What it says
+
+    def verdict(self) -> Verdict:
+        """Return the verdict as of now. It does not wait for Redis, so any thread may ask."""
+        dead = self._why_not_live()
+        if dead:
+            return Verdict(False, False, dead)
+        reason = self._why_not_ready()
+        return Verdict(True, False, reason) if reason else HEALTHY
+
+    def _why_not_live(self) -> str:
+        now, state = monotonic(), self.context.state
+        if now - state.turned <= self._stalled_after:
+            return ""
+        if not (self.executions.running or self.worker.status == "starting"):
+            return f"the loop has not turned for {now - state.turned:.0f} seconds"
+        silent = now - state.beaten
+        return f"no heartbeat for {silent:.0f} seconds" if silent > self._longest_silence else ""
+
+    def _why_not_ready(self) -> str:
+        worker, state, now = self.worker, self.context.state, monotonic()
+        if worker.end_forced or worker.status == "terminated":
+            return ENDING
+        silent, stalled = now - self._answered, now - self._waits_since
+        if self._failure:
+            return self._failure
+        if silent > 2 * (self.interval + ANSWER_TIMEOUT):
+            return f"Redis has not answered for {silent:.0f} seconds"
+        if not worker.keys:
+            return "none of its queues exists" if state.lacks_queues or worker.status != "starting" else "starting"
+        if worker.status == "starting":
+            return "starting"
+        if stalled > self._stalled_after and not state.is_quiet:
+            return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
+        return ""
+
+
+def _client_like(connection: Redis) -> Redis | None:
+    """Return a client that does not wait for long, whatever the timeouts of the worker; None if none can be made."""
+    try:
+        settings = settings_of(connection)
+    except ConfigurationException:
+        return None
+    timeouts: dict[str, Any] = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
+    return JobsDatabase(**{**settings, **timeouts}).connect()

@@ -1,0 +1,102 @@
+"""Whether a worker, or all workers of a pool, are healthy; and how that is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.responder import JSON, NOT_FOUND, Answer
+
+# How many processes are told of one by one.
+MAX_TOLD = 100
+
+
+class Verdict(NamedTuple):
+    """Whether a worker is alive and ready; if it is not, why."""
+
+    is_live: bool
+    is_ready: bool
+    reason: str = ""
+
+
+HEALTHY = Verdict(True, True)
+
+Verdicts = Mapping[int, Verdict]  # by the pid of the process; 0 for one that is about to be started
+
+
+def of_all(verdicts: Verdicts) -> Verdict:
+    """Return the worst one: that of a process that is not alive, else of one that is not ready."""
+    pid, worst = min(verdicts.items(), key=lambda item: item[1][:2], default=(0, HEALTHY))
+    reason = f"process {pid}: {worst.reason}" if worst.reason and pid and len(verdicts) > 1 else worst.reason
+    return worst._replace(reason=reason)
+
+
+def answering(verdicts: Callable[[], Verdicts]) -> Callable[[str], Answer]:
+    """Return a function that answers requests for ``/health/live``, ``/health/ready`` and ``/health``."""
+
+    def answer(path: str) -> Answer:
+        found = verdicts()
+        whole = of_all(found)
+        match path.partition("?")[0]:
+            case "/health/live":
+                return _text(whole.is_live, whole)
+            case "/health/ready":
+                return _text(whole.is_ready, whole)
+            case "/health":
+                return Answer(200 if whole.is_ready else 503, _as_json(whole, found), JSON)
+        return NOT_FOUND
+
+    return answer
+
+
+def _text(is_well: bool, verdict: Verdict) -> Answer:
+    return Answer(200, "ok\n") if is_well else Answer(503, f"{verdict.reason}\n")
+
+
+def _as_json(whole: Verdict, verdicts: Verdicts) -> str:
+    worst_first = sorted(verdicts.items(), key=lambda item: item[1][:2])[:MAX_TOLD]
+    processes = [{"pid": pid or None, **_fields(each)} for pid, each in worst_first]
+    return json.dumps({**_fields(whole), "processes": processes}) + "\n"
+
+
+def _fields(verdict: Verdict) -> dict[str, bool | str]:
+    return {"live": verdict.is_live, "ready": verdict.is_ready, "reason": verdict.reason}
+
+
+class HealthFile:
+    """A file that is written again and again while a worker is alive, with ``ok``, or why it is not ready.
+
+    Raises
+    ------
+    ConfigurationException
+        If it cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._new = path, f"{path}.{os.getpid()}"
+        try:
+            self._write("not ready: starting")
+        except OSError as error:
+            raise ConfigurationException(f"health_file {path} cannot be written: {error.strerror}") from None
+
+    def __call__(self, verdict: Verdict) -> None:
+        """Write it, unless the worker is not alive. If that fails, the file gets old, as if it was not alive."""
+        if verdict.is_live:
+            with suppress(OSError):
+                self._write("ok" if verdict.is_ready else f"not ready: {verdict.reason}")
+
+    def close(self) -> None:
+        """Remove it: there is no worker any more."""
+        with suppress(OSError):
+            os.unlink(self._path)
+
+    def _write(self, text: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._new)  # of an earlier process with this pid
+        with open(self._new, "x", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+        os.replace(self._new, self._path)  # so that it is never half written

@@ -1,0 +1,104 @@
+"""Whatever clients send, the server for probes answers the others, and waits for nobody."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from servers import wait_until
+
+from limpyd_jobs import responder as responders
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.responder import MAX_REQUEST, NOT_FOUND, Answer, Responder
+
+
+@pytest.fixture
+def responder() -> Iterator[Responder]:
+    def answer(path: str) -> Answer:
+        return Answer(200, "ok\n") if path == "/ok" else NOT_FOUND
+
+    with closing(Responder("127.0.0.1", 0, answer)) as made:
+        yield made
+
+
+@contextmanager
+def sending(responder: Responder, *parts: bytes) -> Iterator[socket.socket]:
+    """Send the parts of a request, each of which is served before the next one is sent."""
+    host, _, port = responder.address.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        responder.serve(60)
+        for part in parts:
+            client.sendall(part)
+            responder.serve(60)
+        yield client
+
+
+def reply_to(responder: Responder, *parts: bytes) -> str:
+    with sending(responder, *parts) as client, client.makefile("rb") as file:
+        return file.read().decode()
+
+
+def test_a_request_may_arrive_in_parts(responder: Responder) -> None:
+    reply = reply_to(responder, b"GET /o", b"k HTTP/1.1\r\nHost: pod\r\n", b"\r\n")
+    assert reply.startswith("HTTP/1.0 200 OK\r\n")
+    assert reply.endswith("\r\n\r\nok\n")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"HEAD /ok HTTP/1.1", "200 OK"),
+        (b"GET /other HTTP/1.1", "404 Not Found"),
+        (b"GET //evil.example/ok HTTP/1.1", "404 Not Found"),
+        (b"POST /ok HTTP/1.1", "501 Unsupported method"),
+        (b"GET /ok HTTP/9.9", "505: Invalid HTTP version"),
+        (b"\x16\x03\x01\x02\x00 \x01", "400: Bad"),
+    ],
+)
+def test_other_requests_are_answered_as_they_have_to_be(responder: Responder, request_line: bytes, status: str) -> None:
+    assert status in reply_to(responder, request_line + b"\r\n\r\n").partition("\r\n")[0]
+
+
+def test_a_head_has_no_body(responder: Responder) -> None:
+    assert reply_to(responder, b"HEAD /ok HTTP/1.1\r\n\r\n").endswith("\r\n\r\n")
+
+
+def test_a_client_that_says_nothing_keeps_no_other_waiting(responder: Responder) -> None:
+    with sending(responder), sending(responder, b"GET"):
+        assert "200 OK" in reply_to(responder, b"GET /ok HTTP/1.1\r\n\r\n")
+
+
+@pytest.mark.parametrize("parts", [[b"x" * MAX_REQUEST], [b"GET /ok HTTP/1.1\r\n", b"A: b\r\n" * (MAX_REQUEST // 6)]])
+def test_a_long_request_is_not_answered(responder: Responder, parts: list[bytes]) -> None:
+    with sending(responder, *parts) as client:
+        assert client.recv(1) == b""
+
+
+def test_so_is_one_that_takes_long(responder: Responder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responders, "REQUEST_TIMEOUT", 0.01)
+    with sending(responder, b"GET /ok HTTP/1.1\r\n") as client:
+        client.setblocking(False)
+        wait_until(lambda: responder.serve() and is_closed(client))
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_only_so_many_clients_may_be_slow(responder: Responder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responders, "MAX_CONNECTIONS", 2)
+    with sending(responder) as first, sending(responder) as second, sending(responder):
+        second.setblocking(False)
+        assert first.recv(1) == b""
+        assert not is_closed(second)
+
+
+@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("not a host", 0), ("127.0.0.1", 70_000)])
+def test_an_address_that_is_not_of_this_machine_is_refused(host: str, port: int) -> None:
+    with pytest.raises(ConfigurationException, match=f"^Cannot listen on {host}:{port}: "):
+        Responder(host, port, lambda path: NOT_FOUND)
