@@ -2,6 +2,7 @@
 
 from limpyd_jobs.models.explaining.details import JobDetails, job_details
 from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
+from limpyd_jobs.query.attention import Attention, attention
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
 from limpyd_jobs.query.queues import (
@@ -16,6 +17,7 @@ from limpyd_jobs.query.queues import (
     queue_states,
 )
 from limpyd_jobs.query.releasing import release_job
+from limpyd_jobs.query.series import QueueSeries, Series, read_series
 from limpyd_jobs.query.words import (
     JobClassFields,
     completions,
@@ -33,6 +35,7 @@ from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.search.walk import MissingIndex
 
 __all__ = [
+    "Attention",
     "Condition",
     "Count",
     "ErrorFilter",
@@ -51,10 +54,13 @@ __all__ = [
     "Page",
     "Period",
     "QuarantineEntry",
+    "QueueSeries",
     "QueueState",
     "Reason",
+    "Series",
     "Tally",
     "Totals",
+    "attention",
     "completions",
     "delete_queue",
     "explain_job",
@@ -71,6 +77,7 @@ __all__ = [
     "queue_names",
     "queue_states",
     "read_metrics",
+    "read_series",
     "release_job",
     "summed",
     "words_of_errors",

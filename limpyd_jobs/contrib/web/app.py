@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from limpyd_jobs import LimpydJobsException, NotAudited
@@ -27,12 +27,15 @@ from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.contrib.web.pages.overview import OverviewShown, look
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import Renderer, address, as_json
+from limpyd_jobs.contrib.web.sampler import EVERY, Recent, Sampler
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
+from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import acting_for, one_line
 from limpyd_jobs.query import ping
 
@@ -47,6 +50,12 @@ WAIT_FOR_ACT = 0.5
 HEALTH_FOR = 1.0
 
 MAX_MESSAGE = 2_000
+
+# Proxies must not hold a stream back.
+STREAM = {"X-Accel-Buffering": "no"}
+
+# The overview; or a sentence that says why there is none.
+Live = OverviewShown | str
 
 
 def application(**settings: Any) -> Starlette:
@@ -95,6 +104,7 @@ def application(**settings: Any) -> Starlette:
     routes = [
         Route("/static/{name:path}", static_file, methods=["GET"]),
         Route(HEALTH, site.health, methods=["GET"]),
+        Route("/live", site.live, methods=["GET"]),
         *(Route(act.path, partial(site.act, act), methods=["POST"]) for page in PAGES for act in page.acts),
         *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in PAGES),
     ]
@@ -125,10 +135,14 @@ class Site:
         self._renderer = Renderer()
         self._limiter = CapacityLimiter(settings.threads)
         self._health: tuple[float, bool] = (0.0, False)
+        self._overview = Recent(self._look, EVERY / 2)
+        self._sampler = Sampler(partial(self._in_thread, self._overview))
+        self._drawn: tuple[Live, dict[str, str]] | None = None
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
+        self._sampler.stop()
         self.tasks.stop()
 
     async def show(self, page: Page, request: Request) -> Response:
@@ -158,6 +172,49 @@ class Site:
                 self._health = monotonic(), False
         is_ok = self._health[1]
         return PlainTextResponse("ok\n" if is_ok else "not ok\n", 200 if is_ok else 503)
+
+    async def live(self, request: Request) -> Response:
+        """Send the live part of the overview again and again; or once, if streams hold threads."""
+        return await self._answer(request, self._live)
+
+    async def _live(self, request: Request) -> Response:
+        asked = await self._asked(request)
+        asked.check(Role.VIEW)
+        root = _root_of(request)
+        if asked.polls:
+            return HTMLResponse(self._fragment(await self._in_thread(self._overview), root))
+        samples = self._sampler.watch()
+        first = await anext(samples)
+        return StreamingResponse(self._events(first, samples, root), headers=STREAM, media_type="text/event-stream")
+
+    async def _events(self, first: Live, samples: AsyncGenerator[Live, None], root: str) -> AsyncIterator[str]:
+        async with aclosing(samples):
+            yield self._event(first, root)
+            async for sample in samples:
+                yield self._event(sample, root)
+
+    def _event(self, sample: Live, root: str) -> str:
+        return "".join(f"data: {line}\n" for line in self._fragment(sample, root).splitlines()) + "\n"
+
+    def _fragment(self, sample: Live, root: str) -> str:
+        """Return a sample as HTML, which is made once for all who watch."""
+        if self._drawn is None or self._drawn[0] is not sample:
+            self._drawn = (sample, {})
+        drawn = self._drawn[1]
+        if root not in drawn:
+            template = "problem.html" if isinstance(sample, str) else "live.html"
+            drawn[root] = self._renderer.page(template, root, it=sample)
+        return drawn[root]
+
+    def _look(self) -> Live:
+        """Look at the database; return a sentence if that cannot be done."""
+        try:
+            return look(self.settings.database)
+        except Exception as error:
+            refusal = refusal_of(error)
+            if refusal.status == 500:
+                log.exception("The overview failed")
+            return refusal.text
 
     async def _answer(self, request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         try:

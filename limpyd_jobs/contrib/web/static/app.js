@@ -69,5 +69,12 @@
   nameZone();
   offerTheme();
   completeWords();
-  document.addEventListener("htmx:after:swap", () => localise(document));
+  const lost = document.getElementById("lost");
+  document.addEventListener("htmx:after:swap", () => {
+    localise(document);
+    if (lost) lost.hidden = true;
+  });
+  for (const event of ["htmx:response:error", "htmx:error", "htmx:sse:error"]) {
+    document.addEventListener(event, () => { if (lost) lost.hidden = false; });
+  }
 })();

@@ -1,0 +1,107 @@
+"""What needs attention first, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from limpyd_jobs.dates import span
+from limpyd_jobs.models.explaining.silence import silence
+from limpyd_jobs.models.presence import SILENT
+from limpyd_jobs.query.overview import Overview
+from limpyd_jobs.query.queues import QueueState
+from limpyd_jobs.query.series import Series
+from limpyd_jobs.search.classes import BOARDS
+from limpyd_jobs.texts import one_line
+
+# After how many seconds a job has waited for long, and of how many minutes failures are counted.
+LONG_WAIT, MINUTES = 60.0, 10
+
+# From which part of the jobs on, and from how many, failures are worth a sentence.
+MANY_FAILURES, SOME_FAILURES = 0.1, 3
+
+# From which part of the memory on Redis is nearly full.
+NEARLY_FULL = 0.9
+
+
+class Attention(NamedTuple):
+    """Something that needs attention.
+
+    Attributes
+    ----------
+    code: str
+        For programs: ``memory``, ``unserved``, ``worker_silent``, ``failures``, ``waiting``, ``quarantine``,
+        ``paused`` or ``unknown_class``.
+    text: str
+        A sentence for people.
+    is_grave: bool
+        Whether jobs are not run, or fail, because of it.
+    queue: str
+        The queue that it is about; empty if it is about none.
+    """
+
+    code: str
+    text: str
+    is_grave: bool
+    queue: str = ""
+
+
+def attention(seen: Overview, last: Series) -> list[Attention]:
+    """Return what needs attention in a database, the gravest first, as it was when it was looked at."""
+    found = [
+        *_memory(seen),
+        *_workers(seen),
+        *_failures(last),
+        *(each for it in seen.queues for each in _queue(it, seen)),
+    ]
+    return sorted(found, key=lambda each: not each.is_grave)
+
+
+def _memory(seen: Overview) -> Iterator[Attention]:
+    used, most = seen.totals.memory, seen.totals.max_memory
+    if used and most and used > most * NEARLY_FULL:
+        yield Attention("memory", f"Redis is nearly full: {used / most:.0%} of its memory is used.", True)
+
+
+def _workers(seen: Overview) -> Iterator[Attention]:
+    for worker in seen.workers:
+        said = silence(worker, seen.workers)
+        if said:
+            yield Attention("worker_silent", f"The worker {one_line(worker.name)} is {said}.", True)
+
+
+def _failures(last: Series) -> Iterator[Attention]:
+    for queue in last.queues:
+        begun, failed = sum(queue.started[-MINUTES:]), sum(queue.failed[-MINUTES:])
+        if failed >= SOME_FAILURES and failed >= begun * MANY_FAILURES:
+            text = f"{failed:,} jobs of {one_line(queue.name)} failed in the last {MINUTES} minutes; {begun:,} began."
+            yield Attention("failures", text, True, queue.name)
+
+
+def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
+    name = one_line(state.name)
+    first = f"the first for {span(state.latency)}" if state.latency is not None else "it is not known for how long"
+    jobs = "1 job waits" if state.waiting == 1 else f"{state.waiting:,} jobs wait"
+    waiting = f"{jobs} in {name}, {first}"
+    is_late = state.latency is not None and state.latency > LONG_WAIT
+    if state.waiting and state.is_paused and state.model != BOARDS:
+        yield Attention("paused", f"{name} is paused: {waiting}.", False, state.name)
+    elif state.waiting and state.model != BOARDS and not _is_served(state, seen):
+        yield Attention("unserved", f"No worker serves {name}: {waiting}.", True, state.name)
+    elif is_late:
+        yield Attention("waiting", f"{waiting}.", True, state.name)
+    if state.quarantine:
+        text = f"{state.quarantine:,} entries of {name} are in quarantine: no worker can do anything with them."
+        yield Attention("quarantine", text, False, state.name)
+    for path in state.unknown_classes:
+        text = f"In {name} are jobs of {one_line(path)}, a class that is not known in this database."
+        yield Attention("unknown_class", text, False, state.name)
+
+
+def _is_served(state: QueueState, seen: Overview) -> bool:
+    """Whether a worker serves a queue. Workers of version 2 are not seen, but by the jobs that they run."""
+    served = any(
+        worker.queue_model == state.model and state.name in worker.queues and worker.status != SILENT
+        for worker in seen.workers
+    )
+    return served or bool(state.running)

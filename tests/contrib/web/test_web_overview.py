@@ -1,0 +1,143 @@
+"""The overview says what needs attention, and sends news to all who watch for the price of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from asking import BROWSER, PROGRAM, Dashboard
+
+from limpyd_jobs import Job, Worker
+from limpyd_jobs.contrib.web import sampler
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.sampler import Sampler
+from limpyd_jobs.query import pause_queue
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Parcel(Job):
+    namespace = "web-overview"
+    queue_name = "parcels"
+
+    def run(self, queue: Any) -> None:
+        if self.identifier.hget().startswith("bad"):
+            raise ValueError("no such street")
+
+
+def codes(dashboard: Dashboard) -> list[tuple[str, str]]:
+    return [(each["code"], each["queue"]) for each in dashboard.read("/")["attention"]]
+
+
+def test_it_says_what_needs_attention() -> None:
+    dashboard = Dashboard()
+    assert codes(dashboard) == []
+    assert "Nothing needs attention." in dashboard.get("/").text
+    Parcel.add_job("one")
+    assert codes(dashboard) == [("unserved", "parcels")]
+    assert "No worker serves parcels: 1 job waits in parcels" in dashboard.get("/").shown
+    pause_queue("jobs:queue", "parcels")
+    assert codes(dashboard) == [("paused", "parcels")]
+
+
+def test_it_shows_what_was_run_in_the_last_hour() -> None:
+    for name in ("good", "bad 1", "bad 2", "bad 3"):
+        Parcel.add_job(name)
+    Worker("parcels", max_loops=4, terminate_gracefuly=False).run()
+    dashboard = Dashboard()
+    read = dashboard.read("/")
+    series = read["series"]
+    assert (len(series["starts"]), [queue["name"] for queue in series["queues"]]) == (61, ["parcels"])
+    assert {what: sum(series["queues"][0][what]) for what in ("started", "succeeded", "failed")} == {
+        "started": 4,
+        "succeeded": 1,
+        "failed": 3,
+    }
+    assert ("failures", "parcels") in codes(dashboard)
+    assert "3 jobs of parcels failed in the last 10 minutes; 4 began." in dashboard.get("/").shown
+    assert read["totals"]["error"] == 3
+
+
+def test_a_stream_sends_the_live_part_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "STREAM_LASTS", 0.0)
+    dashboard = Dashboard()
+    answer = dashboard.get("/live")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = answer.text.splitlines()
+    assert {line[:6] for line in lines} <= {"data: ", ""}
+    assert " hx-" not in answer.text  # htmx would refuse what has no nonce of the page
+    assert "Nothing needs attention." in answer.text
+
+
+def test_where_a_stream_would_hold_a_thread_pages_ask_again_and_again() -> None:
+    dashboard = Dashboard(streams=False)
+    page = dashboard.get("/").text
+    assert 'hx-get="/live" hx-trigger="every 5s"' in page
+    assert "hx-sse:" not in page
+    answer = dashboard.get("/live")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<html" not in answer.text
+    assert "Nothing needs attention." in answer.text
+
+
+def test_the_stream_needs_a_user_who_may_look() -> None:
+    assert Dashboard(token="a-token-of-admins").get("/live").status == 401
+
+
+def test_one_look_is_for_all_who_watch_and_none_is_without() -> None:
+    looks = 0
+
+    async def look() -> int:
+        nonlocal looks
+        looks += 1
+        return looks
+
+    async def watch(of: Sampler[int], seen: list[int]) -> None:
+        stream = of.watch()
+        async for number in stream:
+            seen.append(number)
+            if number == 3:
+                break
+        await stream.aclose()
+
+    async def run() -> None:
+        found = Sampler(look, every=0.001)
+        seen: list[list[int]] = [[] for _ in range(50)]
+        async with anyio.create_task_group() as group:
+            for each in seen:
+                group.start_soon(watch, found, each)
+        assert seen == [[1, 2, 3]] * 50
+        assert not found.is_looking
+
+    anyio.run(run)
+    assert looks == 3
+
+
+def test_the_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "MAX_WATCHERS", 1)
+
+    async def look() -> int:
+        return 1
+
+    async def run() -> None:
+        found = Sampler(look)
+        first, second = found.watch(), found.watch()
+        assert await anext(first) == 1
+        with pytest.raises(Refusal, match="1 browsers watch already"):
+            await anext(second)
+        await first.aclose()
+        assert not found.is_looking
+
+    anyio.run(run)
+
+
+def test_without_redis_pages_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from limpyd_jobs.integration import JobsDatabase
+
+    dashboard = Dashboard(database=JobsDatabase(unix_socket_path="/nowhere/redis.sock"), streams=False)
+    answer = dashboard.get("/queues", PROGRAM)
+    assert answer.status == 503
+    assert answer.json["error"].startswith("Redis cannot be used: ")
+    assert "Redis cannot be used" in dashboard.get("/live", BROWSER).text
+    assert (dashboard.get("/health").status, dashboard.get("/health").text) == (503, "not ok\n")
