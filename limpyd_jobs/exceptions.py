@@ -139,6 +139,10 @@ class AlreadyClaimed(NotClaimable):
         self.until = until
 
 
+class NotEditable(LimpydJobsException):
+    """A job is not edited, because it is claimed, neither waits nor is delayed, or changed since the caller read it."""
+
+
 class JobGone(DoesNotExist):  # type: ignore[misc]
     """A job was deleted meanwhile.
 

@@ -18,6 +18,7 @@ VERBS = (
     "enqueue_due",
     "move",
     "move_many",
+    "edit",
     "claim",
     "claim_job",
     "renew",

@@ -6,11 +6,12 @@ from limpyd_jobs.check import scripts
 from limpyd_jobs.models.following import progress
 from limpyd_jobs.records import audit, metrics, presences, records, timed
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions import claiming, ending, many, placing, pruning, queues, recovering
+from limpyd_jobs.transitions import claiming, editing, ending, many, placing, pruning, queues, recovering
 
 MODULES = (
     placing,
     claiming,
+    editing,
     ending,
     recovering,
     pruning,

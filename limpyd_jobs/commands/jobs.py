@@ -17,9 +17,16 @@ from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import count_of, print_error, print_fields, print_json_lines, wrapped
+from limpyd_jobs.commands.shared.tables import (
+    count_of,
+    print_error,
+    print_fields,
+    print_fitted,
+    print_json_lines,
+    wrapped,
+)
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
-from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.exceptions import LimpydJobsException, NotEditable
 from limpyd_jobs.fields.argument import ValueField
 from limpyd_jobs.idents import EXACT_DIGITS, Ident, read_pk
 from limpyd_jobs.models import Job
@@ -31,6 +38,7 @@ from limpyd_jobs.query import (
     JobFilter,
     MissingIndex,
     Tally,
+    edit_job,
     explain_job,
     job_details,
     queue_names,
@@ -49,12 +57,16 @@ SPARE = ("end", "start", "tries", "priority", "added")
 # How many jobs of an identifier are listed, if only one may have it.
 MAX_NAMED = 10
 
+# How many characters of a value are shown that is edited.
+MAX_SHOWN = 60
+
 # How a word begins that names a job otherwise than by its ident.
 IDENTIFIER = "identifier="
 
 # The verbs for all jobs of a filter.
 VERBS = ("requeue", "cancel", "move", "delay", "promote", "delete")
-CHANGING = " ".join(["release", *VERBS])
+CHANGING_MANY = " ".join(VERBS)
+CHANGING = f"release edit {CHANGING_MANY}"
 
 
 class Jobs(VerbCommand):
@@ -71,6 +83,9 @@ class Jobs(VerbCommand):
   release IDENT...     put a job whose worker is dead at the front of its list; refused while the worker is alive,
                        unless --force is given: then the job may be run twice
   export FILTER...     all that is stored of each, as JSON, one job per line
+  edit IDENT priority=5 delayed_for=10m FIELD=VALUE...
+                       change a job that waits or is delayed, in one step; delayed_for=0: it waits no more;
+                       delayed_until=+2h: a moment, as in filters; refused once the job is claimed
   add CLASS IDENTIFIER [FIELD=VALUE...]  a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
 
   requeue FILTER...    put jobs that failed back in their queues, or in --queue
@@ -137,7 +152,7 @@ A filter is made of words. All of them must be met:
             ),
         ),
         *for_verbs(
-            f"export {CHANGING.removeprefix('release ')}",
+            f"export {CHANGING_MANY}",
             WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
         ),
         *for_verbs(CHANGING, *VERB_OPTIONS),
@@ -155,6 +170,7 @@ A filter is made of words. All of them must be met:
             "explain": self._explain,
             "release": self._release,
             "export": self._export,
+            "edit": self._edit,
             "add": self._add,
             **{name: partial(self._do, name) for name in VERBS},
         }
@@ -319,6 +335,27 @@ A filter is made of words. All of them must be met:
         if not self.print_as_json({"ident": job.ident, "identifier": identifier}):
             print(one_line(job.ident))
 
+    def _edit(self, words: Sequence[str]) -> int:
+        if len(words) < 2:
+            self.parser.error("edit needs an ident and what to change after it: myapp.jobs.SendMail:12 priority=5")
+        [ident] = self._idents("edit", words[:1])
+        edit = partial(edit_job, ident, **_edits(job_class_of(Ident.of(ident).path), words[1:]), **self.how_audited)
+        try:
+            found = edit(dry_run=True)
+            if found and not self.options.dry_run:
+                what = ", ".join(f"{each.name} {_told(each.before)} → {_told(each.after)}" for each in found)
+                if not self.is_sure(f"edit {one_line(ident)}: {what}?"):
+                    return 1
+                found = edit(seen={each.name: each.before for each in found})
+        except NotEditable as error:
+            self.note(f"{error}")
+            return 1
+        rows = [{"field": each.name, "before": each.before, "after": each.after} for each in found]
+        if not self.print_as_json([{"ident": ident, **row, **self.mark} for row in rows]):
+            heading = (self.would_be("changed"), "before", "after")
+            print_fitted([heading, *((each.name, _told(each.before), _told(each.after)) for each in found)])
+        return 0
+
     def _do(self, verb: str, words: Sequence[str]) -> int:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
@@ -394,6 +431,27 @@ def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
         field = job_class.get_field(name)
         values[name] = field.read(text) if isinstance(field, ValueField) else text
     return values
+
+
+def _edits(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
+    """Return what `edit_job` is given for such words."""
+    edits: dict[str, Any] = {}
+    fields = []
+    for word in words:
+        name, is_given, text = word.partition("=")
+        if is_given and name == "delayed_for" and name not in job_class._fields:
+            edits[name] = 0 if text in ("0", "0s") else time_span(text)
+        elif is_given and name == "delayed_until":
+            edits[name] = parse_moment(name, text)
+        elif is_given and name == "priority":
+            edits[name] = text
+        else:
+            fields.append(word)
+    return {**edits, "fields": _values(job_class, fields)}
+
+
+def _told(text: str | None) -> str:
+    return "(none)" if text is None else one_line(text, MAX_SHOWN)
 
 
 def _shown(job: FoundJob) -> Sequence[object]:

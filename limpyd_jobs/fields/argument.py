@@ -187,10 +187,10 @@ class ArgumentsOfJob:
         return self if job is None else Arguments(job)
 
 
-def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any]) -> dict[str, Stored]:
-    """Return the arguments among the fields of a new job, as they are stored. None may be missing."""
+def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any], *, is_new: bool) -> dict[str, Stored]:
+    """Return the arguments among some fields, as they are stored. None may be missing of a new job."""
     fields = arguments_of(job_class)
-    missing = [name for name, field in fields.items() if field.is_needed and name not in given]
+    missing = [name for name, field in fields.items() if is_new and field.is_needed and name not in given]
     if missing:
         raise TypeError(f"{job_class.__name__} needs the argument {', '.join(map(repr, missing))}")
     return {name: field.stored(given[name]) for name, field in fields.items() if name in given}

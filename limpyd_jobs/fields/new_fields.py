@@ -18,7 +18,7 @@ from limpyd_jobs.functions import memoized
 from limpyd_jobs.retrying import stored_policy
 
 # The fields of a job that a transition sets.
-_RESERVED = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued")
+RESERVED = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued")
 
 # The own fields of this library that can be given, each with a function that returns the stored text of a value.
 _OWN = {"job_timeout": stored_timeout, "retry_policy": stored_policy}
@@ -76,13 +76,13 @@ def _why_unknown(model: type[RedisModel], name: str, reserved: Iterable[str]) ->
     return f"{model.__name__!r} object has no attribute {name!r}: {hint}"
 
 
-def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:
-    """Check the fields given for a new job, and return them."""
+def checked_fields(job_class: type[RedisModel], fields: dict[str, Any], *, is_new: bool = True) -> dict[str, Any]:
+    """Check the fields given for a new job, or to change one, and return them."""
     if arguments_of(job_class):
         try:
-            fields.update(stored_arguments(job_class, fields))
+            fields.update(stored_arguments(job_class, fields, is_new=is_new))
         except TypeError:  # maybe as the name of an argument is misspelt
-            check_fields(job_class, {name: None for name in fields if not is_own(job_class, name)}, _RESERVED)
+            check_fields(job_class, {name: None for name in fields if not is_own(job_class, name)}, RESERVED)
             raise
     if value_fields_of(job_class):
         fields.update(with_stored_values(job_class, fields))
@@ -91,7 +91,7 @@ def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[
         if own:
             own = {name for name in own if is_own(job_class, name)}
         theirs = {name: value for name, value in fields.items() if name not in own} if own else fields
-        check_fields(job_class, theirs, reserved=_RESERVED)
+        check_fields(job_class, theirs, reserved=RESERVED)
         for name in own:
             fields[name] = _OWN[name](fields[name])
     return fields

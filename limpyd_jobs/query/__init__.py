@@ -3,6 +3,7 @@
 from limpyd_jobs.models.explaining.details import JobDetails, job_details
 from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
 from limpyd_jobs.query.attention import Attention, attention
+from limpyd_jobs.query.editing import FieldChange, edit_job
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
 from limpyd_jobs.query.queues import (
@@ -44,6 +45,7 @@ __all__ = [
     "ErrorMessage",
     "Explanation",
     "Facets",
+    "FieldChange",
     "FoundError",
     "FoundJob",
     "JobClassFields",
@@ -63,6 +65,7 @@ __all__ = [
     "attention",
     "completions",
     "delete_queue",
+    "edit_job",
     "explain_job",
     "fingerprints",
     "job_class_fields",

@@ -29,6 +29,7 @@ from limpyd_jobs.transitions.claiming import (
     unregister,
     wait_and_claim,
 )
+from limpyd_jobs.transitions.editing import edit
 from limpyd_jobs.transitions.ending import (
     Ending,
     KeptResult,

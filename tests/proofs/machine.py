@@ -38,7 +38,7 @@ from version_2 import Version2
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.dates import parse_datetime
-from limpyd_jobs.exceptions import ClaimLost, JobGone
+from limpyd_jobs.exceptions import ClaimLost, JobGone, NotEditable
 from limpyd_jobs.records import records
 from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending
 
@@ -197,6 +197,21 @@ class Life(RuleBasedStateMachine):
             self.expected.unplace(ident, to[0])
             job.rescues, job.ended_claim = 0, ""
             self.expected.place(ident, self.expected.queue_of(*to), delay, prepend)
+
+    @precondition(some_are("w", "d"))
+    @rule(ident=jobs, priority=st.sampled_from(["", "0", "1"]), delay=st.sampled_from([None, "", "+30000000"]))
+    def a_job_is_edited(self, ident: str, priority: str, delay: str | None) -> None:
+        """Once as somebody read it, which may be long ago, and as it is now."""
+        job = self.expected.jobs.get(ident)
+        can = job and job.status in ("w", "d") and job.is_queued and not job.token
+        edit = partial(transitions.edit, _job(ident), Counterdesk, {}, priority=priority, delay=delay, default_name="q")
+        with self._refused_if(True, NotEditable if job else DoesNotExist):
+            edit(seen={"status": "of another day"})
+        with self._refused_if(not can, NotEditable if job else DoesNotExist):
+            edit()
+        if can:
+            self.expected.edit(ident, "q", priority, None if delay is None else 30 if delay else 0)
+            self._tell("edited")
 
     @precondition(some_are("w", "d"))
     @rule(ident=jobs, name=st.sampled_from("qp"), again=sometimes, by_hand=sometimes)

@@ -205,6 +205,17 @@ class Reference:
         likely += [key for key, queue in self.queues.items() if queue.priority == job.priority]
         return next((key for key in [*likely, *self.queues] if key and self.queues[key].remove(ident)), "")
 
+    def edit(self, ident: str, name: str, priority: str, delay: int | None) -> None:
+        """A job gets another priority, unless that is empty, or another delay, unless that is None."""
+        job = self.jobs[ident]
+        own_due = job.due if job.status == "d" else None
+        due = own_due if delay is None else self.now + delay if delay else None
+        if priority not in ("", job.priority) or (delay is not None and due != own_due):
+            name = self.queues[job.queue].name if job.queue else name
+            stood = self.unplace(ident, name)
+            to = self.queue_of(self.queues[stood].name if stood else name, priority or job.priority)
+            self.place(ident, to, None if due is None else due - self.now)
+
     def claim(self, ident: str, queue: str, token: str) -> str:
         """A job that was taken from its list is run, if it waits indeed; returns the outcome."""
         self.queues[queue].deferrals.pop(ident, None)

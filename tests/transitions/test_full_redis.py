@@ -28,6 +28,12 @@ STEPS: dict[str, tuple[str, Callable[[World, Any], object]]] = {
     ),
     "cancel": ("waiting", lambda world, job: transitions.cancel(job, world.queue_class, "q")),
     "move": ("waiting", lambda world, job: job.enqueue_or_delay("other", 5)),
+    "edit": (
+        "waiting",
+        lambda world, job: transitions.edit(
+            job, world.queue_class, {"cancel_on_error": "1"}, priority="5", default_name="q"
+        ),
+    ),
     "succeed": ("running", lambda world, job: world.succeed(job)),
     "fail": ("running", lambda world, job: world.fail(job)),
     "fail and retry": ("running", lambda world, job: world.fail(job, times=1)),
