@@ -54,7 +54,8 @@ class Form:
     def parse(cls, text: str) -> Form:
         """Read what browsers send."""
         try:
-            return cls(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="surrogateescape")
+            return cls(pairs)
         except ValueError:
             raise Refusal(413, f"At most {MAX_FIELDS:,} values can be sent at once") from None
 

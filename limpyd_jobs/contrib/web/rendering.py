@@ -72,8 +72,8 @@ def lines(value: Any) -> Markup:
 
 
 def raw(value: Any) -> Markup:
-    """Return a value as a form sends it back: escaped, but otherwise as it is."""
-    return Markup("{}").format("" if value is None else str(value))
+    """Return a value as a form sends it back: escaped, but otherwise as it is, unless it is not UTF-8."""
+    return Markup("{}").format("" if value is None else str(value).encode(errors="replace").decode())
 
 
 def moment(value: Any) -> Markup | str:

@@ -157,6 +157,26 @@ def test_a_job_is_shown_with_all_that_is_known_of_it() -> None:
     assert Dashboard().get(f"/jobs/{__name__}.Letter:99").status == 404
 
 
+def test_a_waiting_job_is_edited_unless_it_changed_meanwhile() -> None:
+    job = Letter.add_job("one", to="ann", account="secret-1")
+    dashboard = Dashboard()
+    page = dashboard.get(f"/jobs/{job.ident}").text
+    assert 'name="field.to"' in page
+    assert "field.account" not in page
+    form = {"ident": job.ident, "field.to": "bob", "seen.to": "ann", "priority_to": "5", "for": "10m"}
+    asked = dashboard.post("/jobs/edit", form)
+    assert "to from ann to bob" in asked.shown
+    assert dashboard.do("/jobs/edit", form)["error"] is None
+    assert (job.to.hget(), job.priority.hget(), job.status.hget()) == ("bob", "5", STATUSES.DELAYED)
+    assert dashboard.do("/jobs/edit", {"ident": job.ident, "now": "1"})["error"] is None
+    assert job.status.hget() == STATUSES.WAITING
+    for wrong in ({"field.nope": "x"}, {"field.account": "x"}, {"priority_to": "high"}, {}):
+        assert dashboard.post("/jobs/edit", {"ident": job.ident, **wrong}).status in (400, 403)
+    job.claim(owner="web1:12")
+    refused = dashboard.post("/jobs/edit", form, PROGRAM)
+    assert (refused.status, "web1:12 runs it" in refused.json["error"]) == (409, True)
+
+
 def test_a_job_whose_worker_died_is_released() -> None:
     job = Letter.add_job("one")
     job.claim(owner="web1:12", lease=1000)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from limpyd_jobs.contrib.web.protocol import Asked, Page
-from limpyd_jobs.integration import Ident
-from limpyd_jobs.query import JobDetails, Reason, explain_job, job_details
+from limpyd.exceptions import UniquenessError
+
+from limpyd_jobs import NotEditable
+from limpyd_jobs.contrib.web.masking import HIDDEN
+from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.rendering import MAX_SHOWN, address
+from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.users import Role
+from limpyd_jobs.integration import Ident, one_line, parse_moment, time_span
+from limpyd_jobs.query import FieldChange, JobDetails, Reason, edit_job, explain_job, job_details
 
 # The fields that are shown above the others, and so not once more.
 ABOVE = ("status", "queued", "identifier", "priority", "added", "start", "end", "tries", "delayed_until")
@@ -27,6 +38,19 @@ class JobShown:
         return {name: value for name, value in self.job.fields.items() if name not in ABOVE}
 
     @property
+    def editable(self) -> Mapping[str, str]:
+        """The fields that a form can change: those that are not masked, and have a text that a browser sends back."""
+        return {
+            name: value
+            for name, value in self.arguments.items()
+            if value != HIDDEN and len(value) <= MAX_SHOWN and value.replace("\n", "").replace("\t", "").isprintable()
+        }
+
+    @property
+    def can_be_edited(self) -> bool:
+        return self.job.status in ("waiting", "delayed") and not self.job.owner
+
+    @property
     def is_over(self) -> bool:
         return self.job.status in ("success", "error", "canceled")
 
@@ -42,4 +66,58 @@ def show(asked: Asked) -> JobShown:
     return JobShown(masked, path, explain_job(ident, asked.database).reasons)
 
 
-PAGE = Page("/jobs/{ident:path}", "Job", show, "job.html")
+def edit(asked: Asked, form: Form) -> Plan:
+    """Change the priority, the delay and the fields of a job that waits or is delayed, if no worker claims it first."""
+    ident = form.one("ident")
+    path = Ident.of(ident).path
+    fields = {name: new for name, old, new in _fields_of(form) if new != old}
+    if any(asked.masking.is_secret(name, path) for name in fields):
+        raise Refusal(403, "A field that is masked cannot be edited here")
+    given: dict[str, Any] = {
+        "fields": fields,
+        "priority": form.get("priority_to") or None,
+        "delayed_for": 0 if form.get("now") else form.read("for", time_span),
+        "delayed_until": form.read("until", partial(parse_moment, "until")),
+        "as_text": True,
+        "database": asked.database,
+    }
+    with _refused():
+        found = edit_job(ident, **given, dry_run=True)
+    seen = {each.name: each.before for each in found}
+    what = ", ".join(_change(each) for each in found) or "nothing: it has these values already"
+
+    def do(_: OnStep) -> str:
+        with _refused():
+            changed = edit_job(ident, **given, seen=seen) if found else []
+        return f"changed: {', '.join(map(_change, changed))}" if changed else "nothing to change"
+
+    return Plan(f"Edit {ident}", do, lambda: what, back=address(f"/jobs/{ident}"))
+
+
+def _fields_of(form: Form) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the old and the new value of each field that a form has: browsers send ends of lines as CRLF."""
+    values = dict(form.pairs)
+    for name, value in form.pairs:
+        if name.startswith("field.") and f"seen.{name[6:]}" in values:
+            yield name[6:], *(text.replace("\r\n", "\n") for text in (values[f"seen.{name[6:]}"], value))
+        elif name.startswith("field."):
+            yield name[6:], "", value
+
+
+def _change(change: FieldChange) -> str:
+    before, after = ("(none)" if text is None else one_line(text, 60) for text in change[1:])
+    return f"{change.name} from {before} to {after}"
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Refuse what `edit_job` refuses."""
+    try:
+        yield
+    except NotEditable as error:
+        raise Refusal(409, str(error)) from None
+    except (AttributeError, TypeError, ValueError, UniquenessError) as error:
+        raise Refusal(400, one_line(error, 2_000)) from None
+
+
+PAGE = Page("/jobs/{ident:path}", "Job", show, "job.html", acts=(Act("/jobs/edit", Role.ACT, edit),))
