@@ -99,7 +99,7 @@ def _fields_of(form: Form) -> Iterator[tuple[str, str, str]]:
     values = dict(form.pairs)
     for name, value in form.pairs:
         if name.startswith("field.") and f"seen.{name[6:]}" in values:
-            yield name[6:], *(text.replace("\r\n", "\n") for text in (values[f"seen.{name[6:]}"], value))
+            yield name[6:], values[f"seen.{name[6:]}"].replace("\r\n", "\n"), value.replace("\r\n", "\n")
         elif name.startswith("field."):
             yield name[6:], "", value
 
