@@ -30,7 +30,7 @@ HEALTH = "/health"
 HEADERS = {
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send no origin with forms either
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
@@ -118,9 +118,15 @@ def _length(headers: Mapping[str, str]) -> int:
 def _check_origin(headers: Headers, host: str) -> None:
     """Refuse what a page of another site sends. What is not a browser sends neither header."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    is_foreign = origin is not None and urlsplit(origin).netloc.lower() != host
-    if site not in (None, "same-origin", "none") or is_foreign:
+    if site not in (None, "same-origin", "none") or (origin is not None and _host_of(origin) != host):
         raise Refusal(403, "Requests from other sites are refused")
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _check_site(headers: Headers) -> None:

@@ -143,6 +143,8 @@ def test_a_read_only_dashboard_changes_nothing() -> None:
         {"sec-fetch-site": "same-site"},
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"origin": "http://["},
+        {"origin": "http://localhost:8780@evil.example"},
         {"origin": "http://localhost:9999"},
     ],
 )
@@ -187,7 +189,7 @@ def test_each_response_lets_a_browser_run_nothing_but_our_files(address: str) ->
     assert "require-trusted-types-for 'script'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["x-frame-options"] == "DENY"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
     nonces = {*re.findall(r'<script [^>]*nonce="([^"]+)"', answer.text)}
     assert nonces <= {*re.findall(r"'nonce-([^']+)'", policy)}
