@@ -7,6 +7,7 @@ The log lines on jobs are written by such an observer, `write_log_line`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,8 @@ class Source(Protocol):
 
     @property
     def id(self) -> str: ...
+    @property
+    def logger(self) -> logging.Logger: ...
     def log(self, message: str, level: str = ...) -> None: ...
 
 

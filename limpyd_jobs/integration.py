@@ -1,5 +1,6 @@
 """What an integration may use beside what `limpyd_jobs` exports. Those in `limpyd_jobs.contrib` import nothing else."""
 
+from limpyd_jobs import events
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.classes.job_classes import imported_job_class
 from limpyd_jobs.commandline.options import rate, time_span
@@ -15,6 +16,7 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.search.conditions import parse_moment
+from limpyd_jobs.search.fingerprints import fingerprint_of
 from limpyd_jobs.texts import described, one_line, traceback_of
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "codec_of",
     "describe_trigger",
     "described",
+    "events",
+    "fingerprint_of",
     "imported_job_class",
     "job_modules",
     "one_line",

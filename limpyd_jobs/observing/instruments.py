@@ -101,6 +101,11 @@ class Running:
         return f"{job.get_model_repr()}:{vars(job).get('_pk')}"
 
     @property
+    def identifier(self) -> str:
+        """The identifier of the job."""
+        return str(vars(self.job).get("_cached_identifier") or self.job.identifier.hget() or "")
+
+    @property
     def trace_context(self) -> str:
         """What was stored with the job when it was added; empty without anything. Any program that writes to this Redis
         may have changed it."""

@@ -19,6 +19,7 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from limpyd_jobs.search.message_patterns import pattern_of
+from limpyd_jobs.texts import printable
 
 LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
 MAX_PLACE = 300  # in characters
@@ -75,6 +76,20 @@ def cause_of(
     place = place or _place(_frames_of(raised), package, is_first=is_first)  # made with the group, not raised
     text = "\n".join((type_name, *kinds, place or pattern))
     return Cause(sha256(text.encode(errors="replace")).hexdigest()[:LENGTH], place, pattern)
+
+
+def fingerprint_of(error: BaseException, job_class: Any, identifier: str = "") -> str:
+    """Return the fingerprint of an exception of a job, as it is stored with its `Error`.
+
+    Parameters
+    ----------
+    error: Exception
+        With its traceback.
+    job_class: type of Job
+    identifier: str
+        The identifier of the job, which does not count in the message.
+    """
+    return cause_of(type(error).__name__, printable(error), error, job_class.get_model_repr(), identifier).fingerprint
 
 
 def is_fingerprint(text: str) -> bool:
