@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -148,10 +149,18 @@ class ScheduleMissed(Event):
 Observer = Callable[[Event], object]
 
 
+# The event whose line is being logged, for formatters.
+logged: ContextVar[Event | None] = ContextVar("logged", default=None)
+
+
 def write_log_line(event: Event) -> None:
     """Write the log line of an event, if it has one."""
     if event.message:
-        event.worker.log(event.message, event.level)
+        token = logged.set(event)
+        try:
+            event.worker.log(event.message, event.level)
+        finally:
+            logged.reset(token)
 
 
 _ONLY_THE_LOG: tuple[Observer, ...] = (write_log_line,)
@@ -159,7 +168,8 @@ _observers = _ONLY_THE_LOG
 
 
 def subscribe(observer: Observer | Instrument) -> None:
-    """Let a function be called with each event from now on, of all workers of this process.
+    """Let a function be called with each event from now on, of all workers of this process; once, however often it is
+    subscribed.
 
     An `Instrument` stands around the adding and the running of jobs from now on. It is called with each event only if
     it can be called.
@@ -167,7 +177,7 @@ def subscribe(observer: Observer | Instrument) -> None:
     global _observers
     if isinstance(observer, Instrument):
         install(observer)
-    if callable(observer):
+    if callable(observer) and observer not in _observers:
         _observers = (*_observers, observer)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from limpyd_jobs import arguments
 from limpyd_jobs.classes.job_classes import module_names
+from limpyd_jobs.commandline.observers import INTEGRATIONS, observer_names
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import Retry, as_policy
@@ -166,6 +167,15 @@ def is_names(value: Any) -> bool:
         return value is None or any(_is_found(name.partition(".")[0]) for name in module_names(value))
     except ConfigurationException:
         return False
+
+
+def is_observers(value: Any) -> bool:
+    """Whether a value names observers, each of an integration or in a package that there is, or is None."""
+    try:
+        names = [] if value is None else observer_names(value)
+    except ConfigurationException:
+        return False
+    return all(name in INTEGRATIONS or _is_found(name.partition(".")[0]) for name in names)
 
 
 def _is_found(package: str) -> bool:

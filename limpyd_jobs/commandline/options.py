@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.classes.job_classes import module_names
+from limpyd_jobs.commandline.observers import observer_names
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
 from limpyd_jobs.texts import described, read_size
@@ -178,6 +179,15 @@ def modules(text: str) -> str:
     """Return a text that has names of modules between its commas, or raise `ValueError`."""
     try:
         module_names(text)
+    except ConfigurationException as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def observers(text: str) -> str:
+    """Return a text that has names of observers between its commas, or raise `ValueError`."""
+    try:
+        observer_names(text)
     except ConfigurationException as error:
         raise ValueError(str(error)) from None
     return text

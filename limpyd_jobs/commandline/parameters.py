@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.commandline import checks, options
 from limpyd_jobs.commandline.checks import amount, or_none, whole_number
+from limpyd_jobs.commandline.observers import subscribe_named
 from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
@@ -34,6 +35,7 @@ LOGGER_NAME = "limpyd-jobs"
 QUEUE_STRATEGIES = ("strict", "round_robin", "weighted")
 
 MAX_PORT = 65535
+LOG_FORMATS = ("text", "json")
 
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000
@@ -433,6 +435,26 @@ class Parameters:
         could_be=checks.is_number,
     )
 
+    observers: Any = row(
+        None,
+        "What is called with each event, or stands around jobs, joined by commas: ``opentelemetry``, "
+        "``opentelemetry-links``, ``sentry``, or the path of a function, an instrument, or a module that subscribes "
+        "them. A list or a tuple is fine, too. It holds for the whole process. If one cannot be imported, "
+        "``ConfigurationException`` is raised as the worker is made. See :ref:`Observers by name`.",
+        option("opentelemetry,myapp.metrics.count", default="none", check=options.observers),
+        group=LOG,
+        could_be=checks.is_observers,
+    )
+    log_format: str = row(
+        LOG_FORMATS[0],
+        "How the command writes its log: ``text``, or ``json`` for an object in each line, with the job, its class, "
+        "queue and try, and the ids of its trace. See :ref:`Logs in JSON`.",
+        option("json", type="choice", choices=LOG_FORMATS),
+        group=LOG,
+        check=checks.one_of(*LOG_FORMATS),
+        could_be=lambda value: value in LOG_FORMATS,
+    )
+
     terminate_gracefully = True
 
     _rows: Mapping[str, Row]
@@ -508,6 +530,8 @@ class Parameters:
         self._check_is_run("callback", self.callback)
         self._check_is_run("execute method", getattr(self, "execute", None))
         self._check_those_of_version_2()
+        if self._settings.observers is not None:
+            subscribe_named(self._settings.observers)
         if self._settings.job_modules is not None:
             try:
                 job_classes.load(self._settings.job_modules)

@@ -148,7 +148,8 @@ _failures: set[tuple[int, str, type[Exception]]] = set()
 def install(instrument: Instrument) -> None:
     """Let an instrument stand around what is added and run from now on."""
     global installed
-    installed = (*installed, instrument)
+    if instrument not in installed:
+        installed = (*installed, instrument)
 
 
 def uninstall(instrument: object) -> None:
@@ -186,6 +187,15 @@ class Around:
             except Exception as failure:
                 if failure is not error:
                     log_failure(instrument, self._name, failure)
+
+
+def fields_of(instrument: Instrument, running: Running | None) -> Mapping[str, str]:
+    """Return the fields that an instrument has for a line of the log; none if it fails."""
+    try:
+        return dict(instrument.log_fields(running))
+    except Exception as error:
+        log_failure(instrument, "log fields", error)
+        return {}
 
 
 def log_failure(observer: object, what: str, error: Exception) -> None:

@@ -224,17 +224,17 @@ class WorkerConfig:
         self.worker._add_update_status_callback(self.update_proc_title)
         self.worker._add_update_status_callback(_notify_of_end)
         self.worker._run_state.on_ready.append(partial(notify, "READY=1"))
-        self._ensure_log_handler(self.worker.logger)
+        self._ensure_log_handler(self.worker)
         self.update_proc_title()
         if self.options.dry_run:
             self.worker.end_forced, self.worker._run_state.why = True, "--dry-run"
 
     @staticmethod
-    def _ensure_log_handler(logger: logging.Logger) -> None:
-        if not logger.handlers:
+    def _ensure_log_handler(worker: Worker) -> None:
+        if not worker.logger.handlers:
             handler = logging.StreamHandler()
-            handler.setFormatter(LogFormatter(LOG_FORMAT))
-            logger.addHandler(handler)
+            handler.setFormatter(_formatter(worker._settings.log_format))
+            worker.logger.addHandler(handler)
 
     def print_options(self) -> None:
         """Print what the script and the worker will use."""
@@ -320,6 +320,14 @@ class WorkerConfig:
     @property
     def _program(self) -> str:
         return self.prog_name.removesuffix(".py")
+
+
+def _formatter(log_format: str) -> logging.Formatter:
+    if log_format == "json":
+        from limpyd_jobs.workers.json_log import JsonFormatter  # most logs are text
+
+        return JsonFormatter()
+    return LogFormatter(LOG_FORMAT)
 
 
 def _notify_of_end(worker: Worker) -> None:

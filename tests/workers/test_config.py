@@ -467,6 +467,8 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - health-host = 127.0.0.1",
         " - health-file = None",
         " - stalled-after = 60",
+        " - observers = None",
+        " - log-format = text",
     ]
 
 

@@ -206,6 +206,9 @@ class TestNamesThatAreSomethingElse:
             ("retry_policy", "mine"),
             ("job_modules", "mine"),
             ("job_modules", ["nowhere.jobs"]),
+            ("observers", "mine"),
+            ("observers", [print]),
+            ("log_format", "%(message)s"),
             ("processes", 1.5),
             ("keep_success", 1.5),
             ("keep_errors", 1.5),
@@ -224,7 +227,8 @@ class TestNamesThatAreSomethingElse:
             type("OwnWorker", (Worker,), {name: value})("a")
 
     def test_an_argument_is_refused(self) -> None:
-        for name in ("processes", "lease", "prefetch", "job_modules", "retry_policy", "keep_errors", "queue_strategy"):
+        names = "processes", "lease", "prefetch", "job_modules", "retry_policy", "keep_errors", "queue_strategy"
+        for name in (*names, "observers", "log_format"):
             with pytest.raises(ConfigurationException):
                 make(**{name: [object()]})
 
