@@ -12,7 +12,15 @@ from limpyd_jobs.models.claims.session import Session
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.following.changes import Change, Changes, JobChange
 from limpyd_jobs.models.job import Job
-from limpyd_jobs.models.presence import AlivePresence, AliveWorker, Presence, Registration, RunningJob, WorkerPresence
+from limpyd_jobs.models.presence import (
+    AlivePresence,
+    AliveWorker,
+    Presence,
+    Registration,
+    RunningJob,
+    WorkerDump,
+    WorkerPresence,
+)
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.models.timed import TimedRecord
 from limpyd_jobs.statuses import STATUSES
@@ -36,6 +44,7 @@ __all__ = [
     "RunningJob",
     "Session",
     "TimedRecord",
+    "WorkerDump",
     "WorkerPresence",
     "attached_queue",
     "compute_delayed_until",

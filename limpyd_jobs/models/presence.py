@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.arguments import MAX_LEASE, MAX_OWNER_BYTES, check_size, checked_lease, stored_value
 from limpyd_jobs.classes.binding import bound_models, is_same_database
 from limpyd_jobs.classes.job_classes import concrete
-from limpyd_jobs.dates import as_naive_utc
+from limpyd_jobs.dates import as_naive_utc, parse_datetime
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.idents import Ident
@@ -364,6 +364,21 @@ class AliveWorker(AlivePresence):
         return name in (self.name, self.id) or name in {f"{each}:{pid}" for each in (host, self.host) for pid in pids}
 
 
+class WorkerDump(NamedTuple):
+    """What a worker did at a moment.
+
+    Attributes
+    ----------
+    at: datetime
+        By the clock of the worker, naive UTC.
+    text: str
+        Several lines: who asked, what it runs, and where each of its threads is.
+    """
+
+    at: datetime
+    text: str
+
+
 class WorkerPresence(Presence):
     """The record that a worker is there. Each worker registers by itself, a second after its start.
 
@@ -376,6 +391,7 @@ class WorkerPresence(Presence):
 
     pk = fields.PKField()  # chosen by the worker: what is sent twice makes no second record
     orders = fields.ListField()
+    _dump = fields.StringField()
 
     @classmethod
     def alive(cls, kind: str | None = None) -> list[AliveWorker]:  # type: ignore[override]
@@ -403,7 +419,8 @@ class WorkerPresence(Presence):
         ----------
         verb: str
             ``quiet``: begin no other job; ``resume``: begin jobs again; ``stop``: end after the running job, as on
-            SIGTERM; ``dump``: write to the log what it does, and where each thread is; ``log-level``.
+            SIGTERM; ``dump``: write to the log what it does, and where each thread is, and keep that for `dump_of`;
+            ``log-level``.
         value: str
             The level of ``log-level``: a name, or a number.
         unaudited: bool
@@ -431,6 +448,13 @@ class WorkerPresence(Presence):
             is_there = presences.give_order(cls, worker.pk, order.as_json(), lasts, **audit)
         if not is_there:
             raise LookupError(f"The worker {one_line(worker.name)} is not there any more")
+
+    @classmethod
+    def dump_of(cls, worker: AliveWorker) -> WorkerDump | None:
+        """Return what a worker answered to the last ``dump``; None if that was more than an hour ago."""
+        date, _, text = presences.dump_of(cls, worker.pk).partition("\n")
+        moment = parse_datetime(date)
+        return WorkerDump(moment, text) if moment else None
 
 
 def checked_level(text: str) -> str:

@@ -2,7 +2,10 @@
 
 from limpyd_jobs.models.explaining.details import JobDetails, job_details
 from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
+from limpyd_jobs.models.explaining.silence import silence
+from limpyd_jobs.models.presence import AliveWorker, RunningJob, WorkerDump
 from limpyd_jobs.query.attention import Attention, attention
+from limpyd_jobs.query.audit import AuditEntry, audit_entries
 from limpyd_jobs.query.editing import FieldChange, edit_job
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
@@ -27,6 +30,7 @@ from limpyd_jobs.query.words import (
     words_of_errors,
     words_of_jobs,
 )
+from limpyd_jobs.query.workers import alive_workers, order_worker, worker_dump
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.search.conditions import Condition
@@ -36,7 +40,9 @@ from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.search.walk import MissingIndex
 
 __all__ = [
+    "AliveWorker",
     "Attention",
+    "AuditEntry",
     "Condition",
     "Count",
     "ErrorFilter",
@@ -59,10 +65,14 @@ __all__ = [
     "QueueSeries",
     "QueueState",
     "Reason",
+    "RunningJob",
     "Series",
     "Tally",
     "Totals",
+    "WorkerDump",
+    "alive_workers",
     "attention",
+    "audit_entries",
     "completions",
     "delete_queue",
     "edit_job",
@@ -72,6 +82,7 @@ __all__ = [
     "job_details",
     "large_jobs_of",
     "leave_quarantine",
+    "order_worker",
     "overview",
     "pause_queue",
     "paused_queues",
@@ -82,7 +93,9 @@ __all__ = [
     "read_metrics",
     "read_series",
     "release_job",
+    "silence",
     "summed",
     "words_of_errors",
     "words_of_jobs",
+    "worker_dump",
 ]

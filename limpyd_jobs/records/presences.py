@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.records.records import Reply, sender_of
+from limpyd_jobs.records.records import Reply, redis_of, sender_of
 from limpyd_jobs.redis.calls import Call, given, outcome_of, send
 from limpyd_jobs.redis.scripting import Script
 
@@ -22,8 +24,8 @@ _sweep_presences = Script("presences/sweep_presences")
 
 Model = type[RedisModel]
 
-# How many orders are kept for one presence: the last ones.
-MAX_ORDERS = 100
+# How many orders are kept for one presence: the last ones; and for how many seconds what it told last.
+MAX_ORDERS, DUMP_KEPT = 100, 3600
 
 
 class Sign(NamedTuple):
@@ -53,6 +55,23 @@ def leave(connection: Redis, model: Model, pk: str) -> None:
     """Delete the record of a process that leaves, over a connection that any thread may use."""
     request = {"model": layout_of(model).json, "pk": pk}
     _delete_record(connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
+
+
+def keep_dump(connection: Redis, model: Model, pk: str, text: str) -> None:
+    """Write what a process does for others to read, over a connection that any thread may use."""
+    connection.set(_dump_key(model, pk), text, ex=DUMP_KEPT)
+
+
+def dump_of(model: Model, pk: str) -> str:
+    """Return what a process wrote last; empty if it wrote nothing for an hour."""
+    with suppress(ResponseError):  # the key is of a wrong type
+        found: Any = redis_of(model).get(_dump_key(model, pk))
+        return str(found or "")
+    return ""
+
+
+def _dump_key(model: Model, pk: str) -> str:
+    return f"{layout_of(model).description['name']}:{pk}:_dump"
 
 
 def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:

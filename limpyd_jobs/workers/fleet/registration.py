@@ -16,11 +16,12 @@ from typing import Any
 from redis import Redis
 
 from limpyd_jobs.arguments import MAX_LEASE
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import WorkerPresence
 from limpyd_jobs.models.presence import Order
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.forks import this_process
-from limpyd_jobs.texts import MESSAGE, NAME, one_line
+from limpyd_jobs.texts import LOGGED, MESSAGE, NAME, one_line, shortened
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context, Face
@@ -62,6 +63,7 @@ class WorkerRegistration:
         self._is_closed = False
         self._lock = Lock()
         self._last_failure = ""
+        self._dump = ""  # to be shown to others
 
     def renew(self, connection: Redis) -> None:
         """Give a sign of life, and obey the orders. Nothing is raised."""
@@ -72,6 +74,7 @@ class WorkerRegistration:
                 while orders := self._keep(connection):  # so that others see the effect at once
                     for order in orders:
                         self._obey(order)
+                    self._show_dump(connection)
                 self._repeats.sum_up()
                 self._last_failure = ""
             except Exception as error:
@@ -93,6 +96,11 @@ class WorkerRegistration:
         sign = presences.keep(WorkerPresence, self._pk, fields, self._lease, connection, takes_orders="1")
         self._since = sign.since
         return sign.orders
+
+    def _show_dump(self, connection: Redis) -> None:
+        text, self._dump = self._dump, ""
+        if text:
+            presences.keep_dump(connection, WorkerPresence, self._pk, shortened(text, LOGGED))
 
     def _log_failure(self, error: Exception) -> None:
         """Log once why this worker is not seen. Others log that Redis fails for a while."""
@@ -170,7 +178,9 @@ class WorkerRegistration:
             case "stop":
                 self.stopping.end_for_good(why)
             case "dump":
-                self.worker.log(f"{why}: {self.report(None)}", "warning")
+                report = f"{why}: {self.report(None)}"
+                self.worker.log(report, "warning")
+                self._dump = f"{utcnow()}\n{report}"
             case "log-level":
                 level = order.value
                 self.worker.logger.setLevel(int(level) if level.isdecimal() else level)

@@ -234,6 +234,11 @@ class TestOrders:
                 wait_until(lambda: logger.level == 10)
                 asked(the_worker(), "dump")
                 wait_until(lambda: any("thread limpyd-jobs-heartbeat:" in text for text in messages(log)))
+                wait_until(lambda: WorkerPresence.dump_of(the_worker()), "the dump is kept")
+                shown = WorkerPresence.dump_of(the_worker())
+                assert shown
+                assert "thread limpyd-jobs-heartbeat:" in shown.text
+                assert shown.text.startswith("dump asked by ")
         finally:
             logger.setLevel(before)
 

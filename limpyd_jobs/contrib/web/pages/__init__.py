@@ -3,7 +3,7 @@ navigation."""
 
 from __future__ import annotations
 
-from limpyd_jobs.contrib.web.pages import job, jobs, overview, queues, tasks
+from limpyd_jobs.contrib.web.pages import audit, job, jobs, overview, queues, tasks, workers
 from limpyd_jobs.contrib.web.protocol import Page
 
 PAGES: tuple[Page, ...] = (
@@ -13,5 +13,8 @@ PAGES: tuple[Page, ...] = (
     jobs.FACETS_PAGE,
     jobs.WORDS_PAGE,
     job.PAGE,
+    workers.PAGE,
+    workers.ONE_PAGE,
+    audit.PAGE,
     tasks.PAGE,
 )
