@@ -1,6 +1,6 @@
-"""Run the checks and the tests: ``python run_tests.py``, and ``python run_tests.py --docs --proofs`` for the rest.
+"""Run the checks and the tests: ``python run_tests.py``; the rest: ``python run_tests.py --docs --proofs --web``.
 
-There are four parts:
+There are five parts:
 
 --lint     ruff and mypy; words that are gone (scripts/words.py); the manual, which Sphinx must build without a warning
 --tests    all tests but the others
@@ -8,6 +8,8 @@ There are four parts:
 --proofs   the proofs of what the library guarantees, in tests/proofs
            ``--proofs --long`` runs all tests and proofs in their long forms, for an hour and a half: each case of a
            transition with all kinds of models, 5,000 random stories, minutes of chaos
+--web      the tests with a real browser and a real Prometheus, in tests/web
+           ``--web --pictures`` writes the pictures of the dashboard in docs/images anew
 
 Without arguments, lint and tests are run, both at once; with these options, only the parts they name. Other arguments
 are those of pytest, for the parts that are named: ``python run_tests.py --proofs -k races``. If none is named, pytest
@@ -33,12 +35,13 @@ PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 MANUAL = ("sphinx", "--quiet", "--fresh-env", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("scripts/words.py",), ("mypy",), MANUAL),
-    "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs"),),
+    "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs", "--ignore=tests/web"),),
     "--docs": ((*PYTEST, "tests/docs"),),
     "--proofs": ((*PYTEST, "tests/proofs"),),
+    "--web": (("pytest", "-q", "-n2", "tests/web"),),
 }
 LONG_PROOFS = (
-    (*PYTEST, "--long", "--ignore=tests/docs"),
+    (*PYTEST, "--long", "--ignore=tests/docs", "--ignore=tests/web"),
     ("tests/proofs/chaos.py", "--minutes=30"),
     ("tests/proofs/schedulers.py", "--minutes=5"),
     ("tests/proofs/conductors.py", "--minutes=5"),

@@ -43,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the long forms: each transition with all kinds of models, the example with the whole library, …",
     )
     parser.addoption(
+        "--pictures",
+        action="store_true",
+        help="with tests/web: write the pictures of the dashboard in docs/images anew",
+    )
+    parser.addoption(
         "--tenth",
         metavar="SEED",
         help="run what depends on the Python, redis-py or the server, and a tenth of the other files; `any`: any tenth",

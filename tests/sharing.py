@@ -7,7 +7,11 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling
 
 # The beginnings of their names
-TOGETHER = ("tests/proofs/test_benchmark_runs.py::TestARun::", "tests/test_example.py::TestAWholeRun::")
+TOGETHER = (
+    "tests/proofs/test_benchmark_runs.py::TestARun::",
+    "tests/test_example.py::TestAWholeRun::",
+    "tests/web/test_dashboard",  # with one browser
+)
 
 
 class Schedule(LoadScopeScheduling):

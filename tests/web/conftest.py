@@ -1,0 +1,132 @@
+"""For all tests of this folder one server, one browser, and a dashboard of each of three databases."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+from servers import RedisServer
+
+if TYPE_CHECKING:
+    from browser import Browser
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A dashboard that runs, in a process of its own, and its database."""
+
+    address: str
+    client: redis.Redis
+    socket: str
+    db: int
+
+    def __call__(self, path: str) -> str:
+        """Return the address of a page."""
+        return self.address.rstrip("/") + path
+
+    def connect(self) -> None:
+        """Let the models of this process use its database."""
+        from limpyd_jobs.models import BaseJobsModel
+
+        BaseJobsModel.database.connect(unix_socket_path=self.socket, db=self.db)
+
+
+@pytest.fixture(scope="session")
+def _server(redis_binary: str) -> Iterator[RedisServer]:
+    with RedisServer(redis_binary, "--databases", "4") as server:
+        yield server
+
+
+@contextmanager
+def serving(server: RedisServer, db: int, *options: str) -> Iterator[Site]:
+    """Run ``limpyd-jobs web`` with one of the databases of a server."""
+    command = [sys.executable, "-m", "limpyd_jobs.scripts.jobs", "web", "--port=0", f"--pythonpath={HERE}", *options]
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": f"{server.url}?db={db}"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:"), address
+        with server.client(db=db) as client:
+            yield Site(address, client, server.socket, db)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def _shop(_server: RedisServer) -> Iterator[Site]:
+    import webshop
+
+    with serving(_server, 0) as site:
+        site.connect()
+        webshop.fill(site.client)
+        yield site
+
+
+@pytest.fixture
+def shop(_shop: Site) -> Site:
+    """The dashboard of a shop with jobs in every state; what earlier tests changed there stays changed."""
+    _shop.connect()
+    return _shop
+
+
+@pytest.fixture(scope="session")
+def _workshop(_server: RedisServer) -> Iterator[Site]:
+    with serving(_server, 2) as site:
+        yield site
+
+
+@pytest.fixture
+def workshop(_workshop: Site) -> Site:
+    """The dashboard of a database that is empty when a test begins."""
+    _workshop.client.flushdb()
+    _workshop.connect()
+    return _workshop
+
+
+@pytest.fixture(scope="session")
+def _hostile(_server: RedisServer) -> Iterator[Site]:
+    import hostile
+
+    with serving(_server, 1) as site:
+        site.connect()
+        hostile.fill(site.client)
+        yield site
+
+
+@pytest.fixture
+def hostile_site(_hostile: Site) -> Site:
+    """The dashboard of a database where each text is hostile."""
+    _hostile.connect()
+    return _hostile
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    from browser import Browser, program
+
+    for name in ("chromium", "chromedriver"):
+        if program(name) is None:
+            pytest.skip(f"{name} is not installed")
+    made = Browser(tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()

@@ -1,0 +1,116 @@
+"""What users do in the dashboard, as they do it: with a mouse, a keyboard and a look at what comes then."""
+
+from __future__ import annotations
+
+from browser import Browser
+from conftest import Site
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from servers import wait_until
+from webshop import ResizeImage, SendMail
+
+from limpyd_jobs import STATUSES
+from limpyd_jobs.query import JobFilter, queue_states
+
+
+def fail(number: int) -> None:
+    for each in range(number):
+        with ResizeImage.add_job(f"photo:{each}").claim(owner="web1:12") as claim:
+            claim.fail(ValueError("not an image"))
+
+
+def test_a_queue_is_paused_and_resumed(workshop: Site, browser: Browser) -> None:
+    SendMail.add_job("one")
+    browser.open(workshop("/queues"))
+    browser.click("Pause")
+    assert "mails is paused: running jobs go on" in browser.text
+    assert queue_states("mails")[0].is_paused
+    browser.click("Resume")
+    assert "mails is resumed" in browser.text
+    assert not queue_states("mails")[0].is_paused
+
+
+def test_all_jobs_that_match_are_requeued(workshop: Site, browser: Browser) -> None:
+    """More than a page has, and none of the others."""
+    fail(60)
+    SendMail.add_job("one").cancel()
+    browser.open(workshop("/jobs"))
+    field = browser.driver.find_element(By.ID, "q")
+    field.send_keys("status=error queue=im")
+    wait_until(lambda: browser.driver.find_elements(By.CSS_SELECTOR, "button[data-word='queue=images']"))
+    browser.find("queue=images", "button").click()
+    assert field.get_attribute("value") == "status=error queue=images "
+    browser.run("document.documentElement.dataset.left = 1")
+    field.send_keys(Keys.ENTER)
+    wait_until(lambda: browser.run("return !document.documentElement.dataset.left"), "the jobs that are found")
+    browser.settle()
+    assert "60 jobs" in browser.text
+    browser.driver.find_element(By.NAME, "all").click()
+    browser.click("Requeue")
+    assert "60 to do" in browser.text
+    assert browser.violations() == []
+    assert JobFilter(status="error").count().number == 60
+    browser.click("Yes, do it")
+    assert "60 done" in browser.text
+    assert browser.violations() == []
+    assert JobFilter(status="waiting").count().number == 60
+
+
+def test_selected_jobs_are_deleted(workshop: Site, browser: Browser) -> None:
+    SendMail.add_jobs(["one", "two", "three"])
+    browser.open(workshop("/jobs"))
+    for box in browser.driver.find_elements(By.NAME, "ident")[:2]:
+        box.click()
+    browser.click("Delete")
+    assert "2 to do" in browser.text
+    assert "deleted for good" in browser.text
+    browser.click("No", "a")
+    assert JobFilter().count().number == 3
+    browser.driver.find_element(By.CSS_SELECTOR, "input[data-all]").click()
+    browser.click("Delete")
+    browser.click("Yes, do it")
+    assert "3 done" in browser.text
+    assert JobFilter().count().number == 0
+
+
+def test_jobs_of_a_queue_are_moved_and_cleared(workshop: Site, browser: Browser) -> None:
+    SendMail.add_jobs(["one", "two"])
+    browser.open(workshop("/queues"))
+    browser.find("Move", "summary").click()
+    browser.fill("target", "others")
+    browser.click("Count")
+    assert "There is no queue others yet" in browser.text
+    browser.click("Yes, do it")
+    assert "2 done" in browser.text
+    browser.click("Clear")
+    browser.click("Yes, do it")
+    assert JobFilter().count().number == 0
+    browser.click("Delete")
+    browser.click("Yes, do it")
+    assert len(queue_states()) == 1
+
+
+def test_a_job_is_shown_live(workshop: Site, browser: Browser) -> None:
+    job = ResizeImage.add_job("photo")
+    claim = job.claim(owner="web1:12")
+    browser.open(workshop(f"/jobs/{job.ident}"))
+    assert "running" in browser.text
+    job.log("the first line")
+    job.progress(0.5, "half of it")
+    wait_until(lambda: "the first line" in browser.text and "half of it" in browser.text, "the log and the progress")
+    claim.succeed()
+    wait_until(lambda: "success" in browser.text, "the end of the job")
+    assert browser.complaints() == []
+
+
+def test_a_job_is_requeued_and_canceled(workshop: Site, browser: Browser) -> None:
+    fail(1)
+    [job] = ResizeImage.collection().instances()
+    browser.open(workshop(f"/jobs/{job.ident}"))
+    browser.click("Requeue")
+    browser.click("Yes, do it")
+    assert job.status.hget() == STATUSES.WAITING
+    browser.click("Cancel")
+    browser.click("Yes, do it")
+    assert "1 done" in browser.text
+    assert job.status.hget() == STATUSES.CANCELED

@@ -1,0 +1,114 @@
+"""Each page, in a real browser: it complains about nothing, loads nothing from elsewhere, and everybody can use it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from browser import OF_COLOURS, TOO_WIDE, WITHOUT_OUTLINE, Browser
+from conftest import ROOT, Site
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from visiting import get, pages_of
+
+from limpyd_jobs.contrib.web.pages import PAGES
+
+# Pages that only come after a form was sent: other tests look at them.
+AFTER_FORMS = {"/tasks/{pk}"}
+
+# The pictures of the manual, by the address of their page.
+PICTURES = {
+    "overview": "/",
+    "queues": "/queues",
+    "jobs": "/jobs?q=status%3Derror",
+    "job": "/jobs/webshop.ResizeImage:9",
+}
+
+MAX_PICTURE = 150_000
+
+WIDTH, PHONE = 1280, 375
+
+
+@pytest.fixture(scope="module")
+def addresses(_shop: Site) -> dict[str, list[str]]:
+    return pages_of(_shop("/"))
+
+
+def test_a_link_leads_to_each_page(addresses: dict[str, list[str]]) -> None:
+    assert {page.path for page in PAGES if page.template} - addresses.keys() <= AFTER_FORMS
+
+
+@pytest.mark.parametrize("path", [page.path for page in PAGES if page.template and page.path not in AFTER_FORMS])
+def test_a_page_is_well_made(path: str, addresses: dict[str, list[str]], browser: Browser) -> None:
+    for address in addresses[path][:2]:
+        browser.open(address)
+        assert browser.foreign() == []
+        assert browser.complaints() == []
+        assert_accessible(browser)
+        assert browser.complaints() == []
+
+
+def assert_accessible(browser: Browser) -> None:
+    """Look at a page in both themes, by keyboard, and on a phone."""
+    assert browser.violations() == []
+    browser.theme("dark")
+    dark = browser.violations(OF_COLOURS)
+    browser.theme("light")
+    assert dark == []
+    browser.press(Keys.TAB)
+    assert browser.run(WITHOUT_OUTLINE) == []
+    browser.resize(PHONE)
+    wide = browser.run(TOO_WIDE)
+    browser.resize(WIDTH)
+    assert wide == []
+
+
+def test_the_keyboard_reaches_everything(shop: Site, browser: Browser) -> None:
+    browser.open(shop("/queues"))
+    reached = []
+    for _ in range(40):
+        browser.press()
+        reached.append(browser.run("return document.activeElement.textContent.trim()"))
+    assert reached[0] == "Skip to the content"
+    assert {"Overview", "Queues", "Jobs", "Dark", "mails", "Pause", "Move", "Clear"} <= {*reached}
+
+
+def test_the_theme_that_is_chosen_stays(shop: Site, browser: Browser) -> None:
+    browser.open(shop("/queues"))
+    before = browser.run("return getComputedStyle(document.documentElement).backgroundColor")
+    browser.find("Dark", "button").click()
+    browser.open(shop("/jobs"))
+    assert browser.run("return getComputedStyle(document.documentElement).backgroundColor") != before
+    assert browser.violations(OF_COLOURS) == []
+    browser.find("Light", "button").click()
+    browser.run("localStorage.clear()")
+
+
+def test_times_are_in_the_zone_of_the_viewer(shop: Site, browser: Browser) -> None:
+    browser.open(shop("/jobs"))
+    assert browser.driver.find_element(By.ID, "zone").text == "Europe/Paris"
+    time = browser.driver.find_element(By.CSS_SELECTOR, "time")
+    assert time.get_attribute("title").endswith(" UTC")
+    assert time.text != time.get_attribute("title")
+
+
+def test_the_first_page_is_small(shop: Site, browser: Browser) -> None:
+    """With the data of a shop, and as a browser counts it."""
+    browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
+    browser.open(shop("/"))
+    sizes = browser.run("return performance.getEntriesByType('resource').map(each => each.encodedBodySize)")
+    browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": False})
+    assert len(sizes) >= 5
+    assert sum(sizes) + len(gzip.compress(get(shop("/"))[1].encode())) < 150_000
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_of_it_fits_in_the_manual(
+    name: str, shop: Site, browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = ROOT / "docs" / "images" if request.config.getoption("--pictures") else tmp_path
+    browser.open(shop(PICTURES[name]))
+    picture = browser.picture()
+    assert len(picture) < MAX_PICTURE
+    (folder / f"{name}.png").write_bytes(picture)

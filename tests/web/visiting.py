@@ -1,0 +1,84 @@
+"""Pages of the dashboard as a plain client gets them, found by following links; and what stands in them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from urllib.error import HTTPError
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import Request, urlopen
+
+from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.contrib.web.protocol import Page
+
+HTML, JSON = "text/html", "application/json"
+
+# How many addresses of one page are visited.
+MAX_EACH = 4
+
+
+def get(address: str, accept: str = HTML, **headers: str) -> tuple[int, str]:
+    """Return the status and the text of a page; characters that no page may have stay as they are."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        with urlopen(Request(address, headers={"Accept": accept, **named}), timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+class Reading(HTMLParser):
+    """The elements, the attributes and the texts of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, Mapping[str, str]]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def links(self) -> Iterator[str]:
+        for tag, attributes in self.elements:
+            if tag == "a" and "href" in attributes:
+                yield attributes["href"]
+            if "hx-get" in attributes:
+                yield attributes["hx-get"]
+
+
+def pages_of(root: str) -> dict[str, list[str]]:
+    """Follow the links from the overview on; return addresses by the path of their page, which may have parameters.
+
+    A page that no link leads to has no address.
+    """
+    patterns = {page.path: _pattern_of(page) for page in PAGES if page.template}
+    found: dict[str, list[str]] = defaultdict(list)
+    seen, to_visit = {root}, [root]
+    for address in to_visit:
+        path = unquote(urlsplit(address).path, errors="surrogateescape")
+        page = next((each for each, pattern in patterns.items() if pattern.fullmatch(path)), None)
+        if page is None or len(found[page]) >= MAX_EACH:
+            continue
+        found[page].append(address)
+        for link in Reading(get(address)[1]).links:
+            target = urljoin(address, link).partition("#")[0]
+            if target not in seen and urlsplit(target).netloc == urlsplit(root).netloc:
+                seen.add(target)
+                to_visit.append(target)
+    return dict(found)
+
+
+def _pattern_of(page: Page) -> re.Pattern[str]:
+    parts = re.split(r"\{\w+(?::(\w+))?\}", page.path)
+    texts, kinds = parts[::2], parts[1::2]
+    wildcards = [".+" if kind == "path" else "[^/]+" for kind in kinds] + [""]
+    return re.compile("".join(re.escape(text) + wild for text, wild in zip(texts, wildcards, strict=True)), re.DOTALL)

@@ -1,0 +1,128 @@
+"""A shop whose jobs are in every state: what the pages show in tests and in pictures."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import redis
+from limpyd import fields
+
+from limpyd_jobs import Job, Queue, Schedule, Worker, WorkerPresence
+from limpyd_jobs.query import JobFilter
+from limpyd_jobs.records import metrics, presences
+from limpyd_jobs.records.metrics import Metrics
+
+
+class OfShop(Job):
+    namespace = "shop"
+    abstract = True
+    keep_history = 20
+
+
+class SendMail(OfShop):
+    queue_name = "mails"
+    to = fields.InstanceHashField(indexable=True)
+    keep_result = True
+
+    def run(self, queue: Any) -> str:
+        to = self.to.hget()
+        self.log(f"connecting to the server of {to}")
+        if to.endswith(".invalid"):
+            raise ConnectionError(f"cannot reach the server of {to}: connection refused")
+        self.progress(1, "sent")
+        return f"sent to {to}"
+
+
+class ResizeImage(OfShop):
+    queue_name = "images"
+    path = fields.InstanceHashField()
+
+    def run(self, queue: Any) -> None:
+        raise ValueError(f"{self.path.hget()} is not an image")
+
+
+class ChargeCard(OfShop):
+    queue_name = "payments"
+    card_number = fields.InstanceHashField()
+    order = fields.InstanceHashField(indexable=True)
+
+    def run(self, queue: Any) -> None: ...
+
+
+PATH = SendMail.get_model_repr()
+
+# How many mails wait: more than a page has.
+WAITING = 120
+
+
+def fill(client: redis.Redis) -> None:
+    """Add jobs, and let them be run, delayed, canceled and held."""
+    _run_some()
+    _add_some(client)
+    _register_workers(client)
+    _write_metrics(client)
+    _plan(client)
+
+
+def _run_some() -> None:
+    for number in range(1, 9):
+        SendMail.add_job(f"order:{number}", to=f"ann{number}@example.com")
+    for number in range(1, 5):
+        SendMail.add_job(f"offer:{number}", to=f"bob{number}@example.invalid")
+        ResizeImage.add_job(f"photo:{number}", path=f"/photos/{number}.txt")
+    Worker("mails,images", max_loops=16, logger_level=60).run()
+
+
+def _add_some(client: redis.Redis) -> None:
+    SendMail.add_jobs([f"news:{number}" for number in range(WAITING)])
+    for number in range(3):
+        ChargeCard.add_job(f"order:{number}", card_number="4111111111111111", order=f"{number}")
+        ResizeImage.add_job(f"later:{number}", path="/photos/9.jpg", delayed_for=timedelta(hours=number + 1))
+    Queue.pause("payments")
+    ResizeImage.add_job("canceled", path="/photos/8.jpg").cancel()
+    held = ResizeImage.add_job("large", path="/photos/large.jpg", priority=5)
+    held.claim(owner="web1:4711:aaaaaaaaaaaa", lease=3600)
+    held.progress(0.4, "12 of 30 tiles")
+    held.log("reading /photos/large.jpg")
+    lost = ResizeImage.add_job("lost", path="/photos/lost.jpg", priority=5)
+    lost.claim(owner="web2:815:bbbbbbbbbbbb", lease=3600)
+    images = Queue.get_queue("images")
+    client.rpush(f"jobs:queue:{images.pk.get()}:_quarantine", "not the ident of a job")
+    JobFilter("status=canceled").move_all("archive")
+
+
+def _register_workers(client: redis.Redis) -> None:
+    now = client.time()[0]
+    for pk, name, ident, ends in (("1", "web1:4711", "14", now + 3000), ("2", "web2:815", "15", now + 1200)):
+        running = [[f"{__name__}.ResizeImage:{ident}", "large", "2026-11-25 12:00:00"]]
+        details = {"queues": ["mails", "images"], "queue_model": "jobs:queue", "running": running, "done": 1200}
+        fields_of = {"kind": "worker", "name": f"{name}:{'ab'[int(pk) - 1] * 12}", "host": name.split(":")[0]}
+        presences.keep(
+            WorkerPresence,
+            pk,
+            {**fields_of, "pid": name.split(":")[1], "details": json.dumps({**details, "lease": 3000})},
+            3000,
+            takes_orders="1",
+        )
+        client.zadd("jobs:workerpresence:leases", {pk: ends})
+
+
+def _write_metrics(client: redis.Redis) -> None:
+    """Write what an hour of work leaves."""
+    now = client.time()[0] // 60 * 60
+    for ago in range(1, 60):
+        for queue, path, number in (("mails", PATH, 120), ("images", f"{__name__}.ResizeImage", 30)):
+            row = Metrics()
+            for each in range(number + (ago * 7) % 40):
+                row.observe_start(0.02 * (ago % 9 + 1))
+                row.observe_end(0.3 if each % 9 else 2.0, is_success=each % 25 != 0 or ago % 3 != 0)
+            values = {f"{queue}\n{path}": " ".join(map(str, row.numbers))}
+            client.hset(f"{metrics.KEY}minute:{now - 60 * ago}", mapping=values)
+
+
+def _plan(client: redis.Redis) -> None:
+    nightly = Schedule.add("newsletter", SendMail, cron="30 7 * * mon", timezone="Europe/Paris")
+    Schedule.add("cleanup", ResizeImage, interval=3600)
+    client.hset(f"jobs:schedule:{nightly.pk.get()}:hash", "next_run", "2026-11-23 06:30:00")
