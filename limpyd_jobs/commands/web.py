@@ -26,6 +26,9 @@ HOST, PORT = "127.0.0.1", 8780
 # For how many seconds requests may go on after the signal to end.
 GRACE = 3
 
+# How many connections it has at once: each browser that watches keeps one.
+MAX_CONNECTIONS = 1_000
+
 EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -85,6 +88,7 @@ holds one for those who may only look."""
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=GRACE,
         )
         server = uvicorn.Server(config)

@@ -181,6 +181,8 @@ class Site:
         asked = await self._asked(request)
         asked.check(Role.VIEW)
         root = _root_of(request)
+        if request.method == "HEAD":
+            return Response(headers=STREAM, media_type="text/event-stream")
         if asked.polls:
             return HTMLResponse(self._fragment(await self._in_thread(self._overview), root))
         samples = self._sampler.watch()
@@ -242,9 +244,7 @@ class Site:
             would = await self._in_thread(plan.count)
             pairs = form.without("confirmed")
             value = Shown(plan.title, would)
-            return self._rendered(
-                request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs, action=act.path
-            )
+            return self._rendered(request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs)
         task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do)
         with anyio.move_on_after(WAIT_FOR_ACT):
             while not task.is_over:
@@ -349,7 +349,7 @@ async def _form_of(request: Request) -> Form:
 
 
 def _pairs_of(body: str) -> list[tuple[str, str]]:
-    """Return the values of a JSON object: texts, numbers, and lists of these."""
+    """Return the values of a JSON object: texts, numbers, true, which is 1, and lists of these. False is nothing."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -357,9 +357,10 @@ def _pairs_of(body: str) -> list[tuple[str, str]]:
     if not isinstance(found, dict):
         raise Refusal(400, "The JSON must be an object")
     return [
-        (name, value if isinstance(value, str) else json.dumps(value))
+        (name, value if isinstance(value, str) else "1" if value is True else json.dumps(value))
         for name, values in found.items()
         for value in (values if isinstance(values, list) else [values])
+        if value is not None and value is not False
     ]
 
 

@@ -40,21 +40,27 @@ class Masking:
 
     def fields(self, fields: Mapping[str, str], path: str = "") -> dict[str, str]:
         """Return the fields of a job, or of an error of it, with the values of secret ones replaced."""
-        return {name: HIDDEN if self.is_secret(name, path) else self.text(value) for name, value in fields.items()}
+        return {
+            name: HIDDEN if self.is_secret(name, path) else self.text(value, path) for name, value in fields.items()
+        }
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, path: str = "") -> str:
         """Return a text; if it is JSON with names, as arguments and results may be, without the secrets in it."""
-        if not ((text[:1] in "{[" and text and SECRET.search(text)) or (self._names and text[:1] in "{[")):
+        if not text.startswith(("{", "[")):
             return text
         try:
-            return json.dumps(self._value(json.loads(text)), ensure_ascii=False)
+            read = json.loads(text)
+            masked = self._value(read, path)
         except (ValueError, RecursionError):
             return text
+        return text if masked == read else json.dumps(masked, ensure_ascii=False)
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: Any, path: str) -> Any:
         if isinstance(value, dict):
-            return {name: HIDDEN if self.is_secret(name) else self._value(each) for name, each in value.items()}
-        return [self._value(each) for each in value] if isinstance(value, list) else value
+            return {
+                name: HIDDEN if self.is_secret(name, path) else self._value(each, path) for name, each in value.items()
+            }
+        return [self._value(each, path) for each in value] if isinstance(value, list) else value
 
     def check(self, names: Iterable[str], paths: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold."""

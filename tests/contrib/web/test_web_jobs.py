@@ -22,6 +22,7 @@ class Letter(Job):
     to = fields.InstanceHashField(indexable=True)
     api_token = fields.InstanceHashField()
     account = fields.InstanceHashField()
+    more = fields.InstanceHashField()
     masked_fields = ("account",)
     keep_history = 10
 
@@ -88,12 +89,13 @@ def test_jobs_are_counted_by_their_fields_and_words_are_completed() -> None:
 
 
 def test_secrets_are_masked_and_cannot_be_asked_for() -> None:
-    job = Letter.add_job("one", api_token="secret-1", account="secret-2", to="secret-3")
+    values = {"api_token": "secret-1", "account": "secret-2", "to": "secret-3"}
+    job = Letter.add_job("one", **values, more='{"a": [{"password": "secret-4"}]}')
     dashboard = Dashboard(masked=[f"{__name__}.Letter.to"])
     for answer in (dashboard.get(f"/jobs/{job.ident}"), dashboard.get(f"/jobs/{job.ident}", PROGRAM)):
         assert answer.status == 200
         assert "secret-" not in answer.text
-        assert answer.text.count("(masked)") == 3
+        assert answer.text.count("(masked)") == 4
     for address in ("/jobs?api_token=h", "/jobs?account__gt=h", "/jobs?to=h", "/jobs/facets?by=account"):
         assert dashboard.get(address).status == 403
     assert dashboard.post("/jobs/delete", {"all": "1", "q": "api_token>h"}).status == 403
@@ -136,6 +138,22 @@ def test_jobs_are_moved_delayed_and_promoted() -> None:
     assert Queue.get_queue("others").waiting.lmembers() == [job.ident]
     for wrong in ({"for": "soon"}, {"until": "soon"}, {}):
         assert dashboard.post("/jobs/delay", {**which, **wrong}).status == 400
+
+
+def test_programs_send_json() -> None:
+    job = Letter.add_job("one")
+    dashboard = Dashboard()
+    headers = {**PROGRAM, "content-type": "application/json"}
+
+    def send(**form: Any) -> Any:
+        return dashboard.ask("POST", "/jobs/cancel", headers, json.dumps(form).encode()).json
+
+    assert send(ident=[job.ident], all=False)["outcome"]["done"] == 1  # counted
+    assert job.status.hget() == STATUSES.WAITING
+    assert "Select some jobs first" in send(all=False, ident=None, confirmed=True)["error"]
+    assert send(ident=job.ident, confirmed=True)["outcome"]["done"] == 1
+    assert job.status.hget() == STATUSES.CANCELED
+    assert dashboard.ask("POST", "/jobs/cancel", headers, b"[]").json["error"] == "The JSON must be an object"
 
 
 def test_nothing_is_done_without_a_choice() -> None:

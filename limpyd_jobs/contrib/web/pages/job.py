@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, one_line, parse_moment, time_span
 from limpyd_jobs.query import FieldChange, JobDetails, Reason, edit_job, explain_job, job_details
+
+_LINES = re.compile(r"[\n\t]")
 
 # The fields that are shown above the others, and so not once more.
 ABOVE = ("status", "queued", "identifier", "priority", "added", "start", "end", "tries", "delayed_until")
@@ -43,7 +46,9 @@ class JobShown:
         return {
             name: value
             for name, value in self.arguments.items()
-            if value != HIDDEN and len(value) <= MAX_SHOWN and value.replace("\n", "").replace("\t", "").isprintable()
+            if HIDDEN not in value
+            and len(value) <= MAX_SHOWN
+            and value.replace("\n", "").replace("\t", "").isprintable()
         }
 
     @property
@@ -61,7 +66,8 @@ def show(asked: Asked) -> JobShown:
     details = job_details(ident, asked.database)
     masked = details._replace(
         fields=asked.masking.fields(details.fields, path),
-        result=None if details.result is None else asked.masking.text(details.result),
+        result=None if details.result is None else asked.masking.text(details.result, path),
+        errors=[asked.masking.fields(error, path) for error in details.errors],
     )
     return JobShown(masked, path, explain_job(ident, asked.database).reasons)
 
