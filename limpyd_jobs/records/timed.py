@@ -187,7 +187,8 @@ def _stored(name: str, value: Any) -> str:
 def _condition(model: Any, expected: Fields | None, owner: str) -> dict[str, str]:
     if not expected:
         return given(owner=owner)
-    check_fields(model, expected)
+    # another program may have written a text that is too long to be written here
+    check_fields(model, {name: "" if isinstance(value, str) else value for name, value in expected.items()})
     known = with_stored_values(model, expected)
     # a text is as it was read, even if it is not UTF-8
     texts = {name: value if isinstance(value, str) else _stored(name, value) for name, value in known.items()}

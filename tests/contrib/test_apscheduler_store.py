@@ -597,16 +597,31 @@ class TestForeignData:
             redis_client.zadd("apscheduler:scheduledjob:leases", {"x": score})
             assert 25 < (round_of(scheduler()) or 0) <= 30
 
-    def test_a_moment_that_is_not_utf_8_keeps_no_other_job_waiting(
-        self, scheduler: Any, redis_client: redis.Redis
+    @pytest.mark.parametrize(
+        ("field", "text", "parked"),
+        [
+            ("next_run_time", b"\xff", "\\udcff"),
+            ("next_run_time", b"x" * 70_000, "x" * 100),
+            ("func", b"x" * 70_000, f"{PAST.timestamp():.6f}"),
+        ],
+        ids=["a moment that is not UTF-8", "a long moment", "a long function"],
+    )
+    def test_is_parked_and_keeps_no_other_job_waiting(
+        self, scheduler: Any, redis_client: redis.Redis, field: str, text: bytes, parked: str
     ) -> None:
         made = scheduler()
         for name in "ab":
             made.add_job(note, "date", run_date=PAST, id=name)
-        redis_client.hset("apscheduler:scheduledjob:a:hash", "next_run_time", b"\xff")
+        redis_client.hset("apscheduler:scheduledjob:a:hash", field, text)
         round_of(made)
         assert len(ran) == 1
-        assert (stored("a")["parked"], stored("a")["parked_run_time"]) == ("1", "\\udcff")
+        assert (stored("a")["parked"], stored("a")["parked_run_time"]) == ("1", parked)
+
+    def test_a_long_name_is_cut_before_it_is_logged(self, scheduler: Any, redis_client: redis.Redis) -> None:
+        made = scheduler()
+        made.add_job(note, "date", run_date=PAST, id="a")
+        redis_client.hset("apscheduler:scheduledjob:a:hash", "name", "x\n" * 50_000)
+        assert made.get_job("a").name == "x\\n" * 500 + "… (100,000 characters)"
 
     @pytest.mark.parametrize("moment", ["", "253402300000.000000"])
     def test_a_job_that_has_no_time_now_is_not_asked_for_again_and_again(

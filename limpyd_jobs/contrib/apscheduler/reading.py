@@ -21,6 +21,9 @@ from limpyd_jobs.integration import described, one_line
 # The fields that decide whether a job can be restored.
 CONTENT = ("func", "trigger", "timezone", "state")
 
+# How many characters are kept of a next run time that is parked: no time has more.
+MAX_MOMENT = 100
+
 UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
 
 
@@ -137,7 +140,7 @@ class JobReader:
         self._parked[pk] = stored
         moment = stored.get("next_run_time")
         if moment:
-            valid = moment.encode(errors="backslashreplace").decode()  # it may not have been UTF-8 in Redis
+            valid = moment[:MAX_MOMENT].encode(errors="backslashreplace").decode()  # another program may have written it
             changes = {"parked": "1", "reason": reason, "parked_run_time": valid, "next_run_time": None}
             with suppress(DoesNotExist, RedisError):  # then it is set aside here only
                 self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._context.owner)

@@ -30,6 +30,9 @@ MOMENT = re.compile(r"-?\d+\.\d{6}", re.ASCII)
 # How many triggers that were read are remembered. A job that comes again has the same one each time.
 TRIGGERS = 10_000
 
+# How many characters of the name of a job are shown.
+MAX_NAME = 1000
+
 
 class Serializer:
     """From jobs to fields, and back: as ``json``, or as ``pickle`` where JSON cannot hold a value. Reading one runs
@@ -81,7 +84,7 @@ class Serializer:
         trigger = self._loaded_trigger(stored["trigger"], stored.get("timezone"))
         state.update(
             id=pk,
-            name=stored["name"],
+            name=one_line(stored["name"], MAX_NAME),  # APScheduler logs it as it is
             func=stored["func"],
             executor=stored["executor"],
             args=tuple(state["args"]),
