@@ -8,6 +8,9 @@ from typing import NamedTuple
 _IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)")
 _WAITING = ":waiting"
 
+# The most bytes of an ident: see ``idents.lua``.
+MAX_IDENT = 64 * 1024
+
 # The most digits of a pk that counts as a number; and up to which scripts count exactly.
 PK_DIGITS, EXACT_DIGITS = 18, 15
 
@@ -37,6 +40,8 @@ class Ident(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Ident | None:
         """Read a text that may be an ident; return None if it is not."""
+        if len(text) * 4 > MAX_IDENT and len(text.encode(errors="surrogateescape")) > MAX_IDENT:
+            return None
         match = _IDENT.fullmatch(text)
         return cls(match[1], match[2]) if match else None
 

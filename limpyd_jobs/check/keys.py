@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from limpyd import fields
@@ -64,7 +64,7 @@ class Keys:
         self._stale: defaultdict[Index, list[Sequence[str]]] = defaultdict(list)
         self._wrong: dict[str, tuple[Model, str, str]] = {}  # model, pk, type; by the key
         self._no_sets: dict[str, Index] = {}
-        self._ownerless: dict[str, tuple[Model, str]] = {}
+        self._ownerless: dict[str, tuple[Model, str, str]] = {}  # the same
         self._meaningless: dict[str, Model] = {}
 
     # The first look
@@ -140,7 +140,7 @@ class Keys:
                 for key, problem, _ in scripts.orphan_keys(self._reader.connection, model, batch):
                     pk, kind = given[key]
                     if problem == "no owner":
-                        self._ownerless[key] = model, pk
+                        self._ownerless[key] = model, pk, kind
                         if issubclass(model, Queue):
                             self._queues.recordless.add(f"{model._name}:{pk}")
                     else:
@@ -170,7 +170,8 @@ class Keys:
     # The second look
 
     def restore_queues(self, repair: bool) -> Iterator[Found]:
-        """Yield the queues that lost their name, their priority or their record, and restore them if asked to."""
+        """Yield the queues that lost their name, their priority or their record, and restore them if asked to; then
+        yield their keys that are of a wrong type, which seemed to be left of a deleted queue."""
         for (model, pk), known in [*self._queues.lost.items()]:
             lost = scripts.restore_queue(self._reader.connection, model, pk, known, repair)
             if lost:
@@ -180,10 +181,20 @@ class Keys:
                     self._records.forget(model, pk)
             else:
                 del self._queues.lost[model, pk]
+        theirs = {key: of for key, of in self._ownerless.items() if of[:2] in self._queues.lost}
+        yield from self._look_at_types(theirs, repair)
 
     def look_at_types_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that are still of a wrong type; if asked to, delete the keys that can be made again."""
-        for key, (model, pk, kind) in self._wrong.items():
+        yield from self._look_at_types(self._wrong, repair)
+        for key, index in self._no_sets.items():
+            members = [[key.removeprefix(index[2])]]
+            for _, kind in scripts.stale_index_entries(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
+                self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
+                yield index[0], key, "not a set", (kind,)
+
+    def _look_at_types(self, keys: Mapping[str, tuple[Model, str, str]], repair: bool) -> Iterator[Found]:
+        for key, (model, pk, kind) in keys.items():
             what = self._what_is_of_a_wrong_type(model, key, pk)
             is_repaired = repair and what != "wrong type of a field"
             for _, problem, found in scripts.orphan_keys(
@@ -191,11 +202,6 @@ class Keys:
             ):
                 if problem == "wrong type":
                     yield model, key, what, (found,)
-        for key, index in self._no_sets.items():
-            members = [[key.removeprefix(index[2])]]
-            for _, kind in scripts.stale_index_entries(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
-                self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
-                yield index[0], key, "not a set", (kind,)
 
     @staticmethod
     def _what_is_of_a_wrong_type(model: Model, key: str, pk: str) -> str:
@@ -223,7 +229,7 @@ class Keys:
 
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that still belong to nothing; if asked to, delete the keys of deleted records."""
-        for key, (model, pk) in self._ownerless.items():
+        for key, (model, pk, _) in self._ownerless.items():
             if (model, pk) in self._queues.lost:
                 continue
             left = self._queues.left_in(f"{model._name}:{pk}") if issubclass(model, Queue) else ""

@@ -105,6 +105,7 @@ BROKEN = {
     "a queue has no priority": ("I9", "HDEL jobs:queue:2:hash priority"),
     "a queue with jobs has no hash": ("I9", "DEL jobs:queue:1:hash"),
     "a queue has a hash that is none": ("I9", "DEL jobs:queue:1:hash", "SET jobs:queue:1:hash x"),
+    "a queue has a hash and a list that are none": ("I9", "SET jobs:queue:1:hash x", "SET jobs:queue:1:waiting x"),
     "a queue has no name": ("I9", "HDEL jobs:queue:1:hash name"),
     "a queue has a name that is empty": ("I9", "HSET jobs:queue:1:hash name ", "SADD jobs:queue:name: 1"),
     "a queue has no name, and there is another one": (

@@ -13,6 +13,7 @@ import redis
 from worlds import EVERYTHING, IDENTIFIERS, LATER, LEASE, STATES, TOKEN, Moment, Order, Probe, Till, World, pk_of
 
 from limpyd_jobs import Job, transitions
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.transitions import Delivery
 
 After = Callable[[float], Moment]
@@ -271,6 +272,13 @@ class TestHalfStates:
         assert any_world.claim() == Delivery("garbage", any_world.waiting_key(), ident)
         assert any_world.waiting() == [pk_of(other)]
         assert any_world.queue().quarantine.lmembers() == [ident]
+
+    def test_an_entry_that_is_longer_than_any_ident_is_not_even_looked_up(self, world: World) -> None:
+        ident = f"{world.path}:{'9' * 65536}"
+        assert Ident.parse(ident) is None
+        world.client.rpush(world.waiting_key(), ident)
+        assert world.claim() == Delivery("garbage", world.waiting_key(), ident[:1000])
+        assert world.queue().quarantine.lmembers() == [ident]
 
     def test_bytes_that_are_no_text_are_told_as_they_are_and_set_aside(self, world: World) -> None:
         world.client.lpush(world.waiting_key(), b"\xff\xfe")

@@ -140,7 +140,9 @@ class JobReader:
         self._parked[pk] = stored
         moment = stored.get("next_run_time")
         if moment:
-            valid = moment[:MAX_MOMENT].encode(errors="backslashreplace").decode()  # another program may have written it
+            valid = (
+                moment[:MAX_MOMENT].encode(errors="backslashreplace").decode()
+            )  # another program may have written it
             changes = {"parked": "1", "reason": reason, "parked_run_time": valid, "next_run_time": None}
             with suppress(DoesNotExist, RedisError):  # then it is set aside here only
                 self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._context.owner)

@@ -22,7 +22,7 @@
 --   found      {key, ident, status, identifier, queue_name, queue_priority}: off the list, but not waiting, so not claimed
 --   unknown    {key, ident}: of a class that was not given: still on the list (unless the ident was given)
 --   gone       {key, ident}: has no hash: dropped
---   garbage    {key, ident}: not an ident: in quarantine now
+--   garbage    {key, its first 1,000 bytes}: not an ident: in quarantine now
 --   broken     {key, ident, status: the error}: its hash is not a hash: in quarantine now
 --   no queue   {key, ident}: the given ident comes from a list of no queue, or of a broken queue: put back
 --   paused     {key, ident}: the given ident comes from the list of a paused queue: put back, to the front
@@ -51,7 +51,7 @@ local function claim_given()
     return {outcome = 'paused', key = first_key, ident = ident}
   elseif not path then
     set_aside(base, ident)
-    return {outcome = 'garbage', key = first_key, ident = ident}
+    return {outcome = 'garbage', key = first_key, ident = string.sub(ident, 1, 1000)}
   elseif not classes[path] then
     return {outcome = 'unknown', key = first_key, ident = ident}
   end

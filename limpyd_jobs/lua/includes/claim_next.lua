@@ -115,7 +115,7 @@ local function claim_from(key, token, lease, classes, number)
   if not path then
     pop(key)
     set_aside(base, ident)
-    return {outcome = 'garbage', key = key, ident = ident}
+    return {outcome = 'garbage', key = key, ident = string.sub(ident, 1, 1000)}
   elseif not classes[path] then
     return {outcome = 'unknown', key = key, ident = ident}
   end

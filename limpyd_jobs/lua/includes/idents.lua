@@ -2,8 +2,10 @@
 
 --@include records
 
--- Splits an ident, 'myapp.jobs.MyJob:12', into its class path and pk; nil if it is not an ident.
+-- Splits an ident, 'myapp.jobs.MyJob:12', into its class path and pk; nil if it is not an ident. None has more than
+-- 64 kB: to look for a record by an entry of 100 MB would take seconds.
 local function parse_ident(ident)
+  if #ident > 65536 then return nil end
   return string.match(ident, '^([^:]+%.[^:.]+):([^:]+)$')
 end
 
