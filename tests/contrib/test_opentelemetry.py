@@ -10,7 +10,7 @@ import pytest
 import redis
 from opentelemetry import context, trace
 from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.semconv._incubating.attributes import messaging_attributes, server_attributes
@@ -276,6 +276,16 @@ def test_a_trace_that_is_not_sampled_is_passed_on_as_such(start: Start) -> None:
     start(tracer_provider=TracerProvider(sampler=ALWAYS_OFF))
     job = Parcel.add_job("one")
     assert int(str(job.trace_context.hget())[-2:], 16) & TraceFlags.SAMPLED == 0
+
+
+def test_a_worker_that_ends_leaves_no_span_behind(start: Start) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=3_600_000))
+    start(tracer_provider=provider)
+    Parcel.add_job("one")
+    work()
+    assert [span.name for span in exporter.get_finished_spans()] == ["add queue", "run queue"]
+    provider.shutdown()
 
 
 def test_without_an_sdk_nothing_is_stored(start: Start, redis_client: redis.Redis) -> None:

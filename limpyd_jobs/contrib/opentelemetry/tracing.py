@@ -13,7 +13,18 @@ from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanK
 from limpyd_jobs import EXACT_VERSION, Cancel, Requeue
 from limpyd_jobs.contrib.opentelemetry import conventions as names
 from limpyd_jobs.contrib.opentelemetry import propagation
-from limpyd_jobs.integration import Adding, GracePeriodOver, Instrument, Running, described, one_line, traceback_of
+from limpyd_jobs.integration import (
+    Adding,
+    GracePeriodOver,
+    Instrument,
+    Running,
+    described,
+    events,
+    one_line,
+    traceback_of,
+)
+
+FLUSH_TIMEOUT = 5000  # milliseconds
 
 STYLES = ("parent", "link")
 
@@ -50,6 +61,7 @@ class Tracing(Instrument):
         if style not in STYLES:
             raise ValueError(f"The style must be one of {', '.join(STYLES)}, not {style!r}")
         self.style = style
+        self._provider = tracer_provider
         self._tracer = trace.get_tracer("limpyd_jobs", EXACT_VERSION, tracer_provider, names.SCHEMA_URL)
 
     @contextmanager
@@ -87,6 +99,14 @@ class Tracing(Instrument):
         with _current(span):
             yield
         span.end()
+
+    def __call__(self, event: events.Event) -> None:
+        """Send the spans that a provider still has when a worker ends: its process may end without exit handlers, as
+        those of several processes do."""
+        if isinstance(event, events.WorkerEnded):
+            flush = getattr(self._provider or trace.get_tracer_provider(), "force_flush", None)
+            if flush:
+                flush(FLUSH_TIMEOUT)
 
     def _origin(self, running: Running) -> tuple[Context | None, list[Link]]:
         """Return the parent of a run, and the spans it is linked to: the one that added it, and the current one."""
