@@ -472,7 +472,7 @@ def _print_details(job: JobDetails) -> None:
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
     if job.progress:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
-    fields["result"] = job.result
+    fields |= {"trace": job.trace_id or None, "result": job.result}
     print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
     for at, status, owner in job.history:
         print(f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}")

@@ -20,6 +20,8 @@ logger = logging.getLogger("limpyd-jobs")
 # The field of a job that holds what an instrument stored with it. It travels with the claim if there are instruments.
 TRACE_CONTEXT = "_trace_context"
 
+_LAST_RUN = "_limpyd_jobs_running"  # an attribute of the object of a job
+
 MAX_TRACE_CONTEXT = 1000  # in characters
 
 
@@ -86,12 +88,12 @@ class Running:
     notes: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        vars(self.job)["_running"] = self
+        vars(self.job)[_LAST_RUN] = self
 
     @staticmethod
     def of(job: Any) -> Running | None:
         """Return the last try of this object of a job; None if it was not run."""
-        found: Running | None = vars(job).get("_running")
+        found: Running | None = vars(job).get(_LAST_RUN)
         return found
 
     @property
@@ -112,6 +114,12 @@ class Running:
         known = vars(self.job).get("_arguments", {})
         stored = known[TRACE_CONTEXT] if TRACE_CONTEXT in known else self.job.get_field(TRACE_CONTEXT).hget()
         return stored if stored and len(stored) <= MAX_TRACE_CONTEXT else ""
+
+
+def trace_id_of(stored: str | None) -> str:
+    """Return the id of the trace that is stored with a job; empty if that is not a context as W3C defines it."""
+    found = re.match(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}( |\Z)", stored or "")
+    return found[1] if found else ""
 
 
 def as_attempt(tries: str | None) -> int:

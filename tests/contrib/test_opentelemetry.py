@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -19,9 +20,10 @@ from opentelemetry.trace import SpanKind, StatusCode, TraceFlags
 from parts import run_task
 from running import fail, succeed, work, worker_of
 
-from limpyd_jobs import Cancel, Job, Queue, Requeue, Schedule, events
+from limpyd_jobs import Argument, Cancel, Job, Queue, Requeue, Schedule, events
 from limpyd_jobs.contrib.opentelemetry import Tracing, conventions
 from limpyd_jobs.dates import utcnow
+from limpyd_jobs.query import job_details
 from limpyd_jobs.records import records
 from limpyd_jobs.schedules.model import score_of
 
@@ -33,6 +35,11 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Parcel(Job):
     namespace = "traces"
     queue_name = "queue"
+
+
+class Weighed(Parcel):
+    grams = Argument(int)
+    note = Argument(default="none")
 
 
 class Traces:
@@ -318,6 +325,28 @@ def test_a_run_asks_redis_for_no_more(traces: Traces, start: Start, redis_client
     start()
     assert commands(5) == untraced
     assert len(traces.spans) == 10
+
+
+def test_arguments_are_what_they_were_given_as(traces: Traces, start: Start, redis_client: redis.Redis) -> None:
+    start()
+    read: list[Any] = []
+    job = Weighed.add_job("one", grams=200)
+    work(callback=lambda job, queue: read.append((job.arguments.grams, job.arguments.note)))
+    assert read == [(200, "none")]
+    shown = job_details(job.ident)
+    assert shown.trace_id == f"{traces.only('add queue').context.trace_id:032x}"
+    redis_client.hset(job.key, "_trace_context", f"{PARENT}\x1b[2J")
+    assert job_details(job.ident).trace_id == ""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskFlow needs Python 3.11")
+def test_a_posting_of_an_integration_is_traced_as_any_job(traces: Traces, start: Start, board: Any) -> None:
+    start()
+    with traces.tracer.start_as_current_span("request") as request:
+        posted = board.post("a flow")
+    assert traces.only("add flows").context.trace_id == request.get_span_context().trace_id
+    stored = posted.posting.trace_context.hget()
+    assert stored.split("-")[1] == f"{request.get_span_context().trace_id:032x}"
 
 
 def test_an_instrument_that_fails_changes_nothing_for_the_job(start: Start, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,6 +11,7 @@ from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.silence import silence_of_owner
 from limpyd_jobs.models.following.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.following.progress import Progress, log_key, read_progress
+from limpyd_jobs.observing.instruments import trace_id_of
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
 from limpyd_jobs.redis.database import JobsDatabase
@@ -48,6 +49,8 @@ class JobDetails(NamedTuple):
         The fields of the last errors that are recorded of it, the newest first.
     silence: str
         If the owner of the claim gives no sign of life, for how long, and when another can have the job; else empty.
+    trace_id: str
+        The trace in which it was added; empty if there is none.
     """
 
     ident: str
@@ -61,6 +64,7 @@ class JobDetails(NamedTuple):
     result: str | None
     errors: list[dict[str, str]]
     silence: str = ""
+    trace_id: str = ""
 
 
 def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None) -> JobDetails:
@@ -103,6 +107,7 @@ def details_of(
         result,
         errors_of(database, error_models_of(database, error_model), parsed),
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
+        trace_id_of(stored.get("_trace_context")),
     )
 
 
