@@ -10,22 +10,24 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.dates import EPOCH, parse_datetime
 from limpyd_jobs.exceptions import NotAudited, Part, naming, parts_of
-from limpyd_jobs.redis.calls import Call, given, listed, log_not_audited, outcome_of, send
+from limpyd_jobs.redis.calls import Call, Steps, commanded, finish, given, listed, log_not_audited, outcome_of
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
+
+T = TypeVar("T")
 
 KEY, BEGUN = "limpyd-jobs:audit", "limpyd-jobs:audit:begun"
 
@@ -59,29 +61,41 @@ class Entry:
     names: Mapping[str, str]
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
-    def note(self, number: int) -> None:
+    def note(self, number: int) -> Steps[None]:
         """Add a number of those that were done by no script that notes it."""
-        if "entry" in self.names:
-            send(Call(self.connection, _note_entry, {**self.names, "number": number}, outcome_of))
+        if number and "entry" in self.names:
+            yield Call(self.connection, _note_entry, {**self.names, "number": number}, outcome_of)
 
-    def end(self, outcome: str) -> None:
+    def end(self, outcome: str) -> Steps[None]:
         """Write what was done in the end. As it is done already, a failure to write is only logged."""
         values = {**self.values, "done": 0, **self.numbers, "outcome": outcome}
         try:
             request = {"entry": self.names.get("entry", ""), "audit": _flat(values)}
-            send(Call(self.connection, _end_entry, request, outcome_of))
+            yield Call(self.connection, _end_entry, request, outcome_of)
         except RedisError as error:
             log_not_audited(values.items(), _why(error) or error)
             with suppress(RedisError):
-                self._keep_outcome(values)
+                yield from self._keep_outcome(values)
 
-    def _keep_outcome(self, values: Mapping[str, Any]) -> None:
+    def _keep_outcome(self, values: Mapping[str, Any]) -> Steps[None]:
         """Let the entry stay among those that have not ended, with its outcome."""
         token = self.names.get("entry", "")
-        begun = _read(self.connection.hget(BEGUN, token) or "")
+        begun = _read((yield from commanded(self.connection, "HGET", BEGUN, token)) or "")
         if begun:
             done = max(int(begun.get("done", 0)), int(values["done"]))
-            self.connection.hset(BEGUN, token, json.dumps({**begun, **values, "done": done}))
+            whole = json.dumps({**begun, **values, "done": done})
+            yield from commanded(self.connection, "HSET", BEGUN, token, whole)
+
+    def fail(self, error: BaseException, refusals: tuple[type[Exception], ...]) -> Steps[None]:
+        """Write that it was refused, or interrupted; raise another error than that if some is done."""
+        if isinstance(error, refusals):
+            self.numbers = {"refused": 1}
+            yield from self.end(f"refused: {one_line(error, MESSAGE)}")
+        else:
+            is_ours = isinstance(error, NotAudited)
+            yield from self.end(f"interrupted by {type(error).__name__ if is_ours else kind_of(error)}")
+        if isinstance(error, NotAudited) and self.numbers.get("done"):
+            raise of_the_rest(error) from error
 
 
 @contextmanager
@@ -96,23 +110,36 @@ def audited(
     """Write that the block begins, and how it ends. If Redis refuses to, `NotAudited` is raised, unless it may be
     unaudited. The `refusals` are what the block raises if it did nothing; for `needs_room` see
     `refusing_if_unaudited`."""
-    entry = _begun(connection, unaudited, needs_room, _entry(values))
+    entry = finish(_begun(connection, unaudited, needs_room, _entry(values)))
     try:
         with refusing_if_unaudited(needs_room=needs_room):
             yield entry
-    except NotAudited as error:
-        entry.end(f"interrupted by {type(error).__name__}")
-        if entry.numbers.get("done"):
-            raise of_the_rest(error) from error
+    except BaseException as error:
+        finish(entry.fail(error, refusals))
         raise
-    except refusals as error:
-        entry.numbers = {"refused": 1}
-        entry.end(f"refused: {one_line(error, MESSAGE)}")
+    finish(entry.end(COMPLETE))
+
+
+def auditing(
+    connection: Any,
+    steps: Callable[[Entry], Steps[T]],
+    *,
+    unaudited: bool = False,
+    needs_room: bool | None = False,
+    **values: Any,
+) -> Steps[T]:
+    """Do the same with the steps of a verb, which are given the entry; return their result."""
+    entry = yield from _begun(connection, unaudited, needs_room, _entry(values))
+    try:
+        with refusing_if_unaudited(needs_room=needs_room):
+            result = yield from steps(entry)
+    except GeneratorExit:
         raise
     except BaseException as error:
-        entry.end(f"interrupted by {kind_of(error)}")
+        yield from entry.fail(error, ())
         raise
-    entry.end(COMPLETE)
+    yield from entry.end(COMPLETE)
+    return result
 
 
 def of_the_rest(error: NotAudited) -> NotAudited:
@@ -120,12 +147,12 @@ def of_the_rest(error: NotAudited) -> NotAudited:
     return naming(NotAudited, "the rest is ", *parts_of(error))
 
 
-def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Mapping[str, str]) -> Entry:
+def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Mapping[str, str]) -> Steps[Entry]:
     token = uuid4().hex
     request = {"entry": token, "values": json.dumps(values), "most": MAX_BEGUN}
     try:
         with refusing_if_unaudited(needs_room=needs_room):
-            send(Call(connection, _begin_entry, request, outcome_of))
+            yield Call(connection, _begin_entry, request, outcome_of)
     except NotAudited:
         if not unaudited:
             raise

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
 from itertools import islice
@@ -101,28 +102,69 @@ def send(call: Call[Reply]) -> Reply:
     return call.accept(text)
 
 
-def sent(calls: Generator[Call[Reply] | Reply, Reply, None]) -> Iterator[Reply]:
-    """Send the calls of a verb of several steps, which is given each reply before its next call; yield the replies.
+@dataclass(slots=True)
+class Commands:
+    """Some commands, sent in one round trip. The reply has the reply to each, or the exception."""
 
-    What a verb yields beside calls is a step that it did itself, by code of the application.
-    """
-    with suppress(StopIteration):
-        call = next(calls)
-        while True:
-            reply = send(call) if isinstance(call, Call) else call
-            yield reply
-            call = calls.send(reply)
+    connection: Redis
+    commands: Sequence[Sequence[Any]]
+
+    def __call__(self) -> list[Any]:
+        pipeline: Any = self.connection.pipeline(transaction=False)
+        for command in self.commands:
+            pipeline.execute_command(*command)
+        return list(pipeline.execute(raise_on_error=False))
 
 
-def finish(calls: Generator[Call[Reply], Reply, T]) -> T:
-    """Send the calls of a verb of several steps, which is given each reply before its next call; return its result."""
+# What a verb of several steps yields, to be given the reply, or the exception. A function sends by itself, as the own
+# way of an application does.
+Request = Call[Any] | Commands | Callable[[], Any]
+Steps = Generator[Request, Any, T]
+
+
+def commanded(connection: Redis, *command: Any) -> Steps[Any]:
+    """Send a command; return its reply, or raise what Redis refuses."""
+    (reply,) = yield Commands(connection, [command])
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _answered(steps: Steps[T]) -> Generator[None, None, T]:
+    """Answer the requests of some steps, one at a time; return their result."""
     try:
-        call = next(calls)
+        request = next(steps)
         while True:
-            call = calls.send(send(call))
+            try:
+                reply = send(request) if isinstance(request, Call) else request()
+            except BaseException as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(reply)
+            yield
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def finish(steps: Steps[T]) -> T:
+    """Send the requests of a verb of several steps, which is given each reply before its next request; return its
+    result."""
+    answered = _answered(steps)
+    while True:
+        try:
+            next(answered)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def streamed(steps: Steps[None], found: deque[T]) -> Iterator[T]:
+    """Send the requests of some steps in the same way, and yield what they put in a queue."""
+    for _ in _answered(steps):
+        while found:
+            yield found.popleft()
+    yield from found
 
 
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:

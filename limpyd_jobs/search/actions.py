@@ -21,9 +21,9 @@ from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.redis.calls import Verb, given, listed, sent
+from limpyd_jobs.redis.calls import Steps, Verb, given, listed
 from limpyd_jobs.search.pace import Pace
-from limpyd_jobs.search.walk import Source, Steps
+from limpyd_jobs.search.walk import Ask, Source
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import described
 from limpyd_jobs.transitions import many
@@ -122,8 +122,8 @@ class Action:
         """Whether a script cannot do it, because the class or its queues have their own way."""
         return overrides(job_class, roots.job, *self.methods)
 
-    def steps(self, source: Source, job_class: type[Any], entry: Entry | None) -> Steps[Changed]:
-        """Yield the calls that do it with the jobs of a source, and note that; without an entry, these only count."""
+    def asking(self, source: Source, job_class: type[Any], entry: Entry | None) -> Ask[Changed]:
+        """Return what does it with some jobs of a source, and notes that; without an entry, it only counts."""
         queue_model = job_class.queue_model
         records.check_database(job_class, queue_model)
         request = {
@@ -132,27 +132,27 @@ class Action:
             **self.request(),
         }
         if entry and self.needs_python(job_class):
-            return self._one_by_one(source, job_class, entry, request)
+            return partial(self._one_by_one, source, job_class, entry, request)
         request.update(entry.names if entry else {"dry": "1"})
-        return source.changes(partial(self.transition.call, job_class), request)
+        return partial(many.changed, self.transition, job_class, request)
 
     def _one_by_one(
-        self, source: Source, job_class: type[Any], entry: Entry, request: Mapping[str, Any]
+        self, source: Source, job_class: type[Any], entry: Entry, request: Mapping[str, Any], which: Mapping[str, Any]
     ) -> Steps[Changed]:
-        """Do it with the jobs of a class that has its own way, if the filter finds them still."""
-        for step in sent(source.steps(is_upwards=True, names=listed(["queue"]), most=1)):
-            outcomes: Counter[str] = Counter()
-            try:
-                for pk, (queue_name,) in step.records:
-                    only = {"conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}
-                    outcome = next(iter(self.transition(job_class, {**request, **only}).outcomes), "gone")
-                    if outcome == "done":
-                        outcome = self._outcome_of_one(records.attached(job_class, f"{pk}"), queue_name)
-                    outcomes[outcome] += 1
-            finally:  # also if it is interrupted
-                if outcomes["done"]:
-                    entry.note(outcomes["done"])
-            yield Changed(outcomes, step.looked, step.seen, self.turn)
+        """Do it with the next job of a class that has its own way, if the filter finds it still."""
+        step = yield from source.find(which, names=listed(["queue"]), most=1)
+        outcomes: Counter[str] = Counter()
+        try:
+            for pk, (queue_name,) in step.records:
+                only = {"conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}
+                would = yield from many.changed(self.transition, job_class, request, only)
+                outcome = next(iter(would.outcomes), "gone")
+                if outcome == "done":
+                    outcome = yield partial(self._outcome_of_one, records.attached(job_class, f"{pk}"), queue_name)
+                outcomes[outcome] += 1
+        finally:  # also if it is interrupted
+            yield from entry.note(outcomes["done"])
+        return Changed(outcomes, step.looked, step.seen, self.turn)
 
     def _outcome_of_one(self, job: Any, queue_name: str | None) -> str:
         """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""

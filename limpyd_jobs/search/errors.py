@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import delete_many
-from limpyd_jobs.redis.calls import listed, sent
+from limpyd_jobs.redis.calls import Steps, finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping
@@ -22,10 +23,10 @@ from limpyd_jobs.search.classes import error_models_of, imported_error_models, r
 from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.fingerprints import is_fingerprint
-from limpyd_jobs.search.walk import CHANGES_PER_STEP, OnStep, Source, Steps, Walk
+from limpyd_jobs.search.walk import CHANGES_PER_STEP, Ask, OnStep, Source, Walk
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import many
-from limpyd_jobs.transitions.many import Changed, Grouped
+from limpyd_jobs.transitions.many import Changed, Found, Grouped
 
 # Names in a filter of jobs that differ from the fields of an error.
 _STORED = {
@@ -151,9 +152,9 @@ class ErrorFilter(Filter[FoundError]):
         messages: int
             How many messages of each group to return: those with the most errors.
         """
-        walk, grouping = self._walk(timeout, progress), Grouping()
+        walk, grouping = finish(self._begun(timeout, progress)), Grouping()
         for source in walk.sources:
-            for step in walk.timed(self._grouped(source)):
+            for step in walk.looks(source, partial(self._grouped, source)):
                 grouping.add(source.known.name, step)
         groups, others = grouping.told(most, messages, self._messages)
         return ErrorGroups(groups, others, not walk.is_cut, walk.looked, walk.size)
@@ -168,19 +169,22 @@ class ErrorFilter(Filter[FoundError]):
         (stored,) = replies_to(self._connection, [("HGETALL", f"{group.model}:{group.last}:hash")])
         return {name: value for name, value in (stored or {}).items() if not name.startswith("_")}
 
-    def jobs(self, most: int) -> dict[str, set[int]] | None:
+    def jobs(self, most: int) -> Steps[dict[str, set[int]] | None]:
         """Return the pks of the jobs with these errors, by the path of the class; None if there are more errors than
         `most`."""
-        walk = self._walk()
-        if sum(source.size for source in walk.sources) > most:
+        walk = yield from self._begun()
+        if walk.size > most:
             return None
-        found: dict[str, set[int]] = {}
+        found: defaultdict[str, set[int]] = defaultdict(set)
+
+        def keep(step: Found) -> None:
+            for _, (path, pk) in step.records:
+                number = read_pk(pk or "")
+                if path and number is not None:
+                    found[path].add(number)
+
         for source in walk.sources:
-            for step in sent(source.steps(names=listed(["job_model_repr", "job_pk"]))):
-                for _, (path, pk) in step.records:
-                    number = read_pk(pk or "")
-                    if path and number is not None:
-                        found.setdefault(path, set()).add(number)
+            yield from walk.each(source, partial(source.find, names=listed(["job_model_repr", "job_pk"])), keep)
         return found
 
     def delete_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
@@ -188,7 +192,7 @@ class ErrorFilter(Filter[FoundError]):
 
         Errors of a model that is not imported are refused.
         """
-        return self._change(self._deleted, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
+        return self._change(self._deleting, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
 
     def _model_of(self, known: KnownClass) -> type[RedisModel]:
         for model in imported_error_models(self._database, self._error_model):
@@ -196,30 +200,31 @@ class ErrorFilter(Filter[FoundError]):
                 return model
         raise LookupError(f"their model {known.path} is not imported: name it as the error model")
 
-    def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Steps[Changed]:
+    def _deleting(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Ask[Changed]:
         layout = layout_of(model)
         if entry and (not layout.erasable or layout.outside):
-            return _deleted_one_by_one(source, model, entry)
-        request = {"model": layout.json, **(entry.names if entry else {"dry": "1"})}
-        return source.changes(partial(many.delete_errors.call, model), request)
+            return partial(_deleted_one_by_one, source, model, entry)
+        return partial(many.changed, many.delete_errors, model, entry.names if entry else {"dry": "1"})
 
-    def _grouped(self, source: Source) -> Steps[Grouped]:
-        call = partial(many.group_errors.call, self._connection)
-        return source.calls(call, {"model": source.model})
+    def _grouped(self, source: Source, which: Mapping[str, Any]) -> Steps[Grouped]:
+        found: Grouped = yield many.group_errors.call(self._connection, {"model": source.model, **which})
+        return found
 
-    def _walk(self, timeout: float | None = None, progress: OnStep | None = None) -> Walk:
+    def _begun(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Walk]:
         walk, tests = Walk(timeout, progress), [_test(condition) for condition in self._stored]
         sources = [Source(self._connection, model, self._stored, tests) for model in self._models]
-        walk.measure(self._connection, sources)
+        yield from walk.measure(self._connection, sources)
         return walk
 
 
-def _deleted_one_by_one(source: Source, model: type[RedisModel], entry: Entry) -> Steps[Changed]:
+def _deleted_one_by_one(
+    source: Source, model: type[RedisModel], entry: Entry, which: Mapping[str, Any]
+) -> Steps[Changed]:
     """Delete errors of a model that has its own way to do so, or fields that a script cannot delete."""
-    for step in sent(source.steps(is_upwards=True, names=listed(["type"]), most=CHANGES_PER_STEP)):
-        number = delete_many(model, [f"{pk}" for pk, _ in step.records])
-        entry.note(number)
-        yield Changed({"done": number}, step.looked, step.seen)
+    step = yield from source.find(which, names=listed(["type"]), most=CHANGES_PER_STEP)
+    number: int = yield partial(delete_many, model, [f"{pk}" for pk, _ in step.records])
+    yield from entry.note(number)
+    return Changed({"done": number}, step.looked, step.seen)
 
 
 def _stored(condition: Condition) -> list[Condition]:

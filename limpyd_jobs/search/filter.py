@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from limpyd_jobs.records.audit import Entry, audited
+from limpyd_jobs.records.audit import Entry, auditing
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import listed
+from limpyd_jobs.redis.calls import Steps, finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import OnStep, Source, Steps, Walk
-from limpyd_jobs.transitions.many import Changed, last_turn
+from limpyd_jobs.search.walk import Ask, OnStep, Source, Walk
+from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
-Change = Callable[[Source, Any, Entry | None], Steps[Changed]]
+
+# Makes what changes the records of a source, given their model; without an entry of the audit, that only counts.
+Change = Callable[[Source, Any, Entry | None], Ask[Changed]]
 
 
 class Filter(Generic[T]):
@@ -46,7 +48,8 @@ class Filter(Generic[T]):
     def __str__(self) -> str:
         return " ".join(map(str, self.conditions))
 
-    def _walk(self, timeout: float | None = None, progress: OnStep | None = None) -> Walk:
+    def _begun(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Walk]:
+        """Return a walk that knows where to look."""
         raise NotImplementedError
 
     def count(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:
@@ -64,8 +67,8 @@ class Filter(Generic[T]):
         ValueError
             If no class of the database has a field that is asked for.
         """
-        walk = self._walk(timeout, progress)
-        number = sum(map(walk.number_in, walk.sources))
+        walk = finish(self._begun(timeout, progress))
+        number = sum(finish(walk.number_in(source)) for source in walk.sources)
         self.unseen = walk.unseen
         return Count(number, walk.is_complete)
 
@@ -92,14 +95,14 @@ class Filter(Generic[T]):
         """
         if limit < 1:
             raise ValueError(f"A page has 1 record or more, not {limit!r}")
-        walk = self._walk(timeout)
+        walk = finish(self._begun(timeout))
         found, following = read_page(walk, after, limit, self._fields, self._record.of, self._date, newest_first)
         self.unseen = walk.unseen
         return Page(found, following, not walk.is_cut)
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""
-        walk = self._walk()
+        walk = finish(self._begun())
         for source in walk.sources:
             for step in walk.look(source, names=listed(self._fields)):
                 for pk, values in step.records:
@@ -121,30 +124,40 @@ class Filter(Generic[T]):
         unaudited: bool,
         needs_room: bool | None = False,
     ) -> Tally:
-        """Do the steps that change the records of a source; without an entry of the audit, these only count."""
-        walk, outcomes = self._walk(None, progress), Counter[str]()
-        only_counts = dry_run or not walk.sources
+        """Change the records, or only count them."""
         told: dict[str, Any] = {"verb": verb, "filter": f"{self}", "how": how}
         told |= {"unaudited": unaudited, "needs_room": needs_room}
-        until = None
-        with nullcontext() if only_counts else audited(self._connection, **told) as entry:
-            try:
-                for each in self._changes(walk, change, entry):
-                    outcomes.update(each.outcomes)
-                    number = each.outcomes.get("done", 0) if entry else outcomes["done"]
-                    until = last_turn(each.first, each.interval, number) if each.first and number else until
-            finally:
-                if entry:
-                    entry.numbers = Tally.of(outcomes, until).written
-        return Tally.of(outcomes, until)
+        return finish(self._changing(change, told, dry_run, progress))
 
-    def _changes(self, walk: Walk, change: Change, entry: Entry | None) -> Iterator[Changed]:
+    def _changing(
+        self, change: Change, told: Mapping[str, Any], dry_run: bool, progress: OnStep | None
+    ) -> Steps[Tally]:
+        walk = yield from self._begun(None, progress)
+        if dry_run or not walk.sources:
+            return (yield from self._changed(walk, change, None))
+        return (yield from auditing(self._connection, partial(self._changed, walk, change), **told))
+
+    def _changed(self, walk: Walk, change: Change, entry: Entry | None) -> Steps[Tally]:
+        outcomes, until = Counter[str](), None
+
+        def add(each: Changed) -> None:
+            nonlocal until
+            outcomes.update(each.outcomes)
+            number = each.outcomes.get("done", 0) if entry else outcomes["done"]
+            until = last_turn(each.first, each.interval, number) if each.first and number else until
+            if entry:
+                entry.numbers = Tally.of(outcomes, until).written
+
+        def refuse(why: str, found: Found) -> None:
+            add(Changed({why: found.number}))
+
         for source in walk.sources:
             try:
                 model = self._model_of(source.known)
             except LookupError as error:
-                yield Changed({f"{error}": sum(step.number for step in walk.look(source))})
-                continue
-            yield from walk.timed(change(source, model, entry))
+                yield from walk.each(source, source.find, partial(refuse, f"{error}"))
+            else:
+                yield from walk.change(source, change(source, model, entry), add)
         self.unseen = walk.unseen
-        yield Changed({"the pk is not a number": walk.unseen})
+        add(Changed({"the pk is not a number": walk.unseen}))
+        return Tally.of(outcomes, until)

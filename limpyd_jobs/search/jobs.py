@@ -15,7 +15,7 @@ from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import listed
+from limpyd_jobs.redis.calls import Steps, finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import (
     Action,
@@ -95,8 +95,12 @@ class JobFilter(Filter[FoundJob]):
         self._error_model = error_model
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
 
-    def _walk(self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None) -> Search:
-        return Search(self.conditions, self._database, self._error_model, self.pks, by, timeout, progress)
+    def _begun(
+        self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
+    ) -> Steps[Search]:
+        search = Search(self._database, self._error_model, timeout, progress)
+        yield from search.begin(self.conditions, self.pks, by)
+        return search
 
     def facets(
         self, field: str, most: int = 50, timeout: float | None = None, progress: OnStep | None = None
@@ -114,14 +118,14 @@ class JobFilter(Filter[FoundJob]):
         """
         if field in ("owner", "pk"):
             raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
-        search = self._walk(timeout, progress, field)
+        search = finish(self._begun(timeout, progress, field))
         if field == "status" and all(source.is_whole for source in search.sources):
             return Facets(*self._statuses(), is_exact=True)
         counts: Counter[str] = Counter()
         beyond = 0
         for source in search.sources:
             if field == "class":
-                counts[source.known.path] += search.number_in(source)
+                counts[source.known.path] += finish(search.number_in(source))
                 continue
             errors = json.dumps(search.errors_of(source.known)) if field in OF_ERRORS else ""
             for step in search.look(source, by=field, errors=errors):
@@ -154,7 +158,7 @@ class JobFilter(Filter[FoundJob]):
         ValueError
             If no class of the database has a field that is asked for.
         """
-        return [missing for source in self._walk().sources for missing in source.missing_indexes]
+        return [missing for source in finish(self._begun()).sources for missing in source.missing_indexes]
 
     def requeue_all(
         self,
@@ -256,7 +260,7 @@ class JobFilter(Filter[FoundJob]):
 
     def _do(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Tally:
         given: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "unaudited": unaudited}
-        return self._change(action.steps, action.verb, action.how, needs_room=action.needs_room, **given)
+        return self._change(action.asking, action.verb, action.how, needs_room=action.needs_room, **given)
 
     def _model_of(self, known: KnownClass) -> Any:
         try:
@@ -270,7 +274,7 @@ class JobFilter(Filter[FoundJob]):
         These are its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
         value, without the library's own.
         """
-        search = self._walk(None, progress)
+        search = finish(self._begun(None, progress))
         for source in search.sources:
             names = ["queue", *sorted(name for name in source.known.fields if not name.startswith("_"))]
             for step in search.look(source, names=listed(names)):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
 
 from limpyd_jobs.records.known_classes import KnownClass, one_of_each
+from limpyd_jobs.redis.calls import Steps
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of
 from limpyd_jobs.search.conditions import Condition, check_fields
@@ -30,15 +32,12 @@ FEW_ERRORS = 5_000
 
 
 class Search(Walk):
-    """One look at the jobs that meet some conditions, in classes that have the field `by`, or at those of `pks`."""
+    """One look at the jobs that meet some conditions."""
 
     def __init__(
         self,
-        conditions: Sequence[Condition],
         database: JobsDatabase,
         error_model: type[RedisModel] | None,
-        pks: Sequence[int] | None,
-        by: str | None = None,
         timeout: float | None = None,
         progress: OnStep | None = None,
     ) -> None:
@@ -47,10 +46,16 @@ class Search(Walk):
         self.connection = connection_to(database)
         self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
         self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
-        self.measure(self.connection, self._sources(conditions, pks, by))
 
-    def _sources(self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None) -> list[Source]:
-        classes = classes_of(self._database)
+    def begin(self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None) -> Steps[None]:
+        """Find where to look: in classes that have the field `by`, or at the jobs of `pks`."""
+        sources = yield from self._sources_of(conditions, pks, by)
+        yield from self.measure(self.connection, sources)
+
+    def _sources_of(
+        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None
+    ) -> Steps[list[Source]]:
+        classes: dict[str, KnownClass] = yield partial(classes_of, self._database)
         for each in classes.values():
             self._paths[each.name].append(each.path)
         met = {
@@ -66,7 +71,9 @@ class Search(Walk):
                 "None of these classes has a field", names, OTHER_NAMES.union(*(each.fields for each in known))
             )
         able = [each for each in known if names <= each.fields]
-        few = self._jobs_of_few_errors(asked) if pks is None else None
+        if any(each.field in OF_ERRORS for each in asked):
+            yield self._models_of_errors  # which are known from now on
+        few = (yield from self._jobs_of_few_errors(asked)) if pks is None else None
 
         def source_of(each: KnownClass) -> Source:
             only = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
@@ -74,12 +81,13 @@ class Search(Walk):
 
         return [source_of(each) for each in able]
 
-    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Mapping[str, set[int]] | None:
+    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Steps[Mapping[str, set[int]] | None]:
         """Return the pks of the only jobs that can be meant, by the path of the class; None if that is not known."""
         for condition in conditions:
             if condition.field in OF_ERRORS and condition.is_equality:
-                asked = ErrorFilter(f"{condition}", error_model=self._error_model, database=self._database)
-                few = asked.jobs(FEW_ERRORS)
+                of_errors = partial(ErrorFilter, error_model=self._error_model, database=self._database)
+                asked: ErrorFilter = yield partial(of_errors, f"{condition}")
+                few = yield from asked.jobs(FEW_ERRORS)
                 if few is not None:
                     return few
         return None

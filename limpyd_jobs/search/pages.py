@@ -34,8 +34,8 @@ def read_page(
 
     def shown_of(source: Source) -> _Shown[Record]:
         name = source.known.name
-        steps = source.steps(positions.get(name), is_upwards=not newest_first, names=names, most=most)
-        return _Shown(source.known, positions.get(name), walk.timed(steps), make)
+        looks = walk.look(source, positions.get(name), is_upwards=not newest_first, names=names, most=most)
+        return _Shown(source.known, positions.get(name), looks, make)
 
     shown, found = [shown_of(source) for source in walk.sources], list[Record]()
     best = max if newest_first else min

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import Call, given, listed, sent
+from limpyd_jobs.redis.calls import Commands, Steps, commanded, given, listed, streamed
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.transitions import many
 from limpyd_jobs.transitions.many import Found
@@ -49,7 +50,9 @@ class Look(Protocol):
 
 
 ALook = TypeVar("ALook", bound=Look)
-Steps = Generator[Call[ALook] | ALook, ALook, None]
+
+# Asks about some records: it is given the part of a request that says which.
+Ask = Callable[[Mapping[str, Any]], Steps[ALook]]
 
 
 class MissingIndex(NamedTuple):
@@ -114,18 +117,18 @@ class Source:
         wanted = {each.field: each.fitting_index(is_date=each.field in self.known.dates) for each in fields}
         return [MissingIndex(self.known.path, name, kind) for name, kind in wanted.items() if kind]
 
-    def measure(self, pipeline: Any) -> None:
-        """Ask for the sizes of the sets, and for the highest pk."""
-        pipeline.get(f"{self.known.name}:max_pk")
-        for key in self._keys:
-            pipeline.scard(key)
-        for each in self._ranges:
-            pipeline.zcount(*each)
-        for key in self._doubtful:
-            pipeline.zcount(key, 0, 0)
+    @property
+    def measuring(self) -> list[Sequence[Any]]:
+        """The commands that ask for the sizes of the sets, and for the highest pk."""
+        return [
+            ("GET", f"{self.known.name}:max_pk"),
+            *(("SCARD", key) for key in self._keys),
+            *(("ZCOUNT", *each) for each in self._ranges),
+            *(("ZCOUNT", key, 0, 0) for key in self._doubtful),
+        ]
 
     def choose(self, replies: Iterator[Any]) -> None:
-        """Take the smallest of the sets and ranges, by the replies to `measure`. A wrong type counts as empty."""
+        """Take the smallest of the sets and ranges, by the replies to `measuring`. A wrong type counts as empty."""
         last = next(replies)
         self._highest = (read_pk(last) if isinstance(last, str) and len(last) <= EXACT_DIGITS else None) or 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
@@ -139,45 +142,43 @@ class Source:
         if self._pks is not None:
             self.size = min(self.size, len(self._pks))
 
-    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Steps[Found]:
-        """Look at all, the newest first, or upwards, behind the pk `start`. For the options see ``search.lua``."""
-        call = partial(many.search.call, self._connection)
-        return self.calls(call, {"model": self.model, **given(**options)}, start, is_upwards)
+    def find(self, which: Mapping[str, Any], **options: Any) -> Steps[Found]:
+        """Look at some. For the options see ``search.lua``."""
+        found: Found = yield many.search.call(self._connection, {"model": self.model, **which, **given(**options)})
+        return found
 
-    def calls(
+    def all(
         self,
-        call: Callable[[Mapping[str, Any]], Call[ALook]],
-        asked: Mapping[str, Any],
+        ask: Ask[ALook],
+        act: Callable[[ALook], bool],
         start: int | None = None,
         is_upwards: bool = False,
         size: int | None = None,
-    ) -> Steps[ALook]:
-        """Yield the calls that a verb makes of a request, which is completed to be about some records at a time."""
-        for page in self._pages(start, is_upwards, size or PER_STEP) if self.size else ():
-            rest = page
+    ) -> Steps[None]:
+        """Ask about all, some at a time, the newest first, or upwards, behind the pk `start`; act on each reply, until
+        that returns True."""
+        pks: Pks = (yield from self._pks_in_order(start, is_upwards)) if self.size else ()
+        size = size or PER_STEP
+        for first in range(0, len(pks), size):
+            rest = pks[first : first + size]
             while rest:
                 is_range = isinstance(rest, range)
                 which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
-                reply = yield call({"conditions": self._tests, "within": self._key, **which, **asked})
+                reply = yield from ask({"conditions": self._tests, "within": self._key, **which})
+                if act(reply):
+                    return
                 rest = rest[rest.index(reply.seen) + 1 :]
 
-    def changes(self, call: Callable[[Mapping[str, Any]], Call[ALook]], asked: Mapping[str, Any]) -> Steps[ALook]:
-        """Yield the calls of a script that changes records, the oldest first."""
-        return self.calls(call, asked, is_upwards=True, size=CHANGES_PER_STEP)
-
-    def _pages(self, start: int | None, is_upwards: bool, size: int) -> Iterator[Pks]:
-        pks: Pks
+    def _pks_in_order(self, start: int | None, is_upwards: bool) -> Steps[Pks]:
         if self._pks is not None:
-            pks = _in_order(self._pks, start, is_upwards)
-        elif self._is_to_be_read:
-            members = set(self._members())
+            return _in_order(self._pks, start, is_upwards)
+        if self._is_to_be_read:
+            members = yield from self._members()
             known = {number for number in map(read_pk, members) if number is not None}
             self.unseen = len(members) - len(known)
-            pks = _in_order(known, start, is_upwards)
-        else:
-            first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
-            pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
-        return (pks[first : first + size] for first in range(0, len(pks), size))
+            return _in_order(known, start, is_upwards)
+        first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
+        return range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
 
     @property
     def _is_to_be_read(self) -> bool:
@@ -185,11 +186,15 @@ class Source:
         most = self._highest * (FEW_OF_ALL if self.size <= MEDIUM_SET else VERY_FEW_OF_ALL)
         return self.size <= SMALL_SET or self.size <= most or not self._highest
 
-    def _members(self) -> Iterable[str]:
+    def _members(self) -> Steps[set[str]]:
         if self._range:
-            members: Iterable[str] = self._connection.zrangebyscore(*self._range)
-            return members
-        return self._connection.sscan_iter(self._key, count=PER_STEP)
+            return {*(yield from commanded(self._connection, "ZRANGEBYSCORE", *self._range))}
+        cursor, members = 0, set[str]()
+        while True:
+            cursor, some = yield from commanded(self._connection, "SSCAN", self._key, cursor, "COUNT", PER_STEP)
+            members.update(some)
+            if not cursor:
+                return members
 
 
 def _ranges_of(
@@ -234,35 +239,51 @@ class Walk:
     def is_complete(self) -> bool:
         return not (self.is_cut or self.unseen)
 
-    def measure(self, connection: Any, sources: Sequence[Source]) -> None:
+    def measure(self, connection: Any, sources: Sequence[Source]) -> Steps[None]:
         """Take the sources that are not empty."""
-        pipeline = connection.pipeline(transaction=False)
-        for source in sources:
-            source.measure(pipeline)
-        sizes = iter(pipeline.execute(raise_on_error=False))
+        commands = [command for source in sources for command in source.measuring]
+        sizes = iter((yield Commands(connection, commands)))
         for source in sources:
             source.choose(sizes)
         self.sources = [source for source in sources if source.size]
         self.size = sum(source.size for source in self.sources)
 
-    def look(self, source: Source, **options: Any) -> Iterator[Found]:
-        """Look at the records of a source until there is no time left. For the options see `Source.steps`."""
-        return self.timed(source.steps(**options))
+    def look(
+        self, source: Source, start: int | None = None, *, is_upwards: bool = False, **options: Any
+    ) -> Iterator[Found]:
+        """Yield looks at the records of a source until there is no time left. For the options see `Source.find`."""
+        return self.looks(source, partial(source.find, **options), start=start, is_upwards=is_upwards)
 
-    def number_in(self, source: Source) -> int:
-        """Return how many records of a source meet the conditions: without a look, if it has no others."""
-        return source.size if source.is_exact else sum(found.number for found in self.look(source))
+    def looks(self, source: Source, ask: Ask[ALook], **how: Any) -> Iterator[ALook]:
+        """Do the same by another script. For `how` see `Source.all`."""
+        found: deque[ALook] = deque()
+        return streamed(self.each(source, ask, found.append, **how), found)
 
-    def timed(self, steps: Steps[ALook]) -> Iterator[ALook]:
-        """Do steps until there is no time left. Only this sends their calls."""
-        for step in sent(steps):
-            yield step
-            self.looked += step.looked
+    def each(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], **how: Any) -> Steps[None]:
+        """Ask about the records of a source, and act on each reply, until there is no time left."""
+
+        def is_over(look: ALook) -> bool:
+            act(look)
+            self.looked += look.looked
             if self._progress:
                 self._progress(self.looked, self.size)
-            if monotonic() >= self._until:
-                self.is_cut = self.looked < self.size
-                return
+            is_late = monotonic() >= self._until
+            self.is_cut = is_late and self.looked < self.size
+            return is_late
+
+        return source.all(ask, is_over, **how)
+
+    def change(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object]) -> Steps[None]:
+        """Do the same with what changes records, the oldest first."""
+        return self.each(source, ask, act, is_upwards=True, size=CHANGES_PER_STEP)
+
+    def number_in(self, source: Source) -> Steps[int]:
+        """Return how many records of a source meet the conditions: without a look, if it has no others."""
+        if source.is_exact:
+            return source.size
+        found: list[Found] = []
+        yield from self.each(source, source.find, found.append)
+        return sum(each.number for each in found)
 
 
 def _in_order(pks: Iterable[int], start: int | None, is_upwards: bool) -> list[int]:

@@ -14,7 +14,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import Call, Verb
+from limpyd_jobs.redis.calls import Call, Steps, Verb
 from limpyd_jobs.redis.scripting import Script
 
 _cancel_many = Script("many/cancel_many")
@@ -111,6 +111,14 @@ def _changing(script: Script) -> Verb[[type[RedisModel], Request], Changed]:
 cancel_many, delete_many, move_many, requeue_many, delete_errors = map(
     _changing, (_cancel_many, _delete_many, _move_many, _requeue_many, _delete_errors)
 )
+
+
+def changed(
+    verb: Verb[[type[RedisModel], Request], Changed], model: type[RedisModel], request: Request, which: Request
+) -> Steps[Changed]:
+    """Change some of the records of a model."""
+    found: Changed = yield verb.call(model, {**request, **which})
+    return found
 
 
 @Verb

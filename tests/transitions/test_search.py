@@ -11,26 +11,29 @@ from worlds import EVERYTHING, HARD_TEXT, LATER, World
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import listed, sent
+from limpyd_jobs.redis.calls import finish, listed
 from limpyd_jobs.search import walk
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.walk import Source
+from limpyd_jobs.transitions.many import Found
 
 
 def source_of(world: World, *words: str) -> Source:
     conditions = [Condition.parse(word) for word in words]
     tests = [condition.as_test() for condition in conditions]
     source = Source(redis_of(world.job_class), KnownClass.of(world.job_class), conditions, tests)
-    pipeline = world.client.pipeline(transaction=False)
-    source.measure(pipeline)
-    source.choose(iter(pipeline.execute(raise_on_error=False)))
+    finish(walk.Walk().measure(world.client, [source]))
     return source
+
+
+def looks(source: Source, **options: Any) -> list[Found]:
+    return list(walk.Walk().look(source, **options))
 
 
 def found(world: World, *words: str, **options: Any) -> list[int]:
     """The pks of the jobs that are found; nothing is changed."""
     with world.unchanged():
-        steps = list(sent(source_of(world, *words).steps(names=listed(["identifier"]), **options)))
+        steps = looks(source_of(world, *words), names=listed(["identifier"]), **options)
     return [pk for step in steps for pk, _ in step.records]
 
 
@@ -115,7 +118,7 @@ def test_any_text_comes_back(world: World) -> None:
     _, job = world.add(HARD_TEXT)
     world.client.hset(f"{world.jobs}:{job.pk.get()}:hash", "status", b"\xff\xfe")
     source = source_of(world, f"identifier={HARD_TEXT}")
-    (step,) = sent(source.steps(names=listed(["identifier", "status", "none", "queue"]), by="status"))
+    (step,) = looks(source, names=listed(["identifier", "status", "none", "queue"]), by="status")
     assert step.records == [(int(job.pk.get()), [HARD_TEXT, "\udcff\udcfe", None, "q"])]
     assert step.counts == {"\udcff\udcfe": 1}
 
@@ -123,8 +126,8 @@ def test_any_text_comes_back(world: World) -> None:
 def test_jobs_are_counted_by_the_values_of_a_field(world: World) -> None:
     for number in range(4):
         world.add(f"{number}", priority=number % 2, queue="q" if number else "p")
-    steps = list(sent(source_of(world).steps(by="priority")))
+    steps = looks(source_of(world), by="priority")
     assert sum(step.number for step in steps) == 4
     assert sum((Counter(step.counts) for step in steps), Counter()) == {"0": 2, "1": 2}
-    steps = list(sent(source_of(world).steps(by="queue")))
+    steps = looks(source_of(world), by="queue")
     assert sum((Counter(step.counts) for step in steps), Counter()) == {"q": 3, "p": 1}
