@@ -15,15 +15,12 @@ from limpyd_jobs.contrib.web.protocol import Page
 
 HTML, JSON = "text/html", "application/json"
 
-# How many addresses of one page are visited.
-MAX_EACH = 4
 
-
-def get(address: str, accept: str = HTML, **headers: str) -> tuple[int, str]:
-    """Return the status and the text of a page; characters that no page may have stay as they are."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+def get(address: str, accept: str = HTML, body: str | None = None) -> tuple[int, str]:
+    """Return the status and the text of a page; with a body, of what comes after a form was sent."""
+    data = None if body is None else body.encode()
     try:
-        with urlopen(Request(address, headers={"Accept": accept, **named}), timeout=30) as answer:
+        with urlopen(Request(address, data, {"Accept": accept}), timeout=30) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -55,10 +52,10 @@ class Reading(HTMLParser):
                 yield attributes["hx-get"]
 
 
-def pages_of(root: str) -> dict[str, list[str]]:
+def pages_of(root: str, most: int = 4) -> dict[str, list[str]]:
     """Follow the links from the overview on; return addresses by the path of their page, which may have parameters.
 
-    A page that no link leads to has no address.
+    A page that no link leads to has no address, one with many links to it at most some.
     """
     patterns = {page.path: _pattern_of(page) for page in PAGES if page.template}
     found: dict[str, list[str]] = defaultdict(list)
@@ -66,7 +63,7 @@ def pages_of(root: str) -> dict[str, list[str]]:
     for address in to_visit:
         path = unquote(urlsplit(address).path, errors="surrogateescape")
         page = next((each for each, pattern in patterns.items() if pattern.fullmatch(path)), None)
-        if page is None or len(found[page]) >= MAX_EACH:
+        if page is None or len(found[page]) >= most:
             continue
         found[page].append(address)
         for link in Reading(get(address)[1]).links:
