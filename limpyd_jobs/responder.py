@@ -129,11 +129,17 @@ class Responder:
         request += received
         if b"\r\n\r\n" in request or b"\n\n" in request:
             with suppress(OSError):
-                connection.send(_Exchange(request, self._answer).reply)
+                connection.send(self._reply_to(request))
         elif received and len(request) < MAX_REQUEST:
             self._arriving[connection] = (began, request)
             return
         self._drop(connection)
+
+    def _reply_to(self, request: bytes) -> bytes:
+        try:
+            return _Exchange(request, self._answer).reply
+        except Exception:  # no request may end what serves it
+            return b"HTTP/1.0 500 Internal Server Error\r\nConnection: close\r\n\r\n"
 
     def _drop(self, connection: socket.socket) -> None:
         del self._arriving[connection]

@@ -17,7 +17,7 @@ from limpyd_jobs.responder import MAX_REQUEST, NOT_FOUND, Answer, Responder
 @pytest.fixture
 def responder() -> Iterator[Responder]:
     def answer(path: str) -> Answer:
-        return Answer(200, "ok\n") if path == "/ok" else NOT_FOUND
+        return Answer(1 // 0 if path == "/broken" else 200, "ok\n") if path in ("/ok", "/broken") else NOT_FOUND
 
     with closing(Responder("127.0.0.1", 0, answer)) as made:
         yield made
@@ -52,6 +52,7 @@ def test_a_request_may_arrive_in_parts(responder: Responder) -> None:
         (b"HEAD /ok HTTP/1.1", "200 OK"),
         (b"GET /other HTTP/1.1", "404 Not Found"),
         (b"GET //evil.example/ok HTTP/1.1", "404 Not Found"),
+        (b"GET /broken HTTP/1.1", "500 Internal Server Error"),
         (b"POST /ok HTTP/1.1", "501 Unsupported method"),
         (b"GET /ok HTTP/9.9", "505: Invalid HTTP version"),
         (b"\x16\x03\x01\x02\x00 \x01", "400: Bad"),

@@ -6,6 +6,7 @@ from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.models.presence import AliveWorker, RunningJob, WorkerDump
 from limpyd_jobs.query.attention import Attention, attention
 from limpyd_jobs.query.audit import AuditEntry, audit_entries
+from limpyd_jobs.query.backlog import Backlog, QueueBacklog, backlog
 from limpyd_jobs.query.editing import FieldChange, edit_job
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
@@ -43,6 +44,7 @@ __all__ = [
     "AliveWorker",
     "Attention",
     "AuditEntry",
+    "Backlog",
     "Condition",
     "Count",
     "ErrorFilter",
@@ -62,6 +64,7 @@ __all__ = [
     "Page",
     "Period",
     "QuarantineEntry",
+    "QueueBacklog",
     "QueueSeries",
     "QueueState",
     "Reason",
@@ -73,6 +76,7 @@ __all__ = [
     "alive_workers",
     "attention",
     "audit_entries",
+    "backlog",
     "completions",
     "delete_queue",
     "edit_job",

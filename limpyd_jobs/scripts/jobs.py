@@ -20,6 +20,7 @@ from limpyd_jobs.version import EXACT_VERSION
 PLACES = {
     "check": "check:Check",
     "audit": "audit:Audit",
+    "backlog": "backlog:Backlog",
     "completion": "completion:Completion",
     "errors": "errors:Errors",
     "integrations": "integrations:Integrations",

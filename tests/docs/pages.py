@@ -107,6 +107,7 @@ for name in (
     "currentmodule",
     "glossary",
     "help",
+    "literalinclude",
     "modules",
     "parameters",
     "toctree",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -13,7 +14,9 @@ import pytest
 from pages import FAIL, REGISTER, RUN_COMMAND, RUN_JOBS, TEXTS, Block, numbers_aside
 from servers import RedisServer
 
-from limpyd_jobs import STATUSES
+from limpyd_jobs import STATUSES, Job
+from limpyd_jobs.query import backlog
+from limpyd_jobs.redis.database import JobsDatabase
 
 
 def check_logs(text: str, run_python: Callable[..., str]) -> None:
@@ -126,6 +129,13 @@ def check_workers(text: str, run_python: Callable[..., str]) -> None:
     assert shown == told
 
 
+def check_backlog(text: str, jobs_database: JobsDatabase) -> None:
+    Job.add_job("welcome:42", "mails")
+    shown, told = json.loads(text), backlog("mails").as_dict()
+    assert [*shown] == [*told]
+    assert [*shown["queues"]["mails"]] == [*told["queues"]["mails"]]
+
+
 TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "What you get": check_log_of_command,
     "Errors by cause": check_groups,
@@ -136,6 +146,7 @@ TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "Several processes": check_log_of_parent,
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,
+    "A backlog for autoscalers": check_backlog,
 }
 
 
