@@ -39,7 +39,8 @@ from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
 from limpyd_jobs.models.presence import SILENT
-from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_metrics, summed
+from limpyd_jobs.query import Overview, Totals, attention, large_jobs_of, overview, read_metrics, read_series, summed
+from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 
@@ -106,10 +107,12 @@ class Info(Command):
         if "every" in self.given_options:
             self.parser.error("--every needs --watch")
         seen, warnings = overview(queue_model=self.options.queue_model), [*map(str, large_jobs_of())]
+        found = attention(seen, read_series(timedelta(minutes=MINUTES_OF_FAILURES)))
         if self.options.json:
-            print_json({**_as_json(seen), "warnings": warnings})
+            print_json({**_as_json(seen), "attention": [each._asdict() for each in found], "warnings": warnings})
         else:
-            told: list[Section] = [(f"warning: {warning}", []) for warning in warnings]
+            told: list[Section] = [(each.text, []) for each in found]
+            told += [(f"warning: {warning}", []) for warning in warnings]
             print(_text(_lines([*_narrow(_sections(seen), width_of_terminal()), *told])))
         return 0
 

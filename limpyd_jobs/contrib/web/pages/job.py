@@ -46,9 +46,7 @@ class JobShown:
         return {
             name: value
             for name, value in self.arguments.items()
-            if HIDDEN not in value
-            and len(value) <= MAX_SHOWN
-            and value.replace("\n", "").replace("\t", "").isprintable()
+            if HIDDEN not in value and len(value) <= MAX_SHOWN and _LINES.sub("", value).isprintable()
         }
 
     @property
