@@ -108,7 +108,8 @@ class ValueField(AtomicHashField):
 
 
 class Argument(ValueField):
-    """A field of a job class that is given when a job is added, and never changes: ``size = Argument(int)``.
+    """A field of a job class that is given when a job is added, and never changes: ``size = Argument(int)``. Only
+    `limpyd_jobs.query.edit_job` gives it another value, before the job runs.
 
     Its value comes with the claim of the job. So, inside `run`, ``job.size.hget()``, the stored text, and
     ``job.arguments.size``, the value, cost no round trip. Without a default, `add_job` requires the argument. For the

@@ -102,11 +102,21 @@ def test_after_a_kill_the_rest_is_due_behind_what_was_done(job_class: type[Job])
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     done = len([job for job in jobs if job.status.hget() != "e"])
     assert 3 <= done < 6
+    [entry] = last_entries(job_class.get_connection(), 5)
+    assert (entry["how"], entry["done"]) == ("rate=0.01/s", f"{done}")
     would = asked.requeue_all(rate=0.01, dry_run=True)
     tally = asked.requeue_all(rate=0.01)
     assert tally == would == (6 - done, 0, 0, {})
     assert tally.until == would.until == dues(jobs)[-1]
     assert gaps(jobs) == [100, 100, 100, 100]
+
+
+def test_a_job_that_is_refused_takes_no_turn(redis_client: redis.Redis) -> None:
+    jobs = [Job.add_job(name, "parcels") for name in "abcd"]
+    Worker("parcels", callback=lambda job, queue: 1 / 0, max_loops=4, logger_level=60).run()
+    redis_client.hdel("jobs:job:3:hash", "_queue_key")
+    assert JobFilter(Job).requeue_all(rate=1) == (3, 0, 1, {"no queue": 1})
+    assert gaps(jobs) == [1]
 
 
 def test_the_next_turn_is_forgotten_once_it_has_passed(redis_client: redis.Redis) -> None:

@@ -11,6 +11,7 @@ from worlds import LATER, Bench, Mishap, Moment, Probe, World, until
 
 from limpyd_jobs import JobGone, NotEditable, transitions
 from limpyd_jobs.dates import datetime_to_score
+from limpyd_jobs.records.audit import entry_request
 
 After = Callable[[float], Moment]
 
@@ -90,6 +91,14 @@ def test_no_other_job_is_edited(world: World, state: str) -> None:
         edit(world, job, {"cancel_on_error": "1"}, priority="5")
 
 
+@pytest.mark.leaves("I3", "I7", "I8")
+def test_a_job_that_does_not_count_as_queued_is_left_alone(world: World) -> None:
+    job = world.job_that_is("waiting")
+    job.queued.delete()
+    with world.unchanged(), pytest.raises(NotEditable, match="neither waits nor is delayed"):
+        edit(world, job, priority="5")
+
+
 def test_a_deleted_job_is_gone(world: World) -> None:
     with pytest.raises(JobGone):
         edit(world, world.job_that_is("deleted"), {"cancel_on_error": "1"})
@@ -147,4 +156,4 @@ def test_nothing_is_done_by_halves(world: World, key: str) -> None:
     world.client.delete(key)
     world.client.set(key, "of another program")
     with world.unchanged(), pytest.raises(Exception, match="WRONGTYPE"):
-        edit(world, job, {"cancel_on_error": "1"}, priority="5")
+        edit(world, job, {"cancel_on_error": "1"}, priority="5", audit=entry_request(verb="edit"))
