@@ -157,3 +157,4 @@ def test_nothing_is_done_by_halves(world: World, key: str) -> None:
     world.client.set(key, "of another program")
     with world.unchanged(), pytest.raises(Exception, match="WRONGTYPE"):
         edit(world, job, {"cancel_on_error": "1"}, priority="5", audit=entry_request(verb="edit"))
+    assert not world.client.exists("limpyd-jobs:audit")
