@@ -265,4 +265,6 @@ def _counted(value: Any) -> object:
     """Return a value as the table shows it. A mapping of numbers is shown like ``mails (4), pages (2)``."""
     if isinstance(value, dict):
         return ", ".join(f"{each} ({number:,})" for each, number in value.items())
+    if isinstance(value, list):
+        return " ".join(f"{number:,}" for number in value)
     return value

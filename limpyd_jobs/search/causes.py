@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.search.found import Count
 from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of
 from limpyd_jobs.texts import one_line
@@ -16,6 +18,8 @@ from limpyd_jobs.transitions.many import Grouped
 MAX_GROUPS, MAX_MESSAGES, MAX_VALUES = 10_000, 100_000, 50
 
 EXAMPLES = 3  # of a message, at most
+
+HOURS = 24  # of the trend
 
 OTHERS = "(others)"  # stands for the values that are not kept
 
@@ -75,6 +79,8 @@ class ErrorGroup(NamedTuple):
         The messages, the most frequent first, as many as were asked for.
     message_count: Count
         How many messages there are; a lower bound, if there are more than 100,000 of all causes.
+    trend: list of int
+        How many errors there were in each of the last 24 hours of the clock, the present one last.
     """
 
     fingerprint: str
@@ -91,6 +97,7 @@ class ErrorGroup(NamedTuple):
     app_versions: dict[str, int]
     messages: list[ErrorMessage]
     message_count: Count
+    trend: list[int]
 
 
 class ErrorGroups(NamedTuple):
@@ -119,13 +126,14 @@ class Grouping:
         self._groups: dict[str, _Group] = {}
         self._beyond = 0
         self._room = MAX_MESSAGES
+        self._hours = _last_hours(utcnow())
 
     def add(self, model: str, step: Grouped) -> None:
         """Add the errors that a step found among those of a model."""
         for fingerprint, found in step.groups.items():
             if fingerprint in self._groups or len(self._groups) < MAX_GROUPS:
                 group = self._groups.setdefault(fingerprint, _Group(fingerprint))
-                group.add(model, found)
+                group.add(model, found, self._hours)
                 self._room -= group.add_messages(model, found, self._room)
             else:
                 self._beyond += found["count"]
@@ -135,7 +143,9 @@ class Grouping:
         groups = sorted(self._groups.values(), key=lambda group: (-group.number, group.fingerprint))
         told, others = groups[:most], groups[most:]
         texts = read({example for group in told for example in group.examples(messages)})
-        return [group.told(messages, texts) for group in told], self._beyond + sum(each.number for each in others)
+        return [group.told(messages, texts, self._hours) for group in told], self._beyond + sum(
+            each.number for each in others
+        )
 
 
 class _Message:
@@ -154,11 +164,12 @@ class _Group:
         self.number = 0
         self.model = self.last = self.type = self.raised_in = self.first_seen = self.last_seen = ""
         self._by = {name: Counter[str]() for name in ("job_class", "queue", "app_version")}
+        self._by_hour = Counter[str]()
         self._messages: dict[str, _Message] = {}
         self._has_all_messages = True
 
-    def add(self, model: str, found: Mapping[str, Any]) -> None:
-        """Add the errors of this group that a step found among those of a model."""
+    def add(self, model: str, found: Mapping[str, Any], hours: Sequence[str]) -> None:
+        """Add the errors of this group that a step found among those of a model. Some hours are counted."""
         is_first = not self.number
         self.number += found["count"]
         if is_first or found["last_seen"] > self.last_seen:
@@ -169,6 +180,8 @@ class _Group:
         for name, numbers in self._by.items():
             for value, number in found[name].items():
                 numbers[value if value in numbers or len(numbers) < MAX_VALUES else OTHERS] += number
+
+        self._by_hour.update({hour: found["hour"][hour] for hour in found["hour"].keys() & {*hours}})
 
     def add_messages(self, model: str, found: Mapping[str, Any], room: int) -> int:
         """Add the messages of these errors; return how many of them are new. There is only room for some new ones."""
@@ -188,7 +201,7 @@ class _Group:
     def _most_frequent(self, messages: int) -> list[tuple[str, _Message]]:
         return sorted(self._messages.items(), key=lambda item: (-item[1].number, item[0]))[:messages]
 
-    def told(self, messages: int, texts: Mapping[str, str]) -> ErrorGroup:
+    def told(self, messages: int, texts: Mapping[str, str], hours: Sequence[str]) -> ErrorGroup:
         """Return the group, given the messages of some errors by their pk."""
         shown = [_told(pattern, each, texts) for pattern, each in self._most_frequent(messages)]
         classes, queues, versions = (dict(numbers.most_common()) for numbers in self._by.values())
@@ -207,7 +220,13 @@ class _Group:
             app_versions=versions,
             messages=shown,
             message_count=Count(len(self._messages), self._has_all_messages),
+            trend=[self._by_hour[hour] for hour in hours],
         )
+
+
+def _last_hours(now: datetime) -> list[str]:
+    """Return the last hours as stored dates begin, the present one last."""
+    return [f"{now - timedelta(hours=ago):%Y-%m-%d %H}" for ago in reversed(range(HOURS))]
 
 
 def _told(pattern: str, message: _Message, texts: Mapping[str, str]) -> ErrorMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -24,7 +25,7 @@ from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import CHANGES_PER_STEP, Ask, OnStep, Source, Walk
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import one_line, size_text
 from limpyd_jobs.transitions import many
 from limpyd_jobs.transitions.many import Changed, Found, Grouped
 
@@ -48,6 +49,10 @@ _FIELDS = (
     "queue_name",
     "_app_version",
 )
+
+
+# How many bytes of a message are read to be shown in a line.
+MAX_READ = 65_536
 
 
 class FoundError(NamedTuple):
@@ -161,13 +166,29 @@ class ErrorFilter(Filter[FoundError]):
 
     def _messages(self, places: Iterable[str]) -> dict[str, str]:
         keys = [*places]
-        replies = replies_to(self._connection, (("HGET", f"{key}:hash", "message") for key in keys))
-        return {key: reply or "" for key, reply in zip(keys, replies, strict=True)}
+        values = self._values([(f"{key}:hash", "message") for key in keys], MAX_READ)
+        return dict(zip(keys, values, strict=True))
 
-    def last_of(self, group: ErrorGroup) -> dict[str, str]:
-        """Return the stored fields of the last error of a group, without the library's own; none if it is deleted."""
-        (stored,) = replies_to(self._connection, [("HGETALL", f"{group.model}:{group.last}:hash")])
-        return {name: value for name, value in (stored or {}).items() if not name.startswith("_")}
+    def _values(self, places: Sequence[tuple[str, str]], most: int) -> list[str]:
+        """Return the values of some fields of hashes; instead of one of more than `most` bytes, how many it has."""
+        sizes = replies_to(self._connection, (("HSTRLEN", *place) for place in places))
+        small = [place for place, size in zip(places, sizes, strict=True) if (size or 0) <= most]
+        values = dict(zip(small, replies_to(self._connection, (("HGET", *place) for place in small)), strict=True))
+        return [
+            values[place] or "" if place in values else f"({size_text(size)}, too long to be read here)"
+            for place, size in zip(places, sizes, strict=True)
+        ]
+
+    def last_of(self, group: ErrorGroup, most: int | None = None) -> dict[str, str]:
+        """Return the stored fields of the last error of a group, without the library's own; none if it is deleted.
+
+        Instead of a value of more than `most` bytes, it is said how many it has.
+        """
+        key = f"{group.model}:{group.last}:hash"
+        (names,) = replies_to(self._connection, [("HKEYS", key)])
+        places = [(key, name) for name in names or () if not name.startswith("_")]
+        values = self._values(places, sys.maxsize if most is None else most)
+        return {name: value for (_, name), value in zip(places, values, strict=True)}
 
     def jobs(self, most: int) -> Steps[dict[str, set[int]] | None]:
         """Return the pks of the jobs with these errors, by the path of the class; None if there are more errors than

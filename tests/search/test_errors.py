@@ -80,6 +80,26 @@ def test_errors_are_grouped_by_what_caused_them() -> None:
     assert len(set(fingerprints())) == 3
 
 
+def test_the_trend_of_a_group_is_by_the_hour() -> None:
+    frequent, *_ = ErrorFilter().groups().groups
+    (pk, *_) = Error.collection(type="LookupError").instances()
+    pk.date_time.hset("\u00e9 is not a date")
+    again, *_ = ErrorFilter().groups().groups
+    assert len(frequent.trend) == 24
+    assert sum(frequent.trend[-2:]) == 4
+    assert sum(again.trend) + 1 == sum(frequent.trend) or again.number == frequent.number == sum(again.trend)
+
+
+def test_a_long_value_is_not_read(redis_client: redis.Redis) -> None:
+    [group, *_] = ErrorFilter("type=KeyError").groups().groups
+    redis_client.hset(f"{group.model}:{group.last}:hash", "message", "x" * 100_000)
+    [group] = ErrorFilter("type=KeyError").groups().groups
+    assert group.messages[0].examples == ["(100.0 kB, too long to be read here)"]
+    last = ErrorFilter().last_of(group, most=100)
+    assert (last["type"], last["message"]) == ("KeyError", "(100.0 kB, too long to be read here)")
+    assert len(ErrorFilter().last_of(group)["message"]) == 100_000
+
+
 def test_one_cause_is_one_group_whatever_its_messages() -> None:
     """The messages contain the identifier, of any length, codes, paths, lists and numbers of things."""
     for identifier in ("7", "667", "9999", "ann", "SKU-12A", "/3f/ab/photo", "[1, 2]", "[]"):

@@ -49,6 +49,7 @@ def test_a_group_has_the_first_and_the_last_date_whatever_the_order_of_the_error
             {"1.0": 2, "1.1": 1},
             [("no", 3, ["no"])],
             (1, True),
+            [0] * 24,
         ),
     )
     assert last == "3"

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from limpyd_jobs import LimpydJobsException, NotAudited
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
+from limpyd_jobs.contrib.web.kept import Kept
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
 from limpyd_jobs.contrib.web.pages.overview import OverviewShown, look
@@ -131,6 +132,7 @@ class Site:
         self.settings = settings
         self.masking = Masking(settings.masked)
         self.tasks = Tasks()
+        self.kept = Kept()
         self._access = Access(settings)
         self._renderer = Renderer()
         self._limiter = CapacityLimiter(settings.threads)
@@ -267,7 +269,7 @@ class Site:
         user = await self._access.user_of(request.scope)
         query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
         polls = not self.settings.streams if self.settings.streams is not None else _is_wsgi(request.scope)
-        return Asked(user, request.path_params, query, self.settings, self.masking, self.tasks, polls)
+        return Asked(user, request.path_params, query, self.settings, self.masking, self.tasks, self.kept, polls)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await to_thread.run_sync(function, limiter=self._limiter)

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
+from limpyd_jobs.contrib.web.kept import Kept
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.tasks import OnStep, Tasks
 from limpyd_jobs.contrib.web.users import Role, User
@@ -113,6 +114,8 @@ class Asked:
         Hides secrets: each value of a field of an application has to pass it.
     tasks: Tasks
         The acts that are being done, and the last ones.
+    kept: Kept
+        What took long to find out.
     polls: bool
         Whether the server holds a thread for each stream, as under WSGI, so that pages have to poll.
     """
@@ -123,6 +126,7 @@ class Asked:
     settings: Settings
     masking: Masking
     tasks: Tasks
+    kept: Kept
     polls: bool = False
 
     @property

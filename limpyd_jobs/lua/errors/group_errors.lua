@@ -4,7 +4,7 @@
 --   model, pks, first, last, within, conditions
 -- reply
 --   done   {groups: {fingerprint: {type, raised_in, count, first_seen, last_seen, last: its pk, job_class, queue,
---          app_version: {value: number}, patterns: {pattern of the message: {count, pks: of some of them}}, texts: the
+--          app_version, hour: {value: number}, the hour as 2026-11-25 10; patterns: {pattern of the message: {count, pks: of some of them}}, texts: the
 --          same of messages whose pattern is not stored: their beginning}}, looked: at how many, seen: the last pk}
 
 --@include finding
@@ -23,7 +23,7 @@ local groups = {}
 local function group_of(type, fingerprint)
   local key = fingerprint or type  -- version 2 writes none
   if not groups[key] then
-    groups[key] = {type = type, count = 0, job_class = {}, queue = {}, app_version = {}, patterns = {}, texts = {}}
+    groups[key] = {type = type, count = 0, job_class = {}, queue = {}, app_version = {}, hour = {}, patterns = {}, texts = {}}
   end
   return groups[key]
 end
@@ -59,6 +59,7 @@ local looked, seen = for_each_found(function(pk, values)
   count(group.job_class, values[position.job_model_repr])
   count(group.queue, values[position.queue_name])
   count(group.app_version, values[position._app_version])
+  count(group.hour, string.match(moment, '^%d%d%d%d%-%d%d%-%d%d %d%d'))
   local pattern = values[position._message_pattern]
   if pattern then
     count_message(group.patterns, pattern, pk)

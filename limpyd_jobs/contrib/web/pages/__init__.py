@@ -3,7 +3,7 @@ navigation."""
 
 from __future__ import annotations
 
-from limpyd_jobs.contrib.web.pages import audit, job, jobs, overview, queues, tasks, workers
+from limpyd_jobs.contrib.web.pages import audit, errors, job, jobs, overview, queues, tasks, workers
 from limpyd_jobs.contrib.web.protocol import Page
 
 PAGES: tuple[Page, ...] = (
@@ -13,6 +13,8 @@ PAGES: tuple[Page, ...] = (
     jobs.FACETS_PAGE,
     jobs.WORDS_PAGE,
     job.PAGE,
+    errors.PAGE,
+    errors.CAUSE_PAGE,
     workers.PAGE,
     workers.ONE_PAGE,
     audit.PAGE,

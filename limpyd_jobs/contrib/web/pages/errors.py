@@ -1,0 +1,186 @@
+"""Errors by their cause: what failed, how often, since when; and the jobs of a cause, to be requeued."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from limpyd_jobs.contrib.web.kept import KeptValue
+from limpyd_jobs.contrib.web.pages.jobs import words_of
+from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.rendering import address
+from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.users import Role
+from limpyd_jobs.integration import rate, time_span
+from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, Tally, job_class_fields
+
+HERE = "/errors"
+CAUSE = "/errors/cause"
+
+# How many causes are on the page, and how many messages of each; how many messages, and jobs, are on that of a cause.
+PER_PAGE, MAX_PER_PAGE, MESSAGES, MAX_MESSAGES, MAX_JOBS = 50, 500, 3, 100, 20
+
+# For how many seconds a page looks at errors, and at jobs.
+TIMEOUT, JOBS_TIMEOUT = 2.0, 1.0
+
+# How many bytes of a value of the last error are read.
+MAX_READ = 1_000_000
+
+# Conditions that mean the same of an error and of a job.
+SHARED = ("queue=", "class=")
+
+# What a form has beside conditions.
+OF_FORMS = ("fingerprint", "spread", "rate", "confirmed")
+
+
+@dataclass(frozen=True)
+class ErrorsShown:
+    """Errors by their cause, the most frequent first.
+
+    `words` are the conditions. `others` says how many errors have other causes. Without time for all `size` errors,
+    `is_exact` is false, and the newest were looked at. `counted` says when, if that is kept from before.
+    """
+
+    words: Sequence[str]
+    groups: Sequence[ErrorGroup]
+    others: int
+    is_exact: bool
+    looked: int
+    size: int
+    limit: int
+    counted: datetime | None
+
+    @property
+    def text(self) -> str:
+        """The filter as it is typed."""
+        return shlex.join(self.words)
+
+
+@dataclass(frozen=True)
+class CauseShown:
+    """The errors of one cause, the fields of the last one, and some of the jobs that are in error because of it.
+
+    `number` says how many errors there are; `group` is about the newest ones, if `is_exact` is false.
+    """
+
+    fingerprint: str
+    number: Count
+    group: ErrorGroup
+    is_exact: bool
+    looked: int
+    last: Mapping[str, str]
+    failed: Count
+    jobs: Sequence[FoundJob]
+    is_complete: bool
+
+
+def show(asked: Asked) -> ErrorsShown:
+    words = words_of(asked.query)
+    errors = _filter_of(asked, words)
+    limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
+    kept = asked.kept.get(_key(words))
+    found = kept.value if kept else errors.groups(limit, TIMEOUT, messages=MESSAGES)
+    return _shown(words, found, limit, kept)
+
+
+def _shown(words: Sequence[str], found: ErrorGroups, limit: int, kept: KeptValue | None) -> ErrorsShown:
+    others = found.others + sum(each.number for each in found.groups[limit:])
+    counted = kept and kept.at
+    return ErrorsShown(words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
+
+
+def _key(words: Sequence[str]) -> Any:
+    return (HERE, *words)
+
+
+def _filter_of(asked: Asked, words: Sequence[str]) -> ErrorFilter:
+    """Return the filter of some words, unless it asks for what is masked."""
+    errors = ErrorFilter(*words, database=asked.database)
+    paths = [each.path for each in job_class_fields(asked.database)]
+    asked.masking.check({condition.field for condition in errors.conditions}, paths)
+    return errors
+
+
+def show_cause(asked: Asked) -> CauseShown:
+    fingerprint = asked.query.one("fingerprint")
+    errors = ErrorFilter(fingerprint=fingerprint, database=asked.database)
+    found = errors.groups(1, TIMEOUT, messages=MAX_MESSAGES)
+    if not found.groups:
+        raise Refusal(404, f"There is no error with the fingerprint {fingerprint}")
+    [group] = found.groups
+    last = errors.last_of(group, MAX_READ)
+    jobs = _jobs_of(asked, fingerprint)
+    page = jobs.page(MAX_JOBS, timeout=JOBS_TIMEOUT)
+    return CauseShown(
+        fingerprint=fingerprint,
+        number=errors.count(JOBS_TIMEOUT),
+        group=group,
+        is_exact=found.is_exact,
+        looked=found.looked,
+        last=asked.masking.fields(last, last.get("job_model_repr", "")),
+        failed=jobs.count(JOBS_TIMEOUT),
+        jobs=page.found,
+        is_complete=page.is_complete,
+    )
+
+
+def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:
+    return JobFilter("status=error", *words, fingerprint=fingerprint, database=asked.database)
+
+
+def count(asked: Asked, form: Form) -> Plan:
+    """Look at all errors of a filter, however long it takes, and keep the outcome for a while."""
+    words = words_of(form)
+    errors = _filter_of(asked, words)
+
+    def do(step: OnStep) -> str:
+        found = errors.groups(MAX_PER_PAGE, None, step, MESSAGES)
+        asked.kept.put(_key(words), found)
+        return f"{found.looked:,} errors were looked at"
+
+    return Plan("Count all errors by their cause", do, back=address(HERE, q=shlex.join(words)))
+
+
+def requeue(asked: Asked, form: Form) -> Plan:
+    """Put the jobs of a cause back in their queues: now, over a time, or at a rate."""
+    fingerprint = form.one("fingerprint")
+    words = [word for word in words_of(Form(form.without(*OF_FORMS))) if word.startswith(SHARED)]
+    jobs = _jobs_of(asked, fingerprint, words)
+    spread, per_second = form.read("spread", time_span), form.read("rate", rate)
+
+    def act(**how: Any) -> Tally:
+        return jobs.requeue_all(spread=spread, rate=per_second, **how)
+
+    told = f" over {spread:g} s" if spread else f" at {per_second:g} a second" if per_second else ""
+    where = f" of {shlex.join(words)}" if words else ""
+    title = f"Requeue the jobs{where} that failed with {fingerprint}{told}"
+    back = address(CAUSE, fingerprint=fingerprint)
+    return Plan(title, lambda step: act(progress=step), partial(act, dry_run=True), back=back)
+
+
+def delete(asked: Asked, form: Form) -> Plan:
+    """Delete the errors of a cause."""
+    fingerprint = form.one("fingerprint")
+    errors = ErrorFilter(fingerprint=fingerprint, database=asked.database)
+    return Plan(
+        f"Delete the errors with the fingerprint {fingerprint}",
+        lambda step: errors.delete_all(progress=step),
+        lambda: errors.delete_all(dry_run=True),
+        "The errors are deleted for good. Their jobs stay.",
+        HERE,
+    )
+
+
+ACTS = (
+    Act(f"{HERE}/count", Role.VIEW, count),
+    Act(f"{HERE}/requeue", Role.ACT, requeue),
+    Act(f"{HERE}/delete", Role.ADMIN, delete),
+)
+
+PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", acts=ACTS)
+CAUSE_PAGE = Page(CAUSE, "Cause", show_cause, "cause.html")

@@ -1,0 +1,160 @@
+"""Errors are shown by their cause, and the jobs of a cause are requeued, in three clicks from an alarm."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from asking import Answer, Dashboard
+
+from limpyd_jobs import Error, Job
+from limpyd_jobs.contrib.web.pages import errors as page_of_errors
+from limpyd_jobs.query import JobFilter, queue_states
+from limpyd_jobs.search import walk
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+PASSWORD = "a-long-password-of-all"
+
+
+class Invoice(Job):
+    namespace = "web-errors"
+    queue_name = "invoices"
+
+    def run(self, queue: Any) -> None: ...
+
+
+def fail(identifier: str, error: Exception, queue: str = "invoices") -> Job:
+    job = Invoice.add_job(identifier, queue)
+    with job.claim(owner="web1:12") as claim:
+        claim.fail(error)
+    return job
+
+
+def causes(dashboard: Dashboard, address: str = "/errors") -> list[tuple[str, int]]:
+    return [(group["type"], group["number"]) for group in dashboard.read(address)["groups"]]
+
+
+def fingerprint_of(dashboard: Dashboard, kind: str) -> str:
+    groups = dashboard.read("/errors")["groups"]
+    return next(group["fingerprint"] for group in groups if group["type"] == kind)  # type: ignore[no-any-return]
+
+
+def test_causes_are_listed_with_what_is_known_of_them() -> None:
+    for number in range(3):
+        fail(f"{number}", KeyError(f"customer {number}"))
+    fail("other", ValueError("no address"), "others")
+    dashboard = Dashboard()
+    group, _ = dashboard.read("/errors")["groups"]
+    assert (group["type"], group["number"], sum(group["trend"]), group["queues"]) == ("KeyError", 3, 3, {"invoices": 3})
+    assert group["messages"][0]["number"] == 3
+    assert causes(dashboard, "/errors?queue=others") == [("ValueError", 1)]
+    assert dashboard.read("/errors?limit=1")["others"] == 1
+    page = dashboard.get("/errors").shown
+    assert "<strong>2 causes</strong>" in page
+    assert 'aria-label="3 in the last 24 hours' in page
+
+
+def test_a_cause_is_shown_with_its_traceback_and_its_jobs() -> None:
+    try:
+        raise KeyError("customer")
+    except KeyError as error:
+        job = fail("one", error)
+    dashboard = Dashboard()
+    address = f"/errors/cause?fingerprint={fingerprint_of(dashboard, 'KeyError')}"
+    cause = dashboard.read(address)
+    assert (cause["number"]["number"], cause["failed"]["number"], cause["last"]["type"]) == (1, 1, "KeyError")
+    assert [each["ident"] for each in cause["jobs"]] == [job.ident]
+    page = dashboard.get(address).shown
+    assert "Traceback (most recent call last)" in page
+    assert f'href="/jobs/{job.ident}"' in page
+    assert dashboard.get("/errors/cause?fingerprint=NoSuchError").status == 404
+
+
+def link(answer: Answer, pattern: str) -> str:
+    found = re.search(rf'href="({pattern})"', answer.shown)
+    assert found, answer.shown
+    return found[1]
+
+
+def form_of(answer: Answer, path: str) -> dict[str, str]:
+    found = re.search(rf'<form [^>]*action="{path}"[^>]*>(.*?)</form>', answer.shown)
+    assert found, answer.shown
+    return dict(re.findall(r'name="(\w+)" value="([^"]*)"', found[1]))
+
+
+def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
+    for number in range(3):
+        fail(f"{number}", KeyError("customer"))
+    fail("elsewhere", KeyError("customer"), "others")
+    dashboard = Dashboard()
+    listed = dashboard.get("/errors?queue=invoices")  # what the alarm of the overview leads to
+    asked = dashboard.post("/errors/requeue", form_of(listed, "/errors/requeue"))
+    assert "<strong>3 to do</strong>" in asked.shown
+    done = dashboard.post("/errors/requeue", form_of(asked, "/errors/requeue"))
+    assert "<strong>3 done</strong>" in dashboard.get(done.headers["location"]).shown
+    assert [(state.name, state.waiting) for state in queue_states()] == [("invoices", 3), ("others", 0)]
+
+
+def test_a_cause_is_requeued_at_a_rate() -> None:
+    for number in range(3):
+        fail(f"{number}", KeyError("customer"))
+    dashboard = Dashboard()
+    cause = {"fingerprint": fingerprint_of(dashboard, "KeyError")}
+    assert dashboard.do("/errors/requeue", {**cause, "rate": "2/m"})["outcome"]["done"] == 3
+    [state] = queue_states()
+    assert (state.waiting, state.delayed) == (1, 2)
+    refused = dashboard.post("/errors/requeue", {**cause, "rate": "fast"})
+    assert (refused.status, "rate:" in refused.shown) == (400, True)
+    assert dashboard.post("/errors/requeue", {**cause, "rate": "2/m", "spread": "1h"}).status == 400
+
+
+def test_the_errors_of_a_cause_are_deleted_and_their_jobs_stay() -> None:
+    fail("one", KeyError("customer"))
+    fail("two", ValueError("no address"))
+    users = {name: (PASSWORD, name) for name in ("act", "admin")}
+    cause = {"fingerprint": fingerprint_of(Dashboard(), "KeyError")}
+    assert Dashboard(users=users).post("/errors/delete", cause).status == 401
+    dashboard = Dashboard()
+    assert "Their jobs stay" in dashboard.post("/errors/delete", cause).shown
+    assert dashboard.do("/errors/delete", cause)["outcome"]["done"] == 1
+    assert causes(dashboard) == [("ValueError", 1)]
+    assert JobFilter(status="error").count().number == 2
+
+
+def test_all_errors_are_counted_on_request_if_there_is_no_time_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail("one", KeyError("customer"))
+    fail("two", KeyError("customer"))
+    monkeypatch.setattr(page_of_errors, "TIMEOUT", 0.0)
+    monkeypatch.setattr(walk, "PER_STEP", 1)
+    dashboard = Dashboard()
+    assert dashboard.read("/errors")["is_exact"] is False
+    assert "There was no time to look at all errors" in dashboard.get("/errors").shown
+    assert dashboard.do("/errors/count")["outcome"] == "2 errors were looked at"
+    found = dashboard.read("/errors")
+    assert (found["is_exact"], found["counted"] is None, found["groups"][0]["number"]) == (True, False, 2)
+    assert "Counted at <time" in dashboard.get("/errors").shown
+    assert dashboard.read("/errors?queue=others")["counted"] is None
+
+
+def test_hostile_errors_are_shown_as_text_and_cut() -> None:
+    hostile = '<script>alert(1)</script>"\x1b[1m\u202e'
+    fail(hostile, type("Bad<b>", (Exception,), {})(hostile))
+    Error.add_error(
+        queue_name=hostile, job=Invoice.add_job("x"), error=ValueError("x" * 2_000_000), when=None, trace=hostile
+    )
+    dashboard = Dashboard()
+    fingerprints = [group["fingerprint"] for group in dashboard.read("/errors")["groups"]]
+    for address in ("/errors", *(f"/errors/cause?fingerprint={each}" for each in fingerprints)):
+        answer = dashboard.get(address)
+        assert answer.status == 200
+        assert len(answer.content) < 100_000
+        assert "<script>a" not in answer.text
+        assert "<b>" not in answer.text
+        assert not {"\x1b", "\u202e"} & {*answer.text}
+
+
+def test_a_search_by_what_is_masked_is_refused() -> None:
+    fail("one", KeyError("customer"))
+    assert Dashboard(masked=["identifier"]).get("/errors?identifier=one").status == 403
