@@ -195,6 +195,8 @@ class Around:
             except Exception as failure:
                 if failure is not error:
                     log_failure(instrument, self._name, failure)
+        if error is not None:
+            error.__traceback__ = trace  # without the instruments, through which it went
 
 
 def fields_of(instrument: Instrument, running: Running | None) -> Mapping[str, str]:

@@ -87,4 +87,4 @@ def _fields_of_job() -> Mapping[str, Any]:
             told["queue"] = queue_name(event.queue)
     for instrument in instruments.installed:
         told |= instruments.fields_of(instrument, running)
-    return {name: one_line(value) if isinstance(value, str) else value for name, value in told.items()}
+    return {name: value if type(value) is int else one_line(value) for name, value in told.items()}

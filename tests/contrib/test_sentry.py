@@ -43,7 +43,7 @@ def sent() -> Iterator[list[Any]]:
     logs = [LoggingIntegration()]
     sentry_sdk.init("https://key@localhost/1", transport=transport, default_integrations=False, integrations=logs)
     yield transport.reports
-    sentry_sdk.init()
+    sentry_sdk.init(default_integrations=False)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_success_is_not_reported_and_other_logs_still_are(sentry: Sentry, sent
 
 
 def test_without_a_client_nothing_happens() -> None:
-    sentry_sdk.init()
+    sentry_sdk.init(default_integrations=False)
     sentry = Sentry()
     events.subscribe(sentry)
     try:
