@@ -28,8 +28,9 @@ local function dates_of(ident)
   return dates and not dates.err and dates or false
 end
 
--- The classes of the entries at the ends of the lists and sets of a queue that are not among the given ones.
-local function unknown_classes(base)
+-- The classes of the entries at the ends of the lists and sets of a queue that are not among the given ones: of those
+-- that are not empty, by the names of their keys.
+local function unknown_classes(base, numbers)
   local found, seen = {}, {}
   local function note_class(entries)
     local path = not entries.err and type(entries[1]) == 'string' and parse_ident(entries[1])
@@ -38,11 +39,15 @@ local function unknown_classes(base)
       found[#found + 1] = path
     end
   end
-  for _, list in ipairs({':waiting', ':success', ':errors'}) do
-    note_class(redis.pcall('LRANGE', base .. list, 0, 0))
-    note_class(redis.pcall('LRANGE', base .. list, -1, -1))
+  for _, list in ipairs({'waiting', 'success', 'errors'}) do
+    if numbers[list] > 0 then
+      note_class(redis.pcall('LRANGE', base .. ':' .. list, 0, 0))
+      note_class(redis.pcall('LRANGE', base .. ':' .. list, -1, -1))
+    end
   end
-  for _, set in ipairs({':delayed', ':_running'}) do note_class(redis.pcall('ZRANGE', base .. set, 0, 0)) end
+  for _, set in ipairs({'delayed', '_running'}) do
+    if numbers[set] > 0 then note_class(redis.pcall('ZRANGE', base .. ':' .. set, 0, 0)) end
+  end
   return found
 end
 
@@ -50,13 +55,18 @@ local function measured(pk)
   local base = queue_model.name .. ':' .. pk
   local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
   if hash.err or not hash[1] then return nil end
-  local due = redis.pcall('ZRANGE', base .. ':delayed', 0, 0, 'WITHSCORES')[2]
+  local numbers = {}
+  for _, list in ipairs({'waiting', 'success', 'errors', '_quarantine'}) do
+    numbers[list] = count('LLEN', base .. ':' .. list)
+  end
+  for _, set in ipairs({'delayed', '_running'}) do numbers[set] = count('ZCARD', base .. ':' .. set) end
+  local due = numbers.delayed > 0 and redis.pcall('ZRANGE', base .. ':delayed', 0, 0, 'WITHSCORES')[2]
+  local dates = numbers.waiting > 0 and dates_of(redis.pcall('LINDEX', base .. ':waiting', 0))
   return {
     pk, hash[1], hash[2] or '0',
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
-    count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'), count('ZCARD', base .. ':_running'),
-    count('LLEN', base .. ':success'), count('LLEN', base .. ':errors'), count('LLEN', base .. ':_quarantine'),
-    due or false, dates_of(redis.pcall('LINDEX', base .. ':waiting', 0)), unknown_classes(base),
+    numbers.waiting, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
+    due or false, dates, unknown_classes(base, numbers),
   }
 end
 
