@@ -303,6 +303,9 @@ class AliveWorker(AlivePresence):
         The jobs that it runs.
     done, failed: int
         How many jobs it ran that succeeded, and that failed.
+    idle_for: float
+        For how many seconds it had been idle, without a job in between, as far as its signs of life tell: 0 with the
+        first of them.
     memory: int
         The memory of its process, in bytes; 0 if the system does not say.
     unresolved: list of str
@@ -323,6 +326,7 @@ class AliveWorker(AlivePresence):
     running: list[RunningJob]
     done: int
     failed: int
+    idle_for: float
     memory: int
     unresolved: list[str]
     versions: dict[str, str]
@@ -349,6 +353,7 @@ class AliveWorker(AlivePresence):
             running=[RunningJob(*job) for job in told("running", list) if _is_job(job)],
             done=told("done", int),
             failed=told("failed", int),
+            idle_for=_seconds(told("idle_for", float)),
             memory=told("memory", int),
             unresolved=_texts(told("unresolved", list)),
             versions={name: str(version) for name, version in told("versions", dict).items()},
@@ -471,6 +476,10 @@ _PLAIN = (str, int, float, bool, type(None))
 
 def _is_job(told: Any) -> bool:
     return isinstance(told, list) and len(told) == 3 and all(isinstance(each, str) for each in told)
+
+
+def _seconds(told: float) -> float:
+    return told if isfinite(told) and told > 0 else 0.0
 
 
 def _texts(told: list[Any]) -> list[str]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from threading import Lock
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -64,6 +65,7 @@ class WorkerRegistration:
         self._lock = Lock()
         self._last_failure = ""
         self._dump = ""  # to be shown to others
+        self._loops, self._idle_since = -1, 0.0  # the jobs fetched by then
 
     def renew(self, connection: Redis) -> None:
         """Give a sign of life, and obey the orders. Nothing is raised."""
@@ -132,6 +134,7 @@ class WorkerRegistration:
             "running": self._running(),
             "done": executions.done,
             "failed": executions.failed,
+            "idle_for": self._idle_for(),
             "memory": memory_of_process(),
             "unresolved": self.unresolved()[:MAX_UNRESOLVED],
             "versions": {"library": EXACT_VERSION, "python": platform.python_version()},
@@ -149,6 +152,13 @@ class WorkerRegistration:
         if self.worker.status == "starting":
             return "no queue" if self.context.state.lacks_queues else "starting"
         return "busy" if self.executions.running else "idle"
+
+    def _idle_for(self) -> float:
+        """For how many seconds it has been seen to do nothing: between jobs it is idle, too."""
+        loops, self._loops = self._loops, self.worker.num_loops
+        if self._status != "idle" or loops != self._loops:
+            self._idle_since = monotonic()
+        return round(monotonic() - self._idle_since, 3)
 
     def _running(self) -> list[list[str]]:
         """The ident, the identifier and the start of each job that is run."""

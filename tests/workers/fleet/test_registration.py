@@ -127,6 +127,19 @@ class TestWhoIsThere:
             assert told.options["prefetch"] == 3
             assert told.since <= told.last_seen < told.until
 
+    def test_tells_for_how_long_it_has_been_idle(self) -> None:
+        Queue.get_queue("queue")
+        with heartbeat() as beat, registered() as worker:
+            wait_for("idle")
+            beat()
+            before = the_worker().idle_for
+            beat()
+            assert the_worker().idle_for > before
+            Task.add_job("one")
+            wait_until(lambda: worker.num_loops and worker.status == "waiting", "a job was run")
+            beat()
+            assert the_worker().idle_for == 0  # it ran a job in between
+
     def test_tells_which_job_runs_and_counts_those_that_ended(self) -> None:
         go_on = threading.Event()
 
