@@ -8,6 +8,7 @@ from limpyd_jobs.query.attention import Attention, attention
 from limpyd_jobs.query.audit import AuditEntry, audit_entries
 from limpyd_jobs.query.backlog import Backlog, QueueBacklog, backlog
 from limpyd_jobs.query.editing import FieldChange, edit_job
+from limpyd_jobs.query.fleet import Fleet, look_at_fleet
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
 from limpyd_jobs.query.queues import (
@@ -32,6 +33,7 @@ from limpyd_jobs.query.words import (
     words_of_jobs,
 )
 from limpyd_jobs.query.workers import alive_workers, order_worker, worker_dump
+from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.search.conditions import Condition
@@ -41,6 +43,7 @@ from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.search.walk import MissingIndex
 
 __all__ = [
+    "BOUNDS",
     "AliveWorker",
     "Attention",
     "AuditEntry",
@@ -54,11 +57,14 @@ __all__ = [
     "Explanation",
     "Facets",
     "FieldChange",
+    "Fleet",
     "FoundError",
     "FoundJob",
+    "Histogram",
     "JobClassFields",
     "JobDetails",
     "JobFilter",
+    "Metrics",
     "MissingIndex",
     "Overview",
     "Page",
@@ -86,6 +92,7 @@ __all__ = [
     "job_details",
     "large_jobs_of",
     "leave_quarantine",
+    "look_at_fleet",
     "order_worker",
     "overview",
     "pause_queue",

@@ -1,4 +1,5 @@
-"""Metrics: how many jobs were run, how they ended, how long they waited and ran; by queue, class and minute or day.
+"""Metrics: how many jobs were run, how they ended, how long they waited and ran; by queue, class and minute or day, and
+of all time.
 
 Each worker gathers its metrics. Its heartbeat adds them to the metrics of all workers.
 """
@@ -13,12 +14,15 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from limpyd_jobs.redis.calls import Call, listed, outcome_of, send
+from limpyd_jobs.redis.calls import Call, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.scripting import Script
 
 # A hash for each minute and each day, named by its first second since the epoch. Its fields are the name of a queue and
 # the path of a class, with a line break in between; for an empty name, the last pk of a class. See `write_metrics.lua`.
 KEY = "limpyd-jobs:figures:"
+
+# A hash of the same kind, of all that was ever written. Its sums only grow.
+TOTAL = f"{KEY}total"
 
 # The upper bounds of the buckets of histograms, in seconds. One more bucket is for longer times.
 BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600, 4 * 3600, 24 * 3600)
@@ -29,10 +33,16 @@ _write_metrics = Script("metrics/write_metrics")
 BUCKETS = len(BOUNDS) + 1
 
 # How many rows one call adds: it takes Redis some 3 milliseconds.
-MAX_ROWS = 50
+MAX_ROWS = 30
+
+# How many rows of all time are read: more than scripts write.
+MAX_TOTALS = 600
 
 # A number has at most this many digits: another program wrote a longer one.
 DIGITS = 18
+
+# Sums of all time may have more: those of microseconds grow by hours for each job of a long queue.
+DIGITS_OF_TOTALS = 36
 
 # The positions of the numbers in a row.
 STARTED, SUCCEEDED, FAILED, WAITED, RAN = 0, 1, 2, 3, 4 + BUCKETS
@@ -127,8 +137,8 @@ def parts_of(metrics: OfNames) -> Iterator[OfNames]:
 
 
 def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> None:
-    """Add metrics, by queue and class path, to those of this minute and day: at most `MAX_ROWS`. The last pk of each
-    class, given by the name of its model, is noted: it tells how many jobs were added."""
+    """Add metrics, by queue and class path, to those of this minute, this day, and all time: at most `MAX_ROWS`. The
+    last pk of each class, given by the name of its model, is noted: it tells how many jobs were added."""
     rows = [[queue, path, each.numbers] for (queue, path), each in metrics.items()]
     request = {"rows": listed(rows), "classes": json.dumps(classes)}
     send(Call(connection, _write_metrics, request, outcome_of, keys=[KEY]))
@@ -143,14 +153,26 @@ def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, 
     return [found if isinstance(found, dict) else {} for found in pipeline.execute(raise_on_error=False)]
 
 
-def metrics_of(text: str) -> Metrics | None:
+def read_totals(connection: Any) -> OfNames:
+    """Return the metrics of all time, by queue and class path; those of all names without a row by two empty texts."""
+    found: OfNames = {}
+    with passing_over_wrong_types():
+        for name, text in islice(connection.hscan_iter(TOTAL, count=MAX_TOTALS), MAX_TOTALS):
+            queue, _, path = name.partition("\n")
+            metrics = metrics_of(text, DIGITS_OF_TOTALS)
+            if metrics:
+                found[queue, path] = metrics
+    return found
+
+
+def metrics_of(text: str, digits: int = DIGITS) -> Metrics | None:
     """Return the metrics of a field; None if it has no such numbers."""
     words = text.split()
-    if len(words) != LENGTH or not all(map(is_number, words)):
+    if len(words) != LENGTH or not all(is_number(word, digits) for word in words):
         return None
     return Metrics(map(int, words))
 
 
-def is_number(text: str) -> bool:
+def is_number(text: str, digits: int = DIGITS) -> bool:
     """Whether a text is a number in the form that scripts write."""
-    return text.isascii() and text.isdecimal() and len(text) <= DIGITS
+    return text.isascii() and text.isdecimal() and len(text) <= digits

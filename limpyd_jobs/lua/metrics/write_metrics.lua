@@ -1,8 +1,8 @@
 -- verb: write metrics
--- what: adds to the metrics of this minute, and of this day, what became of some jobs
+-- what: adds to the metrics of this minute, of this day, and of all time, what became of some jobs
 -- KEYS[1]  the beginning of the keys of metrics
 -- request
---   rows      JSON: [name of a queue, path of a class, [numbers…]]…: 50 take some 3 milliseconds
+--   rows      JSON: [name of a queue, path of a class, [numbers…]]…: 30 take some 3 milliseconds
 --   classes   JSON: the name of the model by the path of a class: of these, the last pk is noted
 -- reply
 --   done
@@ -10,10 +10,12 @@
 --@include envelope
 --@include clock
 
--- The seconds of a period, for how many its metrics are kept, and how many rows it has at most.
+-- The seconds of a period, for how many its metrics are kept, and how many rows it has at most. The sums of all time
+-- are kept until no worker has written for a year.
 local PERIODS = {
   minute = {size = 60, kept = 2 * 86400, most = 500},
   day = {size = 86400, kept = 366 * 86400, most = 5000},
+  total = {kept = 366 * 86400, most = 500},
 }
 
 -- The row for all others, once there are too many rows.
@@ -66,13 +68,18 @@ local function write_all(key, fields)
   if #words > 0 then redis.call('HSET', key, unpack(words)) end
 end
 
+local function key_of(name, size)
+  local start = size and ':' .. string.format('%.0f', math.floor(now() / 1000000 / size) * size) or ''
+  return KEYS[1] .. name .. start
+end
+
 local rows, pks = cjson.decode(request.rows), last_pks(cjson.decode(request.classes))
 for name, period in pairs(PERIODS) do
-  local key = KEYS[1] .. name .. ':' .. string.format('%.0f', math.floor(now() / 1000000 / period.size) * period.size)
-  if type(redis.pcall('HLEN', key)) == 'number' then  -- else something foreign is there: the other period has its metrics
+  local key = key_of(name, period.size)
+  if type(redis.pcall('HLEN', key)) == 'number' then  -- else something foreign is there: the others have its metrics
     write_all(key, summed(key, rows, period.most))
-    write_all(key, pks)
-    if redis.call('TTL', key) == -1 then redis.call('EXPIRE', key, period.kept) end
+    if period.size then write_all(key, pks) end
+    if not period.size or redis.call('TTL', key) == -1 then redis.call('EXPIRE', key, period.kept) end
   end
 end
 return answer('done')
