@@ -80,6 +80,28 @@ def options_of(name: str, row: parameters.Row) -> str:
     return f"On the command line: {', '.join(f'``{flag}``' for flag in flags)}."
 
 
+class Metrics(SphinxDirective):
+    """The metrics for Prometheus, from their catalogue."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes("\n".join(lines_of_metrics()))
+
+
+def lines_of_metrics() -> Iterator[str]:
+    rows = runpy.run_path(str(PACKAGE / "contrib" / "prometheus" / "catalogue.py"))["ROWS"]
+    yield from (".. list-table::", "   :header-rows: 1", "   :widths: 35 10 20 35", "")
+    yield from _row("metric", "type", "labels", "what it is")
+    for row in rows:
+        labels = ", ".join(f"``{label}``" for label in row.labels)
+        yield from _row(f"``{row.full_name}``", row.kind, labels, row.about)
+
+
+def _row(first: str, *others: str) -> Iterator[str]:
+    yield f"   * - {first}"
+    for each in others:
+        yield f"     - {each}"
+
+
 class Modules(SphinxDirective):
     """All modules of the package, each with the first paragraph of its docstring."""
 
@@ -115,6 +137,7 @@ def as_literals(text: str) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("verbs", Verbs)
     app.add_directive("help", Help)
+    app.add_directive("metrics", Metrics)
     app.add_directive("modules", Modules)
     app.add_directive("parameters", Parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

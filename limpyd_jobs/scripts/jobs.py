@@ -26,6 +26,7 @@ PLACES = {
     "integrations": "integrations:Integrations",
     "info": "info:Info",
     "jobs": "jobs:Jobs",
+    "metrics": "metrics:Metrics",
     "pause": "pause:Pause",
     "quarantine": "quarantine:Quarantine",
     "queues": "queues:Queues",

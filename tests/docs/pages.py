@@ -108,6 +108,7 @@ for name in (
     "glossary",
     "help",
     "literalinclude",
+    "metrics",
     "modules",
     "parameters",
     "toctree",

@@ -231,6 +231,8 @@ def test_the_commands_run(
     if command[1] == "web":
         arguments += ["--port=0", "--dry-run"]
         monkeypatch.setenv("LIMPYD_JOBS_WEB_TOKEN", "a-token-of-this-test")
+    if command[1] == "metrics":
+        arguments += ["--once"]
     if command[1] == "errors":
         run_python("-c", FAIL)
     if "contrib.taskflow" in " ".join(command):

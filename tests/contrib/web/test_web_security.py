@@ -86,6 +86,15 @@ def test_tokens_and_passwords_name_the_user() -> None:
         assert dashboard.get("/queues", headers).status == 401
 
 
+def test_metrics_need_the_role_view() -> None:
+    dashboard = Dashboard(client="192.0.2.1", view_token=VIEW_TOKEN, hosts=["localhost"])
+    assert dashboard.get("/metrics").status == 401
+    for headers in (bearer(VIEW_TOKEN), basic("prometheus", VIEW_TOKEN)):
+        answer = dashboard.get("/metrics", headers)
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert "# TYPE limpyd_jobs_queue_jobs gauge\n" in answer.text
+
+
 def test_guessing_is_throttled_by_address() -> None:
     dashboard = Dashboard(client="192.0.2.1", token=TOKEN)
     statuses = [dashboard.get("/queues", bearer("wrong")).status for _ in range(MAX_FAILURES)]

@@ -3,7 +3,7 @@ navigation."""
 
 from __future__ import annotations
 
-from limpyd_jobs.contrib.web.pages import audit, errors, job, jobs, overview, queues, tasks, workers
+from limpyd_jobs.contrib.web.pages import audit, errors, job, jobs, metrics, overview, queues, tasks, workers
 from limpyd_jobs.contrib.web.protocol import Page
 
 PAGES: tuple[Page, ...] = (
@@ -19,4 +19,5 @@ PAGES: tuple[Page, ...] = (
     workers.ONE_PAGE,
     audit.PAGE,
     tasks.PAGE,
+    metrics.PAGE,
 )

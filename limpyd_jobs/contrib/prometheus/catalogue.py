@@ -1,0 +1,106 @@
+"""The metrics that there are: their names, labels and meaning. The manual shows this table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# How many queues, each with a priority, have labels of their own. Redis keeps as many rows of queues and classes.
+MAX_NAMED = 500
+
+# The label of all beyond these.
+OTHER = "other"
+
+# What became of a job.
+OUTCOMES = ("succeeded", "failed")
+
+# What a worker may tell that it does.
+STATUSES = ("starting", "no queue", "busy", "idle", "quiet", "stopping", "silent")
+
+
+class Row(NamedTuple):
+    """A metric: its name without the prefix, its type, its labels, and what it is."""
+
+    name: str
+    kind: str  # counter, gauge or histogram
+    labels: tuple[str, ...]
+    about: str
+
+    @property
+    def full_name(self) -> str:
+        """Its name, as a query has it."""
+        return f"limpyd_jobs_{self.name}"
+
+
+QUEUE_JOBS = Row(
+    "queue_jobs",
+    "gauge",
+    ("queue", "priority", "status"),
+    "How many jobs are waiting, delayed or running",
+)
+QUEUE_LATENCY = Row(
+    "queue_latency_seconds",
+    "gauge",
+    ("queue", "priority"),
+    "For how long the first waiting job has waited: the oldest one, unless jobs were prepended or put back. 0 if none "
+    "waits; left out if the class of that job is not known",
+)
+QUEUE_PAUSED = Row("queue_paused", "gauge", ("queue", "priority"), "1 if the queue is paused, else 0")
+QUEUE_WORKERS = Row(
+    "queue_workers",
+    "gauge",
+    ("queue",),
+    "How many workers listen to the queue: not those that are silent, quiet or stopping",
+)
+JOBS = Row(
+    "jobs_total",
+    "counter",
+    ("queue", "job_class", "outcome"),
+    "How often jobs succeeded, and failed: each try counts, some seconds after it ended",
+)
+RUN = Row(
+    "run_seconds",
+    "histogram",
+    ("queue", "job_class"),
+    "For how long the code of jobs ran until it returned or raised",
+)
+WAIT = Row(
+    "wait_seconds",
+    "histogram",
+    ("queue",),
+    "For how long jobs waited before they ran: since they were added, put back by hand, or no longer delayed",
+)
+WORKERS = Row("workers", "gauge", ("status",), "How many workers there are, by what they do")
+STALLED = Row(
+    "claims_stalled",
+    "gauge",
+    (),
+    "How many workers are idle though a job of one of their queues has waited for more than a minute",
+)
+LATENESS = Row(
+    "schedule_lateness_seconds",
+    "gauge",
+    (),
+    "For how long the schedule has been due that is due for longest; 0 if none is",
+)
+QUARANTINE = Row("quarantine_entries", "gauge", (), "How many entries of queues no worker could do anything with")
+QUEUES = Row(
+    "queues",
+    "gauge",
+    ("shown",),
+    f"How many queues there are: by_name; as_{OTHER}, beyond the first {MAX_NAMED}; not_at_all, beyond 20,000",
+)
+
+ROWS = (
+    QUEUE_JOBS,
+    QUEUE_LATENCY,
+    QUEUE_PAUSED,
+    QUEUE_WORKERS,
+    JOBS,
+    RUN,
+    WAIT,
+    WORKERS,
+    STALLED,
+    LATENESS,
+    QUARANTINE,
+    QUEUES,
+)

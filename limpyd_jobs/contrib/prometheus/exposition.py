@@ -1,0 +1,38 @@
+"""The metrics as text."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from limpyd_jobs import Job
+from limpyd_jobs.contrib.prometheus.collector import FleetCollector
+from limpyd_jobs.integration import JobsDatabase
+
+_registries: WeakKeyDictionary[JobsDatabase, CollectorRegistry] = WeakKeyDictionary()
+_lock = Lock()
+
+
+class Exposition(NamedTuple):
+    """What Prometheus is answered: the body, and its ``Content-Type``."""
+
+    content: bytes
+    kind: str
+
+
+def exposition(database: JobsDatabase | None = None) -> Exposition:
+    """Return the metrics of a database as Prometheus reads them; those of `BaseJobsModel` by default.
+
+    Any thread may call it, as often as it likes: Redis is asked at most once a second. If Redis cannot be used, an
+    exception of redis-py is raised.
+    """
+    database = database or Job.database
+    with _lock:
+        if database not in _registries:
+            _registries[database] = CollectorRegistry()
+            _registries[database].register(FleetCollector(database))
+    return Exposition(generate_latest(_registries[database]), CONTENT_TYPE_PLAIN_0_0_4)

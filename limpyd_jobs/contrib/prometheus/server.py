@@ -1,0 +1,114 @@
+"""A small HTTP server of metrics."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from threading import BoundedSemaphore
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.contrib.prometheus.exposition import exposition
+from limpyd_jobs.integration import JobsDatabase, described
+
+PATH = "/metrics"
+
+# How many requests are answered at once, and for how many seconds one may take to arrive.
+MAX_REQUESTS = 16
+REQUEST_TIMEOUT = 5.0
+
+TEXT = "text/plain; charset=utf-8"
+
+
+class MetricsServer(ThreadingHTTPServer):
+    """Answers ``GET /metrics``; some requests at once, and no slow ones."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, database: JobsDatabase | None = None) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.database = database
+        self._room = BoundedSemaphore(MAX_REQUESTS)
+        super().__init__((host, port), _Handler)
+
+    @property
+    def address(self) -> str:
+        """Where the metrics are."""
+        host, port = map(str, self.server_address[:2])
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+    def server_bind(self) -> None:
+        """Bind without asking for the name of the host, which may take long."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = map(str, self.server_address[:2])  # type: ignore[assignment]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(timeout=REQUEST_TIMEOUT):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that go away, or are too slow."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def answers(self, host: str) -> bool:
+        """Return whether it is asked for by a name of its own: pages of others can lead browsers here by theirs."""
+        return not _is_local(str(self.server_address[0])) or _is_local(urlsplit(f"//{host}").hostname or "")
+
+
+def _is_local(name: str) -> bool:
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: MetricsServer
+    server_version, sys_version = "limpyd-jobs", ""
+    timeout = REQUEST_TIMEOUT
+
+    def do_GET(self) -> None:
+        if not self.server.answers(self.headers.get("Host", "")):
+            self._refuse(403, "Ask for it as localhost, or listen elsewhere with --host")
+        elif self.path.partition("?")[0] != PATH:
+            self._refuse(404, f"The metrics are at {PATH}")
+        else:
+            try:
+                found = exposition(self.server.database)
+            except RedisError as error:
+                self._refuse(503, f"Redis cannot be used: {described(error)}")
+            else:
+                self._answer(200, found.kind, found.content)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _refuse(self, status: int, why: str) -> None:
+        self._answer(status, TEXT, f"{why}\n".encode())
+
+    def _answer(self, status: int, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: there is a request every few seconds."""
