@@ -63,7 +63,7 @@ def test_pages_follow_each_other() -> None:
     [
         ("/jobs?q=nonsense", "is not a condition"),
         ("/jobs?q='open", "The filter is not complete"),
-        ("/jobs?colour=red", "None of these classes has a field 'colour'"),
+        ("/jobs?nonesuch=red", "None of these classes has a field 'nonesuch'"),
         ("/jobs?limit=0", "limit must be a number from 1 to 500"),
         ("/jobs?after=x", "is not where a page ended"),
         ("/jobs/nonsense", "is not the ident of a job"),
