@@ -106,16 +106,18 @@ def bash(words: Mapping[str, Words]) -> Iterator[str]:
     yield f"complete -o default -F _limpyd_jobs_worker {WORKER}"
 
 
-# Bash takes = and : for ends of words. The token is all since the last space.
+# Bash takes = and : for words of their own, behind which an empty one begins. The token is all since the last space.
 _TOKEN = (
-    '  local word="${COMP_WORDS[COMP_CWORD]}" verb="${COMP_WORDS[2]}" words="" line="${COMP_LINE:0:COMP_POINT}"',
+    '  local word="${COMP_WORDS[COMP_CWORD]}" verb="${COMP_WORDS[2]}" words="" line="${COMP_LINE:0:$COMP_POINT}"',
     '  local token="${line##* }"; [ -n "$line" ] || token="$word"',
+    '  case "$word" in =|:) word="";; esac',
     '  case "$token" in --*=*) type compopt >/dev/null 2>&1 && compopt -o default 2>/dev/null;; esac',
 )
 
 # An option that takes a value is followed by the value, not by a space.
 _ANSWER = (
     '  COMPREPLY=($(compgen -W "$words" -- "$token")); COMPREPLY=("${COMPREPLY[@]#"${token%"$word"}"}")',
+    '  [ -n "${COMPREPLY[*]}" ] || COMPREPLY=()',
     '  case "${COMPREPLY[0]}" in *=) type compopt >/dev/null 2>&1 && compopt -o nospace 2>/dev/null;; esac',
     "  return 0",
     "}",
@@ -130,6 +132,7 @@ def zsh(words: Mapping[str, Words]) -> Iterator[str]:
 
 
 def fish(words: Mapping[str, Words]) -> Iterator[str]:
+    yield _fish(PROG, "-f", "")
     for name, each in words.items():
         yield _fish(PROG, f"-n __fish_use_subcommand -f -a {name}", each.summary)
         after = f"__fish_seen_subcommand_from {name}"

@@ -117,7 +117,7 @@ A filter is made of words. All of them must be met:
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))
         if not found.groups:
-            self.note(*unknown_names(asked.conditions))
+            self.note(*unknown_names(asked.conditions), *unknown_classes())
         self.note_others(found.others, "error", "causes")
         if not found.is_exact:
             self.note(
@@ -129,7 +129,7 @@ A filter is made of words. All of them must be met:
         page = asked.page(self.options.limit, self.options.after, timeout=self.options.timeout)
         self.print_list((error._asdict() for error in page.found), HEADING, map(_row_of_error, page.found), SPARE)
         if not (page.found or self.options.after):
-            self.note(*unknown_names(asked.conditions))
+            self.note(*unknown_names(asked.conditions), *unknown_classes())
         self.note_next_page("errors", page.following, page.is_complete)
 
     def _show(self, words: Sequence[str]) -> None:

@@ -20,9 +20,11 @@ from limpyd_jobs.commandline.options import WorkerOption, interval
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
 from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.names import unknown_models
 from limpyd_jobs.commands.shared.options import JSON, QUEUE_MODEL, READING_OPTIONS
 from limpyd_jobs.commands.shared.tables import (
     Row,
+    count_of,
     cut,
     fitted,
     not_shown,
@@ -39,7 +41,17 @@ from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
 from limpyd_jobs.models.presence import SILENT
-from limpyd_jobs.query import Overview, Totals, attention, large_jobs_of, overview, read_metrics, read_series, summed
+from limpyd_jobs.query import (
+    Overview,
+    QueueState,
+    Totals,
+    attention,
+    large_jobs_of,
+    overview,
+    read_metrics,
+    read_series,
+    summed,
+)
 from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
@@ -190,7 +202,7 @@ def _as_json(seen: Overview) -> dict[str, Any]:
 
 
 def _sections(seen: Overview) -> list[Section]:
-    return [_totals(seen), *_not_counted(seen), ("", table_of(seen.queues)), *_workers(seen)]
+    return [_totals(seen), *_not_counted(seen), ("", table_of(seen.queues)), *_doubts(seen), *_workers(seen)]
 
 
 def _workers(seen: Overview) -> list[Section]:
@@ -221,11 +233,31 @@ def _not_counted(seen: Overview) -> list[Section]:
     """A line about the classes whose jobs are in the queues, but are not counted."""
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
-        return []
+        return [(line, []) for line in unknown_models()] if not seen.queues else []
     # only the ends of lists are looked at
     those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of models that are not known"
     told = f"not counted as jobs, because their class is not known: {those}"
     return [(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all", [])]
+
+
+def _doubts(seen: Overview) -> list[Section]:
+    """Lines about the jobs that are counted as running or delayed, but do not run, or are not only delayed."""
+    told = []
+    for state in seen.queues:
+        if state.lapsed:
+            jobs = f"{state.lapsed:,} of {count_of(state.running, 'job')} recorded as running"
+            told.append(
+                f"{state.name}: the lease of {jobs} ended: a worker puts them back between two jobs{_if(seen, state)}"
+            )
+        if state.deferred:
+            jobs = f"{state.deferred:,} of {count_of(state.delayed, 'job')} that are delayed"
+            told.append(f"{state.name}: {jobs} are deferred, because workers could not import their class")
+    return [(one_line(line, MESSAGE), []) for line in told]
+
+
+def _if(seen: Overview, state: QueueState) -> str:
+    servers = [each for each in seen.workers if each.queue_model == state.model and state.name in each.queues]
+    return "" if any(each.status != SILENT for each in servers) else ", but none of this queue is there"
 
 
 def _live_sections(queue_model: type[Queue] | None) -> list[Section]:
@@ -233,7 +265,7 @@ def _live_sections(queue_model: type[Queue] | None) -> list[Section]:
     width, height = get_terminal_size()
     seen = overview(most_running=min(max(height // 3 - 2, 1), MAX_RUNNING), queue_model=queue_model)
     above = [_totals(seen), *_not_counted(seen)]
-    sections = [*above, ("", _running(seen)), ("", _rates(seen)), *_workers(seen)]
+    sections = [*above, ("", _running(seen)), ("", _rates(seen)), *_doubts(seen), *_workers(seen)]
     return _narrow(sections, width)
 
 
@@ -269,7 +301,13 @@ def _running(seen: Overview) -> list[Row]:
     rows: list[Row] = [("running", "identifier", "queue", "try", "for")]
     of_silent = {job.ident for worker in seen.workers if worker.silent_for for job in worker.running}
     for job in seen.running:
-        ran = SILENT if job.ident in of_silent else time_between(parse_datetime(job.start), utcnow())
+        ran = (
+            SILENT
+            if job.ident in of_silent
+            else "lease ended"
+            if job.ident in seen.lapsed
+            else time_between(parse_datetime(job.start), utcnow())
+        )
         rows.append((job.ident, job.identifier, job.queue, job.tries, ran))
     return rows
 

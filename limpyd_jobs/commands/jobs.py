@@ -23,6 +23,7 @@ from limpyd_jobs.commands.shared.tables import (
     print_fields,
     print_fitted,
     print_json_lines,
+    some_of,
     wrapped,
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
@@ -41,7 +42,9 @@ from limpyd_jobs.query import (
     edit_job,
     explain_job,
     job_details,
+    lapsed_jobs,
     queue_names,
+    queue_states,
     release_job,
 )
 from limpyd_jobs.records.records import redis_of
@@ -195,8 +198,16 @@ A filter is made of words. All of them must be met:
         if not (page.found or self.options.after):
             self.note(*unknown_names(asked.conditions))
         self.note_next_page("jobs", page.following, page.is_complete)
+        self._note_lapsed(page.found)
         self._note_unseen(asked)
         self._note_indexes(asked, took, page.is_complete)
+
+    def _note_lapsed(self, found: Sequence[FoundJob]) -> None:
+        """Name the jobs that are recorded as running, but whose lease ended."""
+        running = [job.ident for job in found if job.status == "running"]
+        lapsed = lapsed_jobs(queue_states()) if running else set()
+        if ended := [ident for ident in running if ident in lapsed]:
+            self.note(f"the lease ended of what is shown as running: {some_of(ended, MAX_NAMED)}")
 
     def _note_unseen(self, asked: JobFilter) -> None:
         if asked.unseen:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.names import unknown_classes
+from limpyd_jobs.commands.shared.names import unknown_classes, unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, QUEUE_MODEL, UNAUDITED
 from limpyd_jobs.commands.shared.tables import names_near, some_of
 from limpyd_jobs.models import Queue
@@ -129,6 +129,6 @@ def _lines(queues: Sequence[tuple[str, str]]) -> list[str]:
 
 def refuse_unknown(command: Command, name: str, others: Collection[str], hint: str = "") -> NoReturn:
     """End a command, with the status 1, because there is no queue of a name; say which queues there are."""
-    there = f"; there are: {some_of(sorted(others), MAX_NAMES)}" if others else ", nor any other"
+    there = f"; there are: {some_of(sorted(others), MAX_NAMES)}" if others else ", nor any other that is known"
     text = f"there is no queue {one_line(name)}{names_near(name, others) or there}"
-    command.fail(1, ". ".join([f"{text}{hint}", *unknown_classes()]))
+    command.fail(1, ". ".join([f"{text}{hint}", *(dict.fromkeys([*unknown_classes(), *unknown_models()]))]))

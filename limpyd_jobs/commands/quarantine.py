@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
+from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import count_of, print_fields
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
+from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries, queue_names
 from limpyd_jobs.texts import one_line
 
 
 class Quarantine(VerbCommand):
-    """Exit status: 0; 1 if you answered no; 2 if the command line is wrong."""
+    """Exit status: 0; 1 if you answered no, or there is no such queue; 2 if the command line is wrong."""
 
     summary = "Show entries that no worker could do anything with, put them back in their queues, or drop them"
     words = """[list|retry|drop] [ENTRY...] [options]
@@ -40,7 +42,10 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         }
 
     def _entries(self) -> list[QuarantineEntry]:
-        return quarantine_entries(self.options.queue, queue_model=self.options.queue_model)
+        asked, known = self.options.queue, queue_names(queue_model=self.options.queue_model)
+        if unknown := {stored_queue_name(name) for name in asked or ()} - known:
+            refuse_unknown(self, min(unknown), known)
+        return quarantine_entries(asked, queue_model=self.options.queue_model)
 
     def _list(self, words: Sequence[str]) -> None:
         if words:

@@ -84,7 +84,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         states = self._states(names)
         heading, *rows = table_of(states)
         self.print_list(map(as_json, states), heading, rows, SPARE)
-        self.note(*unknown_classes(states))
+        self.note(*unknown_classes(states if states else None))
 
     def _show(self, names: Sequence[str]) -> None:
         if not names:

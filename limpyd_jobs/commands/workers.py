@@ -12,10 +12,10 @@ from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_fields, time_between, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.dates import parse_datetime, utcnow
+from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
 from limpyd_jobs.models.explaining.silence import silence
-from limpyd_jobs.models.presence import checked_level
+from limpyd_jobs.models.presence import checked_level, order_lasts
 from limpyd_jobs.texts import one_line
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
@@ -109,6 +109,11 @@ heartbeat, by default within 15 seconds."""
 
     def _note_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
         self.note(*silences(workers, everyone))
+        for worker in workers:
+            if worker.silent_for and not self.options.dry_run:
+                self.note(
+                    f"{one_line(worker.name)} may not obey: in {span(order_lasts(worker))} the order is forgotten"
+                )
         if self.print_as_json({"asked": [worker.name for worker in workers], **self.mark}):
             return
         for worker in workers:

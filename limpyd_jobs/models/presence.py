@@ -418,7 +418,7 @@ class WorkerPresence(Presence):
     def order(cls, worker: AliveWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:
         """Ask something of a worker. It obeys with its next heartbeat, after a quarter of its lease at most.
 
-        If the worker gives no sign of life for a lease, it is not done.
+        If the worker gives no sign of life for a lease, and at least 60 seconds, it is not done.
 
         Parameters
         ----------
@@ -447,10 +447,9 @@ class WorkerPresence(Presence):
         elif value:
             raise ValueError(f"{verb} takes no value")
         order = Order(verb, value, user_and_process())
-        lasts = max((worker.until - worker.last_seen).total_seconds(), ORDER_LASTS)
         audit = entry_request(unaudited, verb=f"{verb} {value}".strip(), filter=f"worker={worker.name}", done=1)
         with refusing_if_unaudited(needs_room=True):
-            is_there = presences.give_order(cls, worker.pk, order.as_json(), lasts, **audit)
+            is_there = presences.give_order(cls, worker.pk, order.as_json(), order_lasts(worker), **audit)
         if not is_there:
             raise LookupError(f"The worker {one_line(worker.name)} is not there any more")
 
@@ -460,6 +459,11 @@ class WorkerPresence(Presence):
         date, _, text = presences.dump_of(cls, worker.pk).partition("\n")
         moment = parse_datetime(date)
         return WorkerDump(moment, text) if moment else None
+
+
+def order_lasts(worker: AliveWorker) -> float:
+    """Return for how many seconds an order is kept that a worker does not obey."""
+    return max((worker.until - worker.last_seen).total_seconds(), ORDER_LASTS)
 
 
 def checked_level(text: str) -> str:

@@ -15,12 +15,14 @@ from limpyd_jobs.query.queues import (
     QuarantineEntry,
     QueueState,
     delete_queue,
+    lapsed_jobs,
     leave_quarantine,
     pause_queue,
     paused_queues,
     quarantine_entries,
     queue_names,
     queue_states,
+    unknown_queue_models,
 )
 from limpyd_jobs.query.releasing import release_job
 from limpyd_jobs.query.series import QueueSeries, Series, read_series
@@ -90,6 +92,7 @@ __all__ = [
     "fingerprints",
     "job_class_fields",
     "job_details",
+    "lapsed_jobs",
     "large_jobs_of",
     "leave_quarantine",
     "look_at_fleet",
@@ -106,6 +109,7 @@ __all__ = [
     "release_job",
     "silence",
     "summed",
+    "unknown_queue_models",
     "words_of_errors",
     "words_of_jobs",
     "worker_dump",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.query.queues import QueueState, queue_states
+from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.database import JobsDatabase, database_name
@@ -41,6 +41,7 @@ class Overview(NamedTuple):
     queues: list[QueueState]
     workers: list[AliveWorker]
     running: Sequence[FoundJob]  # some of them, the newest first
+    lapsed: Set[str]  # the idents of some that are recorded as running, but whose lease ended
 
 
 def overview(
@@ -60,7 +61,7 @@ def overview(
     running = JobFilter(status="running", database=database).page(most_running).found if most_running else []
     name = database_name(database_of(database).connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
-    return Overview(name, totals, queues, workers, running)
+    return Overview(name, totals, queues, workers, running, lapsed_jobs(queues, database) if running else set())
 
 
 def ping(database: JobsDatabase | None = None) -> None:

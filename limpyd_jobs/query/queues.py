@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import isfinite
@@ -30,6 +31,11 @@ from limpyd_jobs.transitions import queues as transitions
 # How many queues one step looks at: it takes Redis one or two milliseconds.
 QUEUES_PER_STEP = 100
 
+# How often it is looked for lists of queues of unknown models, and at how many keys each time.
+MAX_SCANS, KEYS_PER_SCAN = 100, 1000
+
+_LIST_OF_QUEUE = re.compile(r"(.+):\d+:(?:waiting|success|errors)", re.DOTALL)
+
 
 class QueueState(NamedTuple):
     """A queue, as it was when it was read."""
@@ -48,6 +54,8 @@ class QueueState(NamedTuple):
     pk: str  # queues of several models may have the same
     model: str  # what the keys of its model begin with
     unknown_classes: list[str]  # as far as the first and last entries tell
+    lapsed: int  # of those that run, how many have no lease any more
+    deferred: int  # of those that are delayed, how many wait for a worker that can import their class
 
     @property
     def is_in_use(self) -> bool:
@@ -149,6 +157,14 @@ def leave_quarantine(
     return done
 
 
+def lapsed_jobs(states: Iterable[QueueState], database: JobsDatabase | None = None) -> set[str]:
+    """Return the idents of the jobs of some queues whose lease ended: up to 100 of each."""
+    keys = [f"{state.model}:{state.pk}:_running" for state in states if state.lapsed]
+    connection = connection_to(database)
+    commands = [("ZRANGEBYSCORE", key, "-inf", connection.time()[0], "LIMIT", 0, 100) for key in keys]
+    return {ident for idents in replies_to(connection, commands) for ident in idents or ()}
+
+
 def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, unaudited: bool = False) -> str:
     """Delete a queue that is empty, with its lists of jobs that ended: return ``deleted``, ``gone``, or ``used``."""
     model = imported_queue_model(database, state.model)
@@ -159,6 +175,18 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, una
     told = entry_request(unaudited, verb="delete queue", filter=what, done=1)
     with refusing_if_unaudited():
         return transitions.delete_queue(model, state.pk, told)
+
+
+def unknown_queue_models(database: JobsDatabase | None = None) -> list[str]:
+    """Return what the keys of models of queues begin with that are not known, as of version 2. It looks at some 100,000
+    keys, for lists of queues."""
+    connection, cursor, found = connection_to(database), 0, set[str]()
+    for _ in range(MAX_SCANS):
+        cursor, keys = connection.scan(cursor, match="*:[0-9]*:[wse]*", count=KEYS_PER_SCAN, _type="list")
+        found.update(match[1] for match in map(_LIST_OF_QUEUE.fullmatch, keys) if match)
+        if not cursor:
+            break
+    return sorted(found - {model.name for model in queue_models_of(database)})
 
 
 def queue_names(database: JobsDatabase | None = None, queue_model: type[Queue] | None = None) -> set[str]:
@@ -218,11 +246,13 @@ def _states(connection: Any, model: KnownClass, classes: str, pks: Iterable[str]
 
 
 def _state(row: Sequence[Any], moment: str, model: str) -> QueueState:
-    pk, name, priority, is_paused, waiting, delayed, running, success, errors, quarantine, due, dates, paths = row
+    pk, name, priority, is_paused, waiting, delayed, running, success, errors, quarantine, due, dates, paths, *rest = (
+        row
+    )
     numbers = (waiting, delayed, running, success, errors, quarantine)
     latency = _seconds_between(max(filter(None, dates or ()), default=None), moment)
     which = (name, number_or_text(priority), bool(is_paused))
-    return QueueState(*which, *numbers, latency, _finite(due), pk, model, list(paths))
+    return QueueState(*which, *numbers, latency, _finite(due), pk, model, list(paths), *rest)
 
 
 def _finite(text: Any) -> float | None:

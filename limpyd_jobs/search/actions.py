@@ -142,9 +142,10 @@ class Action:
         """Do it with the next job of a class that has its own way, if the filter finds it still."""
         step = yield from source.find(which, names=listed(["queue"]), most=1)
         outcomes: Counter[str] = Counter()
+        alone = {"conditions": "[]", "dry": "1", "default_name": job_class.queue_name or "which its own way knows"}
         try:
             for pk, (queue_name,) in step.records:
-                only = {"conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}
+                only = {**alone, "pks": listed([f"{pk}"])}
                 would = yield from many.changed(self.transition, job_class, request, only)
                 outcome = next(iter(would.outcomes), "gone")
                 if outcome == "done":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -49,6 +50,14 @@ def queue_models_of(database: JobsDatabase | None, only: Any = None) -> list[Kno
 def error_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:
     """Return the models of errors in the same way."""
     return _models_of(database, ERRORS, roots.error, only)
+
+
+def standing_of(database: JobsDatabase | None, paths: Sequence[str]) -> dict[str, str]:
+    """Return what scripts need to find where jobs of a class of these paths stand: see ``finding.lua``."""
+    queues = [
+        (model.name, model.indexes.get("priority", f"{model.name}:priority:")) for model in queue_models_of(database)
+    ]
+    return {"standing": json.dumps({"paths": paths, "queues": queues})}
 
 
 def imported_error_models(database: JobsDatabase | None, only: Any = None) -> list[Any]:

@@ -12,7 +12,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.records.known_classes import KnownClass, one_of_each
 from limpyd_jobs.redis.calls import Steps
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of
+from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, standing_of
 from limpyd_jobs.search.conditions import Condition, check_fields
 from limpyd_jobs.search.errors import ErrorFilter
 from limpyd_jobs.search.fingerprints import is_fingerprint
@@ -77,7 +77,8 @@ class Search(Walk):
 
         def source_of(each: KnownClass) -> Source:
             only = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
-            return Source(self.connection, each, asked, self._tests(each, asked), only)
+            standing = partial(standing_of, self._database, self._paths[each.name])
+            return Source(self.connection, each, asked, self._tests(each, asked), only, standing)
 
         return [source_of(each) for each in able]
 

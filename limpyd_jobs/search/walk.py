@@ -88,11 +88,13 @@ class Source:
         conditions: Sequence[Condition],
         tests: Sequence[Mapping[str, Any]],
         pks: Sequence[int] | None = None,
+        standing: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.known = known
         self.model = json.dumps({"name": known.name})
         self._connection = connection
         self._tests = listed(tests)
+        self._standing = standing  # asks for what scripts need to find jobs that do not say in which queue they are
         indexed = [each for each in conditions if each.is_equality and each.field in known.indexes.keys() - known.dates]
         self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
         self._pks = pks
@@ -158,13 +160,14 @@ class Source:
         """Ask about all, some at a time, the newest first, or upwards, behind the pk `start`; act on each reply, until
         that returns True."""
         pks: Pks = (yield from self._pks_in_order(start, is_upwards)) if self.size else ()
+        standing: Mapping[str, str] = (yield self._standing) if pks else {}
         size = size or PER_STEP
         for first in range(0, len(pks), size):
             rest = pks[first : first + size]
             while rest:
                 is_range = isinstance(rest, range)
                 which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
-                reply = yield from ask({"conditions": self._tests, "within": self._key, **which})
+                reply = yield from ask({"conditions": self._tests, "within": self._key, **standing, **which})
                 if act(reply):
                     return
                 rest = rest[rest.index(reply.seen) + 1 :]

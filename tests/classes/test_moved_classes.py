@@ -7,7 +7,7 @@ import redis
 
 from limpyd_jobs import Error, Job, Queue
 from limpyd_jobs.check import check
-from limpyd_jobs.query import JobFilter, overview
+from limpyd_jobs.query import JobFilter, explain_job, overview
 from limpyd_jobs.records.known_classes import KEY, KnownClass
 
 FORMER = "former.module.Parcel"
@@ -46,3 +46,11 @@ def test_a_repair_puts_no_second_entry_in_the_list(job: Job, redis_client: redis
     redis_client.lset(key, 0, f"{FORMER}:{job.pk.get()}")
     check(repair=True, pause=0)
     assert redis_client.lrange(key, 0, -1) == [f"{FORMER}:{job.pk.get()}"]
+
+
+def test_it_is_explained_where_it_stands_by_its_former_path(job: Job, redis_client: redis.Redis) -> None:
+    (key,) = redis_client.keys("*:waiting")
+    redis_client.lset(key, 0, f"{FORMER}:{job.pk.get()}")
+    reasons = explain_job(job.ident).reasons
+    assert [reason.code for reason in reasons] == ["next", "no_worker", "former_path"]
+    assert f"as {FORMER}:1" in reasons[-1].text

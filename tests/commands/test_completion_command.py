@@ -13,7 +13,7 @@ import pytest
 import redis
 from servers import RedisServer
 
-from limpyd_jobs import Error, Job, Queue
+from limpyd_jobs import STATUSES, Error, Job, Queue
 from limpyd_jobs.commands.shared.candidates import candidates
 from limpyd_jobs.query import ErrorFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
@@ -79,6 +79,9 @@ def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: re
     assert completed_by_bash("limpyd-jobs", "resume", "", database=url) == ["lists"]
     assert completed_by_bash(*jobs, "status=wa", database=url) == ["status=waiting"]
     # as bash divides it
+    found = completed_by_bash(*jobs, "status", "=", database=url, line="limpyd-jobs jobs list status=")
+    assert sorted(found) == sorted(name.lower() for name in STATUSES)
+    assert completed_by_bash(*jobs, "--queue", "=", line="limpyd-jobs jobs list --queue=") == []
     line = "limpyd-jobs jobs list queue=le"
     assert completed_by_bash(*jobs, "queue", "=", "le", database=url, line=line) == ["letters"]
     found = completed_by_bash(*jobs, "", database=url)
@@ -87,6 +90,22 @@ def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: re
     assert completed_by_bash("limpyd-jobs", "errors", "show", "", database=url) == [
         group.fingerprint for group in ErrorFilter().groups().groups
     ]
+
+
+def test_other_shells_complete_so_too(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    Letter.add_job("1")
+    line = "limpyd-jobs queues pause l"
+    asked = {
+        "zsh": f"setopt ksharrays; COMP_WORDS=({line}); COMP_CWORD=3; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
+        "_limpyd_jobs; print -l $COMPREPLY",
+        "fish": f"complete -C '{line}'; complete -C 'limpyd-jobs info '; complete -C 'limpyd-jobs quarantine drop '",
+    }
+    path = f"{Path(COMMAND).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url, "PATH": path}
+    for shell in filter(shutil.which, asked):
+        words = [shell, "-f" if shell == "zsh" else "--no-config", "-c", f"{run(shell)[1]}\n{asked[shell]}"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
+        assert (done.stdout.split(), done.stderr) == (["letters"], ""), shell
 
 
 def test_options_are_completed() -> None:

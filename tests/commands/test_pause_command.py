@@ -78,7 +78,9 @@ def test_who_paused_and_resumed_is_written_down_if_that_changed_something(redis_
 
 def test_a_name_that_no_queue_has_is_refused_and_nothing_is_written(redis_server: RedisServer) -> None:
     error = "limpyd-jobs pause: error: there is no queue mail"
-    assert run(redis_server, "pause", "mail", "--dry-run")[1].startswith(f"{error}, nor any other; --force pauses")
+    assert run(redis_server, "pause", "mail", "--dry-run")[1].startswith(
+        f"{error}, nor any other that is known; --force pauses"
+    )
     for name in ("mails", "e-mails", "pushes"):
         Queue.get_queue(name)
     status, told = run(redis_server, "pause", "pushes", "mail")

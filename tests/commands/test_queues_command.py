@@ -89,7 +89,7 @@ def test_queues_are_listed(redis_server: RedisServer) -> None:
     ]
     assert rows[0].keys() == {
         *("name", "priority", "paused", "waiting", "delayed", "running", "success_list", "errors_list"),
-        *("quarantine", "latency", "next_due", "model", "unknown_classes"),
+        *("quarantine", "latency", "next_due", "model", "unknown_classes", "lapsed", "deferred"),
     }
     assert rows[0]["next_due"] is None
     assert parse_datetime(rows[1]["next_due"]) > utcnow()

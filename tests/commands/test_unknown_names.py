@@ -73,3 +73,37 @@ def test_jobs_of_classes_that_are_not_known_are_named(redis_client: redis.Redis)
         status, _, error = limpyd_jobs(name, *words)
         assert (status, told in error) == (code, "empty" not in command), command
     assert "version 2" in limpyd_jobs("jobs", "explain", "old.jobs.Order:1")[2]
+
+
+def test_queues_of_models_that_are_not_known_are_named(redis_client: redis.Redis) -> None:
+    """As those of version 2 in a database that no process of this version has met."""
+    redis_client.rpush("photo:photoqueue:1:waiting", "app.models.Resize:1")
+    told = (
+        "keys of queues of other models are there: photo:photoqueue. What is in them is not shown before you name the "
+        "module of the model: --job-modules=MODULE"
+    )
+    for command in ("info", "queues list", "jobs list", "jobs count", "errors list", "queues pause resize"):
+        name, *words = command.split()
+        _, out, error = limpyd_jobs(name, *words)
+        assert told in " ".join(f"{out} {error}".split()), command
+    Queue.get_queue("letters")
+    for command in ("queues pause resize", "jobs list queue=resize"):
+        name, *words = command.split()
+        assert told in limpyd_jobs(name, *words)[2], command
+
+
+def test_deferred_jobs_are_told_where_they_are_counted_as_delayed(redis_client: redis.Redis) -> None:
+    job = Letter.add_job("a")
+    redis_client.lpop("jobs:queue:1:waiting")
+    redis_client.zadd("jobs:queue:1:delayed", {job.ident: 5})
+    redis_client.hset("jobs:queue:1:_deferrals", mapping={job.ident: 1, "gone.Job:1": 2})
+    told = "letters: 1 of 1 job that are delayed are deferred, because workers could not import their class"
+    assert told in " ".join(limpyd_jobs("info")[1].split())
+
+
+def test_the_quarantine_of_a_queue_that_does_not_exist_is_refused(redis_client: redis.Redis) -> None:
+    Queue.get_queue("letters")
+    for words in ("list", "drop --all --yes", "retry --all --dry-run"):
+        status, out, error = limpyd_jobs("quarantine", *words.split(), "--queue=leters")
+        assert (status, out) == (1, "")
+        assert "there is no queue leters, but there is: letters" in error

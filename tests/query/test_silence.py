@@ -118,6 +118,35 @@ def test_no_process_is_said_to_take_over_who_does_not(
     assert at_first(job_details(job.ident).silence) == alone
 
 
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [
+        ("busy", "another worker takes over once it has ended its own job"),
+        ("quiet", "a quiet worker puts its jobs back, to wait for another one"),
+    ],
+)
+def test_one_that_cannot_take_over_at_once_is_not_said_to(
+    job: Job, redis_client: redis.Redis, status: str, then: str
+) -> None:
+    keep(redis_client, ALIVE, status=status)
+    told = f"silent for 25 s; its lease ends in 35 s, and {then}"
+    assert at_first(silence(worker(), WorkerPresence.alive())) == told
+    assert at_first(job_details(job.ident).silence) == told
+
+
+def test_a_job_whose_lease_ended_is_not_shown_as_running(job: Job, redis_client: redis.Redis) -> None:
+    end_in(redis_client, "jobs:queue:1:_running", job.ident, -5)
+    end_in(redis_client, LEASES, DEAD, -5)
+    alone = "mails: the lease of 1 of 1 job recorded as running ended: a worker puts them back between two jobs"
+    assert f"{alone}, but none of this queue is there" in " ".join(limpyd_jobs("info")[1].split())
+    keep(redis_client, ALIVE)
+    assert f"{alone} worker status" in " ".join(limpyd_jobs("info")[1].split())
+    assert f"lease ended of what is shown as running: {job.ident}\n" in limpyd_jobs("jobs", "list")[2]
+    seen = overview(most_running=5)
+    assert (seen.queues[0].lapsed, seen.lapsed) == (1, {job.ident})
+    assert "will put the job back, once it has ended its own." in reasons(job)["lease_lapsed"]
+
+
 def test_other_jobs_of_the_queue_are_told_so(job: Job, redis_client: redis.Redis) -> None:
     waiting = Job.add_job("waits", "mails")
     assert reasons(waiting)["workers_silent"].startswith(
@@ -131,7 +160,7 @@ def test_other_jobs_of_the_queue_are_told_so(job: Job, redis_client: redis.Redis
 def test_a_job_that_it_began_after_its_last_sign_of_life_is_told_so(job: Job, redis_client: redis.Redis) -> None:
     job.start.hset("2026-01-01 00:00:00")
     presences.leave(redis_client, WorkerPresence, DEAD)
-    keep(redis_client, ALIVE)
+    keep(redis_client, ALIVE, status="idle")
     told = reasons(job)["worker_silent"]
     assert told == f"{DEAD} is not among the workers that are there; if it died, another worker takes over in 35 s."
     job.start.hset("2999-01-01 00:00:00")  # it has just begun, and registers within a second or two
@@ -159,7 +188,8 @@ def test_who_orders_something_of_it_is_told_so(redis_client: redis.Redis, verb: 
     keep(redis_client, ALIVE, status="idle")
     status, out, error = limpyd_jobs("workers", verb, DEAD, ALIVE)
     assert (status, out) == (0, f"{DEAD}: asked\n{ALIVE}: asked\n")
-    assert at_first(error) == f"limpyd-jobs workers: {DEAD}: {SILENT}\n"
+    forgotten = f"limpyd-jobs workers: {DEAD} may not obey: in 60 s the order is forgotten"
+    assert at_first(error) == f"limpyd-jobs workers: {DEAD}: {SILENT}\n{forgotten}\n"
 
 
 def test_workers_of_several_queue_models_are_told_apart(redis_client: redis.Redis) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from limpyd_jobs.commands.shared.tables import names_near, some_of
-from limpyd_jobs.query import QueueState, queue_names, queue_states
+from limpyd_jobs.query import QueueState, queue_names, queue_states, unknown_queue_models
 from limpyd_jobs.search.classes import classes_of
 from limpyd_jobs.texts import one_line
 
@@ -15,11 +15,20 @@ MAX_PATHS = 3
 
 def unknown_classes(states: Iterable[QueueState] | None = None) -> Iterator[str]:
     """Yield a line about the classes that are not known, as of version 2, and have jobs in these queues, or in any."""
-    states = queue_states() if states is None else states
+    if states is None:
+        states = queue_states()
+        yield from () if states else unknown_models()
     paths = sorted({path for state in states for path in state.unknown_classes})
     if paths:
         those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of other models"
         yield f"not looked at: jobs of {those}. Make the class known: --job-modules=MODULE"
+
+
+def unknown_models() -> Iterator[str]:
+    """Yield a line about keys of queues whose model is not known, as those of version 2."""
+    if names := unknown_queue_models():
+        what = f"keys of queues of other models are there: {some_of(names, MAX_PATHS)}"
+        yield f"{what}. What is in them is not shown before you name the module of the model: --job-modules=MODULE"
 
 
 def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:
@@ -34,3 +43,4 @@ def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:
             continue
         if known and name not in known:
             yield f"{what} {one_line(name)}{names_near(name, known)}"
+            yield from unknown_models() if field == "queue" else ()

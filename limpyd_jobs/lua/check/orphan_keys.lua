@@ -19,9 +19,10 @@ end
 for _, row in ipairs(cjson.decode(request.keys)) do
   local key, pk, expected = unpack(row)
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'none' and pk ~= '' and redis.call('TYPE', hash_key(model, pk)).ok ~= 'hash' then
+  local is_orphan = kind ~= 'none' and pk ~= '' and redis.call('TYPE', hash_key(model, pk)).ok ~= 'hash'
+  if is_orphan and redis.call('PTTL', key) < 0 then  -- others go by themselves
     report(key, 'no owner', kind)
-  elseif kind ~= 'none' and expected ~= '' and kind ~= expected then
+  elseif not is_orphan and kind ~= 'none' and expected ~= '' and kind ~= expected then
     report(key, 'wrong type', kind)
   end
 end

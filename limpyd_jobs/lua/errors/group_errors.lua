@@ -1,7 +1,7 @@
 -- verb: group errors
 -- what: looks at some errors, and counts those that meet some conditions by their cause
 -- request
---   model, pks, first, last, within, conditions
+--   model, pks, first, last, within, conditions, standing
 -- reply
 --   done   {groups: {fingerprint: {type, raised_in, count, first_seen, last_seen, last: its pk, job_class, queue,
 --          app_version, hour: {value: number}, the hour as 2026-11-25 10; patterns: {pattern of the message: {count, pks: of some of them}}, texts: the

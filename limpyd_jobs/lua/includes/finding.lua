@@ -3,6 +3,8 @@
 --   first, last    all from one pk to another, which are numbers, in that order
 --   within         the key of a set: only its members
 --   conditions     JSON: [{test, field, value…, is_negated}…], see TESTS
+--   standing       none, or JSON, to find jobs that do not say in which queue they are: {paths: of their class, queues:
+--                  [what the keys of a model of queues begin with, and those of its index of priorities]…}
 
 --@include envelope
 --@include clock
@@ -23,6 +25,51 @@ local function position_of(field)
     positions[field] = #fields
   end
   return positions[field]
+end
+
+-- Where jobs of version 2 stand, which do not say so: the queue, by ident. Jobs that were added one after the other
+-- stand side by side: if one is found, its neighbours are noted as well.
+local standing, found_in, filled_queues = request.standing and cjson.decode(request.standing), {}, {}
+local NEIGHBOURS, MOST_QUEUES = 500, 5000
+
+-- The queues of a priority that are not empty.
+local function filled_queues_of(priority)
+  if not filled_queues[priority] then
+    local filled = {}
+    for _, model in ipairs(standing.queues) do
+      for _, pk in ipairs(redis.pcall('SRANDMEMBER', model[2] .. priority, MOST_QUEUES)) do
+        local base = model[1] .. ':' .. pk
+        if redis.pcall('EXISTS', base .. ':waiting', base .. ':delayed') ~= 0 then filled[#filled + 1] = base end
+      end
+    end
+    filled_queues[priority] = filled
+  end
+  return filled_queues[priority]
+end
+
+local function find_place(ident, priority)
+  for _, base in ipairs(filled_queues_of(priority)) do
+    local at = redis.pcall('LPOS', base .. ':waiting', ident)
+    if type(at) == 'number' then
+      local first = math.max(0, at - NEIGHBOURS)
+      for _, each in ipairs(redis.pcall('LRANGE', base .. ':waiting', first, at + NEIGHBOURS)) do found_in[each] = base end
+    elseif type(redis.pcall('ZSCORE', base .. ':delayed', ident)) == 'string' then
+      found_in[ident] = base
+    end
+    if found_in[ident] then return end
+  end
+end
+
+-- The queue of a job: by what the job says, or else by where it stands, as itself or by a former path of its class.
+local function queue_of(pk, values)
+  local key = values[position_of('_queue_key')]
+  if key or not standing or values[1] ~= 'w' and values[1] ~= 'd' then return key end
+  local priority = redis.pcall('HGET', key_of(pk), 'priority')
+  for _, path in ipairs(standing.paths) do
+    local ident = path .. ':' .. pk
+    if not found_in[ident] then find_place(ident, type(priority) == 'string' and priority or '0') end
+    if found_in[ident] then return found_in[ident] end
+  end
 end
 
 local queue_names = {}
@@ -82,7 +129,7 @@ local TESTS = {
     return found ~= nil and (found > condition.value or condition.or_equal and found == condition.value)
   end,
   equal = function(condition, value) return comparable(condition, value) == condition.value end,
-  queue = function(condition, value) return name_of_queue(value) == condition.value end,
+  queue = function(condition, _, pk, values) return name_of_queue(queue_of(pk, values)) == condition.value end,
   class = function(condition, value)
     local name = condition.is_path and value or string.match(value or '', '[^.]*$')
     return name and #name <= LONGEST_NAME and matches_pattern(name, condition.pattern)
@@ -111,7 +158,7 @@ for _, condition in ipairs(conditions) do condition.position = condition.field a
 
 local function meets(values, pk)
   for _, condition in ipairs(conditions) do
-    local is_met = TESTS[condition.test](condition, values[condition.position] or nil, pk) and true or false
+    local is_met = TESTS[condition.test](condition, values[condition.position] or nil, pk, values) and true or false
     if is_met == (condition.is_negated or false) then return false end
   end
   return true

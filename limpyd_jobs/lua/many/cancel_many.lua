@@ -3,7 +3,7 @@
 -- to: canceled
 -- what: as cancel, those of some jobs that meet some conditions
 -- request
---   model, pks, first, last, within, conditions, dry, entry, unaudited
+--   model, pks, first, last, within, conditions, standing, dry, entry, unaudited
 --   queue_model
 --   default_name  the most likely queue of a job that names none; or none
 -- reply

@@ -2,7 +2,7 @@
 -- what: deletes those of some jobs that meet some conditions, and their entries in queues; no job that runs, unless it
 --       was canceled and its lease lapsed
 -- request
---   model, pks, first, last, within, conditions, dry, entry, unaudited
+--   model, pks, first, last, within, conditions, standing, dry, entry, unaudited
 --   queue_model
 --   default_name  the most likely queue of a job that names none; or none
 -- reply

@@ -3,7 +3,7 @@
 -- to: waiting or delayed
 -- what: as move, those of some jobs that meet some conditions; no job that is claimed
 -- request
---   model, pks, first, last, within, conditions, dry, entry, unaudited
+--   model, pks, first, last, within, conditions, standing, dry, entry, unaudited
 --   queue_model
 --   queue_name    none for the queue in which each is
 --   default_name  the queue of a job that names none
@@ -18,10 +18,11 @@
 
 local queue_model, given_due = model_of(request.queue_model), due_at(request.delay)
 
-local function why_not(job, is_claimed)
+local function why_not(job, is_claimed, own_name)
   if request.promote and job.status ~= 'd' then return 'not delayed' end
   if is_claimed or job.status == 'r' then return 'claimed' end
   if job.status ~= 'w' and job.status ~= 'd' then return 'not queued' end
+  if not (request.queue_name or own_name or request.default_name) then return 'no queue' end
 end
 
 -- When a job is due if it keeps its delay.
@@ -33,7 +34,6 @@ end
 
 return do_each(why_not, function(job, own_name)
   local name = request.queue_name or own_name or request.default_name
-  if not name then return 'no queue' end
   local hash = redis.call('HMGET', job.key, 'queued', 'priority')
   if hash[1] ~= '1' then return 'not queued' end
   local due = given_due or own_due(job)

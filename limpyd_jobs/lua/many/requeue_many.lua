@@ -3,7 +3,7 @@
 -- to: waiting or delayed
 -- what: as requeue, those of some jobs that meet some conditions; one moment after the other, if they are spread
 -- request
---   model, pks, first, last, within, conditions, dry, entry, unaudited
+--   model, pks, first, last, within, conditions, standing, dry, entry, unaudited
 --   queue_model, delay, interval, turns
 --   queue_name    none for the queue in which each was last
 --   default_name  the queue of a job that does not say in which it was
@@ -20,16 +20,16 @@
 local queue_model, due = model_of(request.queue_model), due_at(request.delay)
 local turn = request.interval and first_turn(due)
 
-local function why_not(job, is_claimed)
+local function why_not(job, is_claimed, own_name)
   if job.status ~= 'e' then return 'not in error' end
   if is_claimed then return 'claimed' end
+  if not (request.queue_name or own_name or request.default_name) then return 'no queue' end
   local identifier = redis.call('HGET', job.key, 'identifier')
   if identifier and other_queued(job, identifier, request.dry) then return 'already queued' end
 end
 
 local function requeue(job, own_name)
   local name = request.queue_name or own_name or request.default_name
-  if not name then return 'no queue' end
   if turn then due = turn_at(turn) end
   if turn and not due then return 'beyond the year 9999' end
   local outcome = requeue_job(job, {model = queue_model, name = name, priority = request.priority, due = due})

@@ -1,7 +1,7 @@
 -- verb: search
 -- what: looks at some jobs of a class, and tells which meet some conditions
 -- request
---   model, pks, first, last, within, conditions
+--   model, pks, first, last, within, conditions, standing
 --   names   JSON: the fields to return of the jobs that meet them; none to count only. `queue` is a queue's name
 --   most    how many to return
 --   by      the field whose values to count; `error` and `fingerprint` are those of the last error of a job
@@ -16,6 +16,7 @@ local names, most = request.names and cjson.decode(request.names), tonumber(requ
 local errors = request.errors and cjson.decode(request.errors)
 local by, shown = request.by and position_of(request.by), {}
 for i, name in ipairs(names or {}) do shown[i] = position_of(name) end
+local of_queue = positions._queue_key
 
 -- How many bytes are returned, about: a step that has more ends.
 local LARGEST = 1000000
@@ -41,7 +42,7 @@ end
 
 local function value_of(pk, values)
   if errors then return of_last_error(pk) end
-  return request.by == 'queue' and name_of_queue(values[by]) or values[by]
+  return request.by == 'queue' and name_of_queue(queue_of(pk, values)) or values[by]
 end
 
 local looked, seen = for_each_found(function(pk, values)
@@ -54,7 +55,7 @@ local looked, seen = for_each_found(function(pk, values)
   if names then
     local row = {}
     for i, name in ipairs(names) do
-      local value = values[shown[i]]
+      local value = shown[i] == of_queue and queue_of(pk, values) or values[shown[i]]
       row[i] = name == 'queue' and name_of_queue(value) or name ~= 'queue' and value or false
       size = size + #(row[i] or '')
     end

@@ -6,7 +6,8 @@
 -- reply
 --   done   {queues: [pk, name, priority, is_paused, jobs that wait, are delayed, run, succeeded, failed, entries in
 --          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false, the
---          paths of classes that are not among the given ones, of the entries at the ends of its lists]…, moment}
+--          paths of classes that are not among the given ones, of the entries at the ends of its lists, jobs that run but
+--          whose lease ended, jobs that are deferred]…, moment}
 
 --@include idents
 --@include clock
@@ -15,8 +16,8 @@
 local queue_model, classes = cjson.decode(request.queue_model), cjson.decode(request.classes)
 
 -- A key of a wrong type counts as empty.
-local function count(command, key)
-  local number = redis.pcall(command, key)
+local function count(command, key, ...)
+  local number = redis.pcall(command, key, ...)
   return type(number) == 'number' and number or 0
 end
 
@@ -51,6 +52,16 @@ local function unknown_classes(base, numbers)
   return found
 end
 
+-- How many of the delayed jobs are there because no worker could import their class. Many are not looked at one by one.
+local function deferred(base, delayed)
+  local known, number = count('HLEN', base .. ':_deferrals'), 0
+  if known > 5000 then return math.min(known, delayed) end
+  for _, ident in ipairs(known > 0 and redis.pcall('HKEYS', base .. ':_deferrals') or {}) do
+    if type(redis.pcall('ZSCORE', base .. ':delayed', ident)) == 'string' then number = number + 1 end
+  end
+  return number
+end
+
 local function measured(pk)
   local base = queue_model.name .. ':' .. pk
   local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
@@ -62,11 +73,13 @@ local function measured(pk)
   for _, set in ipairs({'delayed', '_running'}) do numbers[set] = count('ZCARD', base .. ':' .. set) end
   local due = numbers.delayed > 0 and redis.pcall('ZRANGE', base .. ':delayed', 0, 0, 'WITHSCORES')[2]
   local dates = numbers.waiting > 0 and dates_of(redis.pcall('LINDEX', base .. ':waiting', 0))
+  local lapsed = numbers._running > 0 and count('ZCOUNT', base .. ':_running', '-inf', score(now())) or 0
   return {
     pk, hash[1], hash[2] or '0',
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
     numbers.waiting, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
     due or false, dates, unknown_classes(base, numbers),
+    lapsed, numbers.delayed > 0 and deferred(base, numbers.delayed) or 0,
   }
 end
 

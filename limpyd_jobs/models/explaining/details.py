@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from typing import Any, NamedTuple
@@ -14,10 +15,13 @@ from limpyd_jobs.models.following.progress import Progress, log_key, read_progre
 from limpyd_jobs.observing.instruments import trace_id_of
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
+from limpyd_jobs.redis.calls import given, listed
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to
+from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to, standing_of
 from limpyd_jobs.search.found import name_of_status
+from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import owner_of
+from limpyd_jobs.transitions.many import search
 
 # How many errors are shown at most, the last ones.
 MAX_ERRORS = 20
@@ -125,7 +129,25 @@ def stored_job(ident: str, database: JobsDatabase | None) -> dict[str, str]:
     (stored,) = replies_to(connection_to(database), [("HGETALL", f"{known.name}:{parsed.pk}:hash")])
     if not stored:
         raise LookupError(f"There is no job {ident}")
-    return dict(stored)
+    return _with_queue(dict(stored), parsed, known, database)
+
+
+def _with_queue(
+    stored: dict[str, str], ident: Ident, known: KnownClass, database: JobsDatabase | None
+) -> dict[str, str]:
+    """Add the queue where a job of version 2 stands, which does not say so itself."""
+    is_number = read_pk(ident.pk) is not None
+    if is_number and "_queue_key" not in stored and stored.get("status") in (STATUSES.WAITING, STATUSES.DELAYED):
+        paths = [path for path, each in classes_of(database).items() if each.name == known.name]
+        request = {
+            "model": json.dumps({"name": known.name}),
+            "pks": listed([ident.pk]),
+            "names": listed(["_queue_key"]),
+        }
+        found = search(connection_to(database), {"conditions": "[]", **request, **standing_of(database, paths)})
+        for _, (key,) in found.records:
+            stored.update(given(_queue_key=key))
+    return stored
 
 
 def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: str) -> list[Any]:

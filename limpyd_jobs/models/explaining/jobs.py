@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -17,10 +17,15 @@ from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
-from limpyd_jobs.search.classes import BOARDS, connection_to, on, replies_to
+from limpyd_jobs.search.classes import BOARDS, classes_of, connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import is_presumed, owner_of
+
+_NO_QUEUE = (
+    "It does not say in which queue it is, and stands in none of the queues that are known. If version 2 added it, a "
+    "queue of a model of the application may have it: name its module with --job-modules"
+)
 
 
 class Reason(NamedTuple):
@@ -66,13 +71,22 @@ def explain_job(
     """
     stored = stored_job(ident, database)
     details = details_of(ident, stored, database, error_model)
-    place = _Standing.of(database, ident, stored.get("_queue_key"))
+    place = _Standing.of(database, _idents(ident, database), stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
+
+
+def _idents(ident: str, database: JobsDatabase | None) -> list[str]:
+    """Return the ident of a job, and those by former paths of its class: it may stand in its queue by one of them."""
+    path, pk = Ident.of(ident)
+    classes = classes_of(database)
+    former = [each.path for each in classes.values() if each.name == classes[path].name and each.path != path]
+    return [ident, *(f"{each}:{pk}" for each in former)]
 
 
 class _Standing(NamedTuple):
     """Where a job stands in its queue, and what else is in the queue."""
 
+    ident: str  # by which it stands there, perhaps by a former path of its class
     is_queue: bool
     name: str
     is_board: bool  # of TaskFlow: conductors serve it, which take no notice of a pause
@@ -89,8 +103,9 @@ class _Standing(NamedTuple):
     workers: list[AliveWorker]  # of queues of that model, without workers of version 2, and those that just began
 
     @classmethod
-    def of(cls, database: JobsDatabase | None, ident: str, key: str | None) -> _Standing:
+    def of(cls, database: JobsDatabase | None, idents: Sequence[str], key: str | None) -> _Standing:
         connection, key = connection_to(database), key or ""
+        ident = _standing_ident(connection, key, idents)
         model = key.rpartition(":")[0]
         name, priority = _hash(connection, f"{key}:hash", "name", "priority")
         ahead, running = _others(connection, model, name, read_priority(priority) or 0)
@@ -106,6 +121,7 @@ class _Standing(NamedTuple):
         )
         paused, position, due, lease, deferrals, quarantined, idle, now = replies_to(connection, commands)
         return cls(
+            ident,
             name is not None,
             name or "",
             model == BOARDS,
@@ -130,6 +146,16 @@ class _Standing(NamedTuple):
     def has_workers(self) -> bool:
         """Whether the queue has workers: some that are there, or that run a job of it."""
         return bool(self.servers or self.running)
+
+
+def _standing_ident(connection: Any, key: str, idents: Sequence[str]) -> str:
+    """Return by which of the idents of a job it stands in a queue; without others, or if by none, the first one."""
+    places = (("LPOS", "waiting"), ("ZSCORE", "delayed"), ("ZSCORE", "_running"), ("LPOS", "_quarantine"))
+    for ident in idents if len(idents) > 1 else ():
+        found = replies_to(connection, [(command, f"{key}:{place}", ident) for command, place in places])
+        if any(each is not None for each in found):
+            return ident
+    return idents[0]
 
 
 def _hash(connection: Any, key: str, *names: str) -> list[str | None]:
@@ -168,7 +194,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -
     elif status == STATUSES.CANCELED:
         yield Reason("canceled", "It was canceled.")
     elif not place.is_queue:
-        yield Reason("no_queue", "It is in no queue, and does not say in which it was: no worker will run it.")
+        yield Reason("no_queue", _NO_QUEUE)
     elif place.is_quarantined and place.position is None and place.due is None:
         what = f"It is in the quarantine of the queue {place.name}: once what is wrong with it is mended, "
         yield _proposing("quarantined", what, f"quarantine retry {quote(details.ident)}")
@@ -176,6 +202,8 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -
         yield from _reasons_of_delayed(details.ident, stored, place)
     else:
         yield from _reasons_of_waiting(details.ident, place)
+    if place.ident != details.ident:
+        yield Reason("former_path", f"It stands in its queue as {place.ident}: workers import it by that path.")
     if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
         yield Reason("retry", f"Try {stored['tries']}{_of_most(details, stored)} failed: {_last_error(details)}.")
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
@@ -214,12 +242,18 @@ def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Standing,
         if place.is_board:
             yield Reason("lease_lapsed", f"{lapsed} Any conductor of the board {place.name} can claim it.")
             return
-        back = "will put the job back" if place.has_workers else "has to put the job back, but none is there"
-        yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} {back}.")
+        yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} {_puts_back(place)}.")
         if not place.has_workers:
             yield Reason("no_worker", _no_worker(place))
     elif presumed:
         yield _proposing("presumed", _presumed(place.lease - place.now), f"jobs release --force {quote(ident)}")
+
+
+def _puts_back(place: _Standing) -> str:
+    statuses = {worker.status for worker in place.servers} - {SILENT}
+    if statuses == {"busy"} or (not statuses and place.running):
+        return "will put the job back, once it has ended its own"
+    return "will put the job back" if statuses else "has to put the job back, but none is there"
 
 
 def _after_cancel(*, is_over: bool, is_silent: bool) -> str:
@@ -294,7 +328,7 @@ def _reasons_of_its_class(ident: str, place: _Standing) -> Iterator[Reason]:
         times = "once" if place.deferrals == 1 else f"{place.deferrals:,} times"
         what = f"Workers could not import its class, {times}{_next_try(place)}"
         yield Reason("deferred", f"{what}: see --pythonpath and --job-modules.")
-    path = Ident.of(ident).path
+    path = Ident.of(place.ident).path
     if place.servers and all(path in worker.unresolved for worker in place.servers):
         yield Reason("class_unknown", f"No worker of the queue {place.name} that is there can import {path}.")
 

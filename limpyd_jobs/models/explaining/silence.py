@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,8 @@ _AWAY = {SILENT, "stopping"}
 
 # What happens when the lease ends, for how many seconds it still holds.
 _TAKEN_OVER = "another worker takes over in {}"
+_ONCE_FREE = "its lease ends in {}, and another worker takes over once it has ended its own job"
+_PUT_BACK = "its lease ends in {}, and a quiet worker puts its jobs back, to wait for another one"
 _LEFT = "its lease ends in {}, and no other worker of its queues is there"
 _CLAIMABLE = "its claim ends in {}"
 
@@ -33,10 +35,12 @@ def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
     When its lease ends, so do those of its jobs, except of one that it began after its last sign of life.
     """
     queues = set(worker.queues)
-    is_followed = any(
-        each.queue_model == worker.queue_model and queues <= set(each.queues) for each in _others(worker.pk, workers)
-    )
-    return _said(worker, worker.lease_left, _TAKEN_OVER if is_followed else _LEFT)
+    others = [
+        each
+        for each in _others(worker.pk, workers)
+        if each.queue_model == worker.queue_model and queues <= set(each.queues)
+    ]
+    return _said(worker, worker.lease_left, _then(others))
 
 
 def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase | None) -> str:
@@ -51,8 +55,7 @@ def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, data
     model = key.rpartition(":")[0]
     workers = [each for each in on(WorkerPresence, database).alive() if each.queue_model == model]
     worker = next((each for each in workers if each.name == owner), None)
-    is_followed = any(queue in each.queues for each in _others(worker.pk if worker else "", workers))
-    then = _TAKEN_OVER if is_followed else _LEFT
+    then = _then([each for each in _others(worker.pk if worker else "", workers) if queue in each.queues])
     if worker:
         return _said(worker, left, then)
     if _OWNER_OF_WORKER.fullmatch(owner):  # it began the job after its last sign of life, or cannot register
@@ -76,6 +79,16 @@ def silence_of_claim(owner: AlivePresence, lease_left: float) -> str:
 
 def _others(pk: str, workers: Iterable[AliveWorker]) -> Iterable[AliveWorker]:
     return (worker for worker in workers if worker.pk != pk and worker.status not in _AWAY)
+
+
+def _then(others: Sequence[AliveWorker]) -> str:
+    """Say what comes next, given the other workers of the queues. A worker looks after them between two jobs."""
+    statuses = {each.status for each in others}
+    if not statuses:
+        return _LEFT
+    if statuses == {"quiet"}:
+        return _PUT_BACK
+    return _ONCE_FREE if statuses <= {"busy", "quiet"} else _TAKEN_OVER
 
 
 def _said(owner: Any, lease_left: float, what: str) -> str:

@@ -129,10 +129,10 @@ def _remedy(path: str, error: Exception) -> str:
     module = path.rpartition(".")[0]
     if lacks_django(error):
         return f"{DJANGO}."
-    if isinstance(error, NotAllowed):
-        return f"Add {one_line(module)} to --job-modules."
     if module == "__main__":
         return "Move the class from the program to a module that workers can import."
+    if isinstance(error, NotAllowed):
+        return f"Add {one_line(module)} to --job-modules."
     if is_not_found(error, module):
         return f"{where_to_look()}."
     if isinstance(error, (AttributeError, ValueError)):

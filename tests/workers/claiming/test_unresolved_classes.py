@@ -119,6 +119,14 @@ class TestTheWarning:
             f"is in none of the modules that jobs may come from: {__name__}. Add nowhere.jobs to --job-mod" in message
         )
 
+    def test_names_no_option_for_a_class_of_a_program(self, log: pytest.LogCaptureFixture) -> None:
+        push("__main__.Task:1")
+        KnownJob.add_job("a")
+        work(job_modules=__name__)
+        (message,) = warnings_in(log)
+        assert "Move the class from the program to a module" in message
+        assert "Add __main__" not in message
+
     def test_comes_at_the_start_of_a_worker_if_jobs_are_deferred_already(self, log: pytest.LogCaptureFixture) -> None:
         push("nowhere.Task:1")
         KnownJob.add_job("a")

@@ -25,11 +25,13 @@ from running import messages, worker_of, working
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
+from limpyd_jobs.check import check
 from limpyd_jobs.commands.workers import HEADING, as_row
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import AliveWorker
-from limpyd_jobs.models.presence import RunningJob
+from limpyd_jobs.models.presence import Order, RunningJob
 from limpyd_jobs.query import explain_job
+from limpyd_jobs.records import presences
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.texts import host_and_pid
 
@@ -272,6 +274,15 @@ class TestOrders:
         a_record(redis_client)
         WorkerPresence.order(the_worker(), "quiet")
         assert 50_000 < redis_client.pttl("jobs:workerpresence:worker-a:orders") <= 60_000
+
+    def test_outlives_the_presence_of_who_is_only_stopped(self, redis_client: redis.Redis) -> None:
+        a_record(redis_client)
+        WorkerPresence.order(the_worker(), "quiet")
+        redis_client.zadd("jobs:workerpresence:leases", {"worker-a": 1})
+        assert (presences.sweep(WorkerPresence), WorkerPresence.alive()) == (1, [])
+        assert not check(pause=0).findings
+        again = presences.keep(WorkerPresence, "worker-a", {"name": "a", "kind": "worker"}, 60, takes_orders="1")
+        assert [Order.parse(text).verb for text in again.orders] == ["quiet"]
 
     def test_for_who_is_gone_is_refused(self, redis_client: redis.Redis) -> None:
         a_record(redis_client)
