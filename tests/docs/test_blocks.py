@@ -144,9 +144,9 @@ def test_the_files_of_the_page_can_be_imported(block: Block, run_python: Callabl
     run_python("-c", f"import {block.file[:-3].replace('/', '.')}")
 
 
-def test_workers_in_processes_of_their_own_call_the_observer_of_a_job_module(run_python: Callable[..., str]):
+def test_workers_in_processes_of_their_own_call_the_observer_that_an_option_names(run_python: Callable[..., str]):
     run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
-    (command,) = (each for each in COMMANDS if "--job-modules=myapp.jobs,myapp.metrics" in each)
+    (command,) = (each for each in COMMANDS if "--observers=myapp.metrics.count" in each)
     arguments = [argument for argument in command[1:] if not argument.startswith("--pythonpath")]
     output = run_python("-c", RUN_COMMAND, *arguments, "--burst", "--no-title")
     assert "JobSucceeded" in output

@@ -13,6 +13,9 @@ from limpyd_jobs.responder import Responder
 from limpyd_jobs.workers.health.monitor import Monitor
 from limpyd_jobs.workers.health.verdict import HealthFile, Verdict, answering
 
+# How many seconds pass between two looks until the worker is ready: whoever starts it waits for that.
+FIRST_LOOKS = 1.0
+
 Tell = Callable[[Verdict], None]
 
 
@@ -33,8 +36,11 @@ def telling(
             verdict = monitor.look()
             for tell in outlets:
                 tell(verdict)
+            if verdict.is_ready:
+                heartbeat.begin_anew(monitor.interval)
 
-        stack.enter_context(Heartbeat(monitor.interval, look, first=0.0))
+        heartbeat = Heartbeat(min(FIRST_LOOKS, monitor.interval), look, first=0.0)
+        stack.enter_context(heartbeat)
         yield
 
 

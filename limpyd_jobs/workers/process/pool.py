@@ -110,7 +110,8 @@ class WorkerPool:
     grace_period: float
         The grace period of the workers, in seconds. A child that lives 10 seconds longer is killed; None for never.
     health_port, health_host, health_file, stalled_after: int, str, str, float
-        Where the parent answers for the health of all children, and when they are not healthy: as of a worker.
+        Where the parent answers for the health of all children, and when they are not healthy: as of a worker. Give
+        them here, and not to the workers.
     logger: logging.Logger
         Where the parent tells how its children start and end.
     on_change: callable
