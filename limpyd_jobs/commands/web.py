@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -93,6 +94,7 @@ holds one for those who may only look."""
         )
         server = uvicorn.Server(config)
         _say_where_it_listens(server, listener, ends=bool(self.options.dry_run))
+        _end_first(server, app.state.end)
         server.run(sockets=[listener])
         return 0
 
@@ -137,3 +139,14 @@ def _say_where_it_listens(server: Server, listener: socket.socket, *, ends: bool
         server.should_exit = server.should_exit or ends
 
     server.startup = startup  # type: ignore[method-assign]
+
+
+def _end_first(server: Server, end: Callable[[], None]) -> None:
+    """Let a server that ends end its streams first, for which it would wait."""
+    shutdown = server.shutdown
+
+    async def end_and_shut_down(*args: Any, **kwargs: Any) -> None:
+        end()
+        await shutdown(*args, **kwargs)
+
+    server.shutdown = end_and_shut_down  # type: ignore[method-assign]

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import anyio
 from anyio import CapacityLimiter, to_thread
-from redis.exceptions import RedisError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from limpyd_jobs import LimpydJobsException, NotAudited
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
 from limpyd_jobs.contrib.web.kept import Kept
+from limpyd_jobs.contrib.web.live import Live
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
-from limpyd_jobs.contrib.web.pages.overview import OverviewShown, look
+from limpyd_jobs.contrib.web.pages.overview import look
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
-from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import Renderer, address, as_json
-from limpyd_jobs.contrib.web.sampler import EVERY, Recent, Sampler
+from limpyd_jobs.contrib.web.sampler import Recent
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
@@ -49,14 +47,6 @@ WAIT_FOR_ACT = 0.5
 
 # For how many seconds an answer about health is given again, whoever asks.
 HEALTH_FOR = 1.0
-
-MAX_MESSAGE = 2_000
-
-# Proxies must not hold a stream back.
-STREAM = {"X-Accel-Buffering": "no"}
-
-# The overview; or a sentence that says why there is none.
-Live = OverviewShown | str
 
 
 def application(**settings: Any) -> Starlette:
@@ -109,12 +99,14 @@ def application(**settings: Any) -> Starlette:
         *(Route(act.path, partial(site.act, act), methods=["POST"]) for page in PAGES for act in page.acts),
         *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in PAGES),
     ]
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, hosts=site.settings.hosts)],
         exception_handlers={HTTPException: site.missing},
         lifespan=site.lifespan,
     )
+    app.state.end = site.end
+    return app
 
 
 @dataclass(frozen=True)
@@ -136,15 +128,17 @@ class Site:
         self._access = Access(settings)
         self._renderer = Renderer()
         self._limiter = CapacityLimiter(settings.threads)
-        self._health: tuple[float, bool] = (0.0, False)
-        self._overview = Recent(self._look, EVERY / 2)
-        self._sampler = Sampler(partial(self._in_thread, self._overview))
-        self._drawn: tuple[Live, dict[str, str]] | None = None
+        self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
+        self._overview = Live(partial(look, settings.database), self._in_thread, self._renderer)
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
-        self._sampler.stop()
+        self.end()
+
+    def end(self) -> None:
+        """End all streams, and all acts with their present step."""
+        self._overview.end()
         self.tasks.stop()
 
     async def show(self, page: Page, request: Request) -> Response:
@@ -165,15 +159,16 @@ class Site:
         return await self._answer(request, refuse)
 
     async def health(self, _: Request) -> Response:
-        """Say only whether Redis answers."""
-        if monotonic() - self._health[0] >= HEALTH_FOR:
-            try:
-                await self._in_thread(partial(ping, self.settings.database))
-                self._health = monotonic(), True
-            except Exception:
-                self._health = monotonic(), False
-        is_ok = self._health[1]
+        """Say only whether Redis answers. Whoever asks, it is asked once a second, in a thread of its own."""
+        is_ok = await to_thread.run_sync(self._health, limiter=self._health_limiter)
         return PlainTextResponse("ok\n" if is_ok else "not ok\n", 200 if is_ok else 503)
+
+    def _answers(self) -> bool:
+        try:
+            ping(self.settings.database)
+        except Exception:  # whatever keeps Redis from an answer
+            return False
+        return True
 
     async def live(self, request: Request) -> Response:
         """Send the live part of the overview again and again; or once, if streams hold threads."""
@@ -183,42 +178,8 @@ class Site:
         asked = await self._asked(request)
         asked.check(Role.VIEW)
         root = _root_of(request)
-        if request.method == "HEAD":
-            return Response(headers=STREAM, media_type="text/event-stream")
-        if asked.polls:
-            return HTMLResponse(self._fragment(await self._in_thread(self._overview), root))
-        samples = self._sampler.watch()
-        first = await anext(samples)
-        return StreamingResponse(self._events(first, samples, root), headers=STREAM, media_type="text/event-stream")
-
-    async def _events(self, first: Live, samples: AsyncGenerator[Live, None], root: str) -> AsyncIterator[str]:
-        async with aclosing(samples):
-            yield self._event(first, root)
-            async for sample in samples:
-                yield self._event(sample, root)
-
-    def _event(self, sample: Live, root: str) -> str:
-        return "".join(f"data: {line}\n" for line in self._fragment(sample, root).splitlines()) + "\n"
-
-    def _fragment(self, sample: Live, root: str) -> str:
-        """Return a sample as HTML, which is made once for all who watch."""
-        if self._drawn is None or self._drawn[0] is not sample:
-            self._drawn = (sample, {})
-        drawn = self._drawn[1]
-        if root not in drawn:
-            template = "problem.html" if isinstance(sample, str) else "live.html"
-            drawn[root] = self._renderer.page(template, root, it=sample)
-        return drawn[root]
-
-    def _look(self) -> Live:
-        """Look at the database; return a sentence if that cannot be done."""
-        try:
-            return look(self.settings.database)
-        except Exception as error:
-            refusal = refusal_of(error)
-            if refusal.status == 500:
-                log.exception("The overview failed")
-            return refusal.text
+        is_short = asked.polls or request.method == "HEAD"
+        return await (self._overview.once(root) if is_short else self._overview.stream(root))
 
     async def _answer(self, request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
@@ -313,21 +274,6 @@ class Site:
 def _acting(asked: Asked, prepare: Callable[[], Plan]) -> Plan:
     with acting_for(asked.user.name):
         return prepare()
-
-
-def refusal_of(error: Exception) -> Refusal:
-    """Return what is answered instead of an exception."""
-    if isinstance(error, Refusal):
-        return error
-    if isinstance(error, RedisError):
-        return Refusal(503, f"Redis cannot be used: {one_line(error, MAX_MESSAGE)}")
-    if isinstance(error, NotAudited):
-        return Refusal(503, one_line(error, MAX_MESSAGE))
-    if type(error) in (LookupError,):
-        return Refusal(404, one_line(error, MAX_MESSAGE))
-    if type(error) is ValueError or isinstance(error, LimpydJobsException):
-        return Refusal(400, one_line(error, MAX_MESSAGE))
-    return Refusal(500, "Something went wrong here. The log of the dashboard says what")
 
 
 def wants_json(request: Request) -> bool:

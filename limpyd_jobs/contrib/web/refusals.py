@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from redis.exceptions import RedisError
+
+from limpyd_jobs import LimpydJobsException, NotAudited
+from limpyd_jobs.integration import one_line
+
+MAX_MESSAGE = 2_000
+
 
 class Refusal(Exception):
     """A request is refused.
@@ -20,3 +27,18 @@ class Refusal(Exception):
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.headers = status, text, dict(headers or {})
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return what is answered instead of an exception."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, RedisError):
+        return Refusal(503, f"Redis cannot be used: {one_line(error, MAX_MESSAGE)}")
+    if isinstance(error, NotAudited):
+        return Refusal(503, one_line(error, MAX_MESSAGE))
+    if type(error) is LookupError:
+        return Refusal(404, one_line(error, MAX_MESSAGE))
+    if type(error) is ValueError or isinstance(error, LimpydJobsException):
+        return Refusal(400, one_line(error, MAX_MESSAGE))
+    return Refusal(500, "Something went wrong here. The log of the dashboard says what")

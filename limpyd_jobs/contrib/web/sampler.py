@@ -38,7 +38,7 @@ class Sampler(Generic[T]):
 
     def __init__(self, look: Callable[[], Awaitable[T]], every: float = EVERY) -> None:
         self._look, self._every = look, every
-        self._watchers: set[asyncio.Queue[T]] = set()
+        self._watchers: set[asyncio.Queue[T | None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -49,22 +49,32 @@ class Sampler(Generic[T]):
         """Yield each sample, from now on. Who is slow misses some; nothing is kept for them."""
         if len(self._watchers) >= MAX_WATCHERS:
             raise Refusal(503, f"{MAX_WATCHERS} browsers watch already: load the page again later")
-        queue: asyncio.Queue[T] = asyncio.Queue(1)
+        queue: asyncio.Queue[T | None] = asyncio.Queue(1)
         self._watchers.add(queue)
         try:
             if not self.is_looking:
                 self._task = asyncio.create_task(self._run())
             until = asyncio.get_running_loop().time() + STREAM_LASTS
-            while True:
-                yield await queue.get()
+            while (sample := await queue.get()) is not None:
+                yield sample
                 if asyncio.get_running_loop().time() >= until:
                     return
         finally:
             self._watchers.discard(queue)
             if not self._watchers:
-                self.stop()
+                self._stop()
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """End the streams of all who watch."""
+        self._give(None)
+
+    def _give(self, sample: T | None) -> None:
+        for queue in self._watchers:
+            with suppress(asyncio.QueueEmpty):
+                queue.get_nowait()
+            queue.put_nowait(sample)
+
+    def _stop(self) -> None:
         """Look no more."""
         if self._task is not None:
             self._task.cancel()
@@ -72,9 +82,5 @@ class Sampler(Generic[T]):
 
     async def _run(self) -> None:
         while self._watchers:
-            sample = await self._look()
-            for queue in self._watchers:
-                with suppress(asyncio.QueueEmpty):
-                    queue.get_nowait()
-                queue.put_nowait(sample)
+            self._give(await self._look())
             await asyncio.sleep(self._every)

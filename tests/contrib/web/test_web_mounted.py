@@ -145,7 +145,11 @@ def test_the_command_prints_its_address_once_it_listens(redis_server: RedisServe
         assert status_of(address) == 401
         assert status_of(address, Authorization=f"Bearer {TOKEN}") == 200
         assert status_of(f"{address}health", Host="whatever") == 200
-        process.send_signal(signal.SIGTERM)
+        asked = urllib.request.Request(f"{address}live", headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(asked, timeout=60) as stream:
+            assert stream.readline().startswith(b"data: ")
+            process.send_signal(signal.SIGTERM)
+            assert stream.read()  # it ends
         out, err = process.communicate(timeout=60)
     assert (out, err) == ("", "")
 

@@ -1,0 +1,87 @@
+"""The live part of the overview: one look at the database, drawn once, for all who watch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+
+from limpyd_jobs.contrib.web.pages.overview import OverviewShown
+from limpyd_jobs.contrib.web.refusals import refusal_of
+from limpyd_jobs.contrib.web.rendering import Renderer
+from limpyd_jobs.contrib.web.sampler import EVERY, Recent, Sampler
+
+log = logging.getLogger("limpyd-jobs.web")
+
+# The overview; or a sentence that says why there is none.
+Sample = OverviewShown | str
+
+# Proxies must not hold a stream back.
+HEADERS = {"X-Accel-Buffering": "no"}
+
+InThread = Callable[[Callable[[], Sample]], Awaitable[Sample]]
+
+
+class Live:
+    """Sends the live part, again and again or once.
+
+    Parameters
+    ----------
+    look: callable
+        Looks at the database.
+    in_thread: coroutine function
+        Calls a function in a thread.
+    renderer: Renderer
+    """
+
+    def __init__(self, look: Callable[[], OverviewShown], in_thread: InThread, renderer: Renderer) -> None:
+        self._look, self._in_thread, self._renderer = look, in_thread, renderer
+        self._recent = Recent(self._sample, EVERY / 2)
+        self._sampler: Sampler[Sample] = Sampler(partial(in_thread, self._recent))
+        self._drawn: tuple[Sample, dict[str, str]] | None = None
+
+    async def once(self, root: str) -> Response:
+        """Answer whoever asks every few seconds."""
+        return HTMLResponse(self._fragment(await self._in_thread(self._recent), root))
+
+    async def stream(self, root: str) -> Response:
+        """Answer with a stream of server-sent events."""
+        samples = self._sampler.watch()
+        first = await anext(samples)
+        return StreamingResponse(self._events(first, samples, root), headers=HEADERS, media_type="text/event-stream")
+
+    def end(self) -> None:
+        """End all streams."""
+        self._sampler.end()
+
+    async def _events(self, first: Sample, samples: AsyncGenerator[Sample, None], root: str) -> AsyncIterator[str]:
+        async with aclosing(samples):
+            yield self._event(first, root)
+            async for sample in samples:
+                yield self._event(sample, root)
+
+    def _event(self, sample: Sample, root: str) -> str:
+        return "".join(f"data: {line}\n" for line in self._fragment(sample, root).splitlines()) + "\n"
+
+    def _fragment(self, sample: Sample, root: str) -> str:
+        """Return a sample as HTML, which is made once for all who watch."""
+        if self._drawn is None or self._drawn[0] is not sample:
+            self._drawn = (sample, {})
+        drawn = self._drawn[1]
+        if root not in drawn:
+            template = "problem.html" if isinstance(sample, str) else "live.html"
+            drawn[root] = self._renderer.page(template, root, it=sample)
+        return drawn[root]
+
+    def _sample(self) -> Sample:
+        """Look at the database; return a sentence if that cannot be done."""
+        try:
+            return self._look()
+        except Exception as error:
+            refusal = refusal_of(error)
+            if refusal.status == 500:
+                log.exception("The overview failed")
+            return refusal.text
