@@ -357,7 +357,7 @@ A filter is made of words. All of them must be met:
                 what = ", ".join(f"{each.name} {_told(each.before)} → {_told(each.after)}" for each in found)
                 if not self.is_sure(f"edit {one_line(ident)}: {what}?"):
                     return 1
-                found = edit(seen={each.name: each.before for each in found})
+                found = edit(seen={each.name: each.before for each in found}) or found
         except NotEditable as error:
             self.note(f"{error}")
             return 1

@@ -62,7 +62,8 @@ def edit_job(
     delayed_until: datetime
         Until when to wait instead: naive UTC, or aware.
     seen: mapping of str to str
-        Stored values that the job must still have, as `JobDetails.fields` has them; None for no value.
+        Stored values that the job must still have, as `JobDetails.fields` has them; None for no value. It does not
+        matter if nothing has to be changed.
     as_text: bool
         True if the values of arguments, and of other fields that hold values of Python, are texts, as in a form.
     database: JobsDatabase

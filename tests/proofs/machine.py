@@ -206,7 +206,7 @@ class Life(RuleBasedStateMachine):
         can = job and job.status in ("w", "d") and job.is_queued and not job.token
         edit = partial(transitions.edit, _job(ident), Counterdesk, {}, priority=priority, delay=delay, default_name="q")
         with self._refused_if(True, NotEditable if job else DoesNotExist):
-            edit(seen={"status": "of another day"})
+            transitions.edit(_job(ident), Counterdesk, {"start": "never"}, seen={"status": "of another day"})
         with self._refused_if(not can, NotEditable if job else DoesNotExist):
             edit()
         if can:

@@ -109,8 +109,10 @@ def test_what_changed_since_it_was_seen_is_left_alone(world: World, seen: dict[s
     job = world.job_that_is("waiting")
     with world.unchanged(), pytest.raises(NotEditable, match=r"its (priority|cancel_on_error|delayed_until) changed"):
         edit(world, job, {"cancel_on_error": "1"}, priority="5", seen=seen)
-    edit(world, job, priority="5", seen={"priority": "0", "cancel_on_error": "", "status": "w"})
+    as_seen = {"priority": "0", "cancel_on_error": "", "status": "w"}
+    edit(world, job, priority="5", seen=as_seen)
     assert world.places(job) == ["q/5 waiting"]
+    assert edit(world, job, priority="5", seen=as_seen) == []  # as if the call were sent once more
 
 
 def test_a_dry_run_tells_and_changes_nothing(any_world: World) -> None:

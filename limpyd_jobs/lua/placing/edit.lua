@@ -10,7 +10,8 @@
 --   unset          JSON, names of fields that lose their value
 --   seen           JSON, {field: the value that the caller saw, or ''}
 -- reply
---   done          {changes: [field, old value or false, new value or false]…}: without any, it was so already
+--   done          {changes: [field, old value or false, new value or false]…}: without any, it was so already, whatever
+--                 the caller saw
 --     in all other cases nothing is changed:
 --   claimed       {token, if it has one}
 --   not queued    {status}
@@ -52,8 +53,6 @@ end
 local function reason_against()
   if status == 'r' or token then return 'claimed', {token = token or nil} end
   if hash[3] ~= '1' or status ~= 'w' and status ~= 'd' then return 'not queued', {status = status or ''} end
-  local field = changed_since()
-  if field then return 'changed', {field = field} end
 end
 
 -- What changes, sorted by the names of the fields.
@@ -84,6 +83,8 @@ if moves then
 end
 
 local found = differences()
+local changed = #found > 0 and changed_since()  -- a call that is sent once more finds nothing to change
+if changed then return answer('changed', {field = changed}) end
 if request.dry or #found == 0 then return answer('done', {changes = found}) end
 if moves then
   prepare_place(queue_model, name, priority, new_due)
