@@ -18,6 +18,7 @@ from proxy import Fault, Proxy
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
+from limpyd_jobs.query import JobFilter, edit_job
 from limpyd_jobs.records.metrics import KEY, LENGTH, Metrics
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules import Schedule
@@ -104,6 +105,10 @@ CALLS = {
     "add_many": Call(lambda: Task.add_jobs(["a"])),
     "move": Call(lambda: only_job().enqueue_or_delay(priority=5), add()),
     "requeue": Call(lambda: only_job().requeue(), all_of(add("fails"), boundaries.run()), "e"),
+    "edit": Call(lambda: edit_job(only_job().ident, priority=5, seen={"priority": "0"}), add()),
+    "requeue_many": Call(
+        lambda: JobFilter("status=error").requeue_all(rate=1000), all_of(add("fails"), boundaries.run()), "e"
+    ),
     "release": Call(release, all_of(add(), lambda: claimed.append(boundaries.claim()))),
     "claim_job": Call(lambda: objects[-1].claim("me").release(), all_of(add(), lambda: objects.append(only_job()))),
     "cancel": Call(lambda: only_job().cancel(), add(), "c"),
