@@ -7,11 +7,14 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.exposition import generate_latest
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.prometheus.collector import FleetCollector
 from limpyd_jobs.integration import JobsDatabase
+
+# The format of the text, which all versions of Prometheus read, and of its client write.
+KIND = "text/plain; version=0.0.4; charset=utf-8"
 
 _registries: WeakKeyDictionary[JobsDatabase, CollectorRegistry] = WeakKeyDictionary()
 _lock = Lock()
@@ -35,4 +38,4 @@ def exposition(database: JobsDatabase | None = None) -> Exposition:
         if database not in _registries:
             _registries[database] = CollectorRegistry()
             _registries[database].register(FleetCollector(database))
-    return Exposition(generate_latest(_registries[database]), CONTENT_TYPE_PLAIN_0_0_4)
+    return Exposition(generate_latest(_registries[database]), KIND)

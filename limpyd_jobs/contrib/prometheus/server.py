@@ -68,11 +68,14 @@ class MetricsServer(ThreadingHTTPServer):
 
     def answers(self, host: str) -> bool:
         """Return whether it is asked for by a name of its own: pages of others can lead browsers here by theirs."""
-        return not _is_local(str(self.server_address[0])) or _is_local(urlsplit(f"//{host}").hostname or "")
+        own = str(self.server_address[0])
+        return not _is_local(f"[{own}]" if ":" in own else own) or _is_local(host)
 
 
-def _is_local(name: str) -> bool:
+def _is_local(host: str) -> bool:
+    """Return whether a host, maybe with a port, is this machine."""
     try:
+        name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
     except ValueError:
         return False

@@ -281,7 +281,9 @@ def test_it_is_served_to_this_machine() -> None:
             assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert b"limpyd_jobs_jobs_total{" in response.read()
         assert ask(port, "/") == (404, "The metrics are at /metrics\n")
-        assert ask(port, Host=f"evil.example:{port}")[0] == 403
+        assert ask(port, Host=f"localhost:{port}")[0] == ask(port, Host="[::1]")[0] == 200
+        for host in (f"evil.example:{port}", "127.0.0.1.evil.example", "[bad", ""):
+            assert ask(port, Host=host)[0] == 403
 
 
 def test_clients_that_send_nothing_keep_no_other_waiting() -> None:
