@@ -21,7 +21,7 @@ from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.names import unknown_models
-from limpyd_jobs.commands.shared.options import JSON, QUEUE_MODEL, READING_OPTIONS
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import (
     Row,
     count_of,
@@ -104,7 +104,7 @@ class Info(Command):
 
     summary = "Show a database at a glance: how many jobs there are, the queues, the workers"
     option_list = (
-        *READING_OPTIONS,
+        *COMMON_OPTIONS,
         QUEUE_MODEL,
         WorkerOption("--watch", action="store_true", help="Show it again and again, until Ctrl-C"),
         EVERY,
@@ -152,7 +152,7 @@ class Top(Info):
 
     summary = "Watch a database on the whole screen: the jobs that run, and the rates of the queues; q or Ctrl-C ends"
     ends = ""
-    option_list = (*READING_OPTIONS, QUEUE_MODEL, EVERY)
+    option_list = (*COMMON_OPTIONS, QUEUE_MODEL, EVERY)
 
     def run(self) -> int:
         if not sys.stdout.isatty():
@@ -245,13 +245,11 @@ def _doubts(seen: Overview) -> list[Section]:
     told = []
     for state in seen.queues:
         if state.lapsed:
-            jobs = f"{state.lapsed:,} of {count_of(state.running, 'job')} recorded as running"
-            told.append(
-                f"{state.name}: the lease of {jobs} ended: a worker puts them back between two jobs{_if(seen, state)}"
-            )
+            jobs = f"of {count_of(state.running, 'job')} recorded as running, the lease of {state.lapsed:,} ended"
+            told.append(f"{state.name}: {jobs}: a worker puts such jobs back between two others{_if(seen, state)}")
         if state.deferred:
-            jobs = f"{state.deferred:,} of {count_of(state.delayed, 'job')} that are delayed"
-            told.append(f"{state.name}: {jobs} are deferred, because workers could not import their class")
+            jobs = f"of {count_of(state.delayed, 'delayed job')}, {state.deferred:,} wait for their class"
+            told.append(f"{state.name}: {jobs}: workers could not import it, and try again")
     return [(one_line(line, MESSAGE), []) for line in told]
 
 

@@ -86,6 +86,7 @@ def test_queues_of_models_that_are_not_known_are_named(redis_client: redis.Redis
         name, *words = command.split()
         _, out, error = limpyd_jobs(name, *words)
         assert told in " ".join(f"{out} {error}".split()), command
+    assert "--job-modules" in limpyd_jobs("info", "--help")[1]
     Queue.get_queue("letters")
     for command in ("queues pause resize", "jobs list queue=resize"):
         name, *words = command.split()
@@ -97,7 +98,7 @@ def test_deferred_jobs_are_told_where_they_are_counted_as_delayed(redis_client: 
     redis_client.lpop("jobs:queue:1:waiting")
     redis_client.zadd("jobs:queue:1:delayed", {job.ident: 5})
     redis_client.hset("jobs:queue:1:_deferrals", mapping={job.ident: 1, "gone.Job:1": 2})
-    told = "letters: 1 of 1 job that are delayed are deferred, because workers could not import their class"
+    told = "letters: of 1 delayed job, 1 wait for their class: workers could not import it, and try again"
     assert told in " ".join(limpyd_jobs("info")[1].split())
 
 
