@@ -73,6 +73,7 @@ class RedisRetry:
 
     def log(self, what: str, error: BaseException | None) -> None:
         """Log what failed, and drop the connections if they lead to a server that is not a primary any more."""
+        self.context.state.turned = monotonic()  # a worker that waits for Redis is alive
         self._log(f"{what}, trying again", error)
         if is_of_replica(error):
             self.disconnect()
@@ -93,7 +94,6 @@ class RedisRetry:
         self._log(f"[{one_line(identifier)}] lease not renewed", error)
 
     def _log(self, what: str, error: BaseException | None) -> None:
-        self.context.state.turned = monotonic()  # a worker that waits for Redis is alive
         if is_connection_error(error):
             self.on_disconnected()
         if self.may_log():
