@@ -192,3 +192,13 @@ def test_a_schedule_that_is_broken_is_refused_in_a_line(
     listed = run("list")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "y  " in listed.stdout
+
+
+def test_a_schedule_is_edited_with_options_of_add(run: Run) -> None:
+    run("add", "nightly", "bakery.Bread", "--cron=0 3 * * *", "--timezone=Europe/Paris", '--fields={"flour": "rye"}')
+    edited = run("edit", "nightly", "--cron=30 4 * * *", "--priority=5", "--json")
+    assert " 04:30" in edited.stdout.replace("T", " "), edited.stderr
+    [found] = json.loads(run("list", "--json").stdout)
+    assert (found["trigger"], found["timezone"], found["priority"]) == ({"cron": "30 4 * * *"}, "Europe/Paris", 5)
+    assert "say what to change" in run("edit", "nightly").stderr
+    assert "No schedule is named 'gone'" in run("edit", "gone", "--priority=1").stderr

@@ -3,7 +3,7 @@ navigation."""
 
 from __future__ import annotations
 
-from limpyd_jobs.contrib.web.pages import audit, errors, job, jobs, metrics, overview, queues, tasks, workers
+from limpyd_jobs.contrib.web.pages import audit, errors, job, jobs, metrics, overview, queues, schedules, tasks, workers
 from limpyd_jobs.contrib.web.protocol import Page
 
 PAGES: tuple[Page, ...] = (
@@ -17,6 +17,8 @@ PAGES: tuple[Page, ...] = (
     errors.CAUSE_PAGE,
     workers.PAGE,
     workers.ONE_PAGE,
+    schedules.PAGE,
+    schedules.ONE_PAGE,
     audit.PAGE,
     tasks.PAGE,
     metrics.PAGE,
