@@ -91,7 +91,8 @@ def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
     elif is_late:
         yield Attention("waiting", f"{waiting}.", True, state.name)
     if state.quarantine:
-        text = f"{state.quarantine:,} entries of {name} are in quarantine: no worker can do anything with them."
+        entries = "entry" if state.quarantine == 1 else "entries"
+        text = f"In quarantine of {name}: {state.quarantine:,} {entries} that no worker can do anything with."
         yield Attention("quarantine", text, False, state.name)
     for path in state.unknown_classes:
         text = f"In {name} are jobs of {one_line(path)}, a class that is not known in this database."

@@ -7,10 +7,12 @@ import os
 import shutil
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -21,6 +23,9 @@ AXE = Path(__file__).with_name("vendor") / "axe.min.js"
 
 # The rules that depend on colours: the others say the same in each theme.
 OF_COLOURS = ("color-contrast", "link-in-text-block")
+
+# How many colours a picture has.
+COLOURS = 64
 
 PROGRAMS = {"chromium": ("chromium", "chromium-browser"), "chromedriver": ("chromedriver",)}
 
@@ -86,12 +91,11 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         options.set_capability("unhandledPromptBehavior", "ignore")  # a test has to see a dialog
-        service = webdriver.ChromeService(
-            program("chromedriver"), env={**os.environ, "TZ": "Europe/Paris", "LANGUAGE": "en_GB"}
-        )
-        self.driver = webdriver.Chrome(options, service)
+        self.driver = webdriver.Chrome(options, webdriver.ChromeService(program("chromedriver")))
         self.driver.set_page_load_timeout(30)
         self.driver.set_script_timeout(30)
+        self.driver.execute_cdp_cmd("Emulation.setLocaleOverride", {"locale": "en-GB"})
+        self.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Europe/Paris"})
         self.resize(1280)
         self.theme("light")
         self.driver.get("about:blank")
@@ -180,5 +184,8 @@ class Browser:
         self.driver.switch_to.active_element.send_keys(key)
 
     def picture(self) -> bytes:
-        """Return what the window shows, as a PNG."""
-        return b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+        """Return what the window shows, as a small PNG."""
+        taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
+        written = BytesIO()
+        Image.open(BytesIO(b64decode(taken))).quantize(COLOURS).save(written, "PNG", optimize=True)
+        return written.getvalue()

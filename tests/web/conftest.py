@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from servers import RedisServer
+from servers import RedisServer, free_port
 
 if TYPE_CHECKING:
     from browser import Browser
@@ -45,7 +45,7 @@ class Site:
 
 @pytest.fixture(scope="session")
 def _server(redis_binary: str) -> Iterator[RedisServer]:
-    with RedisServer(redis_binary, "--databases", "4") as server:
+    with RedisServer(redis_binary, "--databases", "4", port=free_port()) as server:
         yield server
 
 
@@ -53,7 +53,7 @@ def _server(redis_binary: str) -> Iterator[RedisServer]:
 def serving(server: RedisServer, db: int, *options: str) -> Iterator[Site]:
     """Run ``limpyd-jobs web`` with one of the databases of a server."""
     command = [sys.executable, "-m", "limpyd_jobs.scripts.jobs", "web", "--port=0", f"--pythonpath={HERE}", *options]
-    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": f"{server.url}?db={db}"}
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": f"redis://127.0.0.1:{server.port}/{db}"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:

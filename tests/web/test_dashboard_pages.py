@@ -17,12 +17,13 @@ from limpyd_jobs.contrib.web.pages import PAGES
 # Pages that only come after a form was sent: other tests look at them.
 AFTER_FORMS = {"/tasks/{pk}"}
 
-# The pictures of the manual, by the address of their page.
+# The pictures of the manual: the address of the page, and the height.
 PICTURES = {
-    "overview": "/",
-    "queues": "/queues",
-    "jobs": "/jobs?q=status%3Derror",
-    "job": "/jobs/webshop.ResizeImage:9",
+    "overview": ("/", 1480),
+    "queues": ("/queues", 420),
+    "jobs": ("/jobs?q=status%3Derror", 800),
+    "errors": ("/errors", 700),
+    "job": ("/jobs/webshop.SendMail:12", 1400),
 }
 
 MAX_PICTURE = 150_000
@@ -108,7 +109,10 @@ def test_a_picture_of_it_fits_in_the_manual(
     name: str, shop: Site, browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = ROOT / "docs" / "images" if request.config.getoption("--pictures") else tmp_path
-    browser.open(shop(PICTURES[name]))
+    path, height = PICTURES[name]
+    browser.resize(WIDTH, height)
+    browser.open(shop(path))
     picture = browser.picture()
+    browser.resize(WIDTH)
     assert len(picture) < MAX_PICTURE
     (folder / f"{name}.png").write_bytes(picture)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import redis
@@ -97,7 +98,13 @@ def _register_workers(client: redis.Redis) -> None:
     now = client.time()[0]
     for pk, name, ident, ends in (("1", "web1:4711", "14", now + 3000), ("2", "web2:815", "15", now + 1200)):
         running = [[f"{__name__}.ResizeImage:{ident}", "large", "2026-11-25 12:00:00"]]
-        details = {"queues": ["mails", "images"], "queue_model": "jobs:queue", "running": running, "done": 1200}
+        details = {
+            "queues": ["mails", "images"],
+            "queue_model": "jobs:queue",
+            "status": "busy",
+            "running": running,
+            "done": 1200,
+        }
         fields_of = {"kind": "worker", "name": f"{name}:{'ab'[int(pk) - 1] * 12}", "host": name.split(":")[0]}
         presences.keep(
             WorkerPresence,
@@ -111,13 +118,13 @@ def _register_workers(client: redis.Redis) -> None:
 
 def _write_metrics(client: redis.Redis) -> None:
     """Write what an hour of work leaves."""
-    now = client.time()[0] // 60 * 60
+    now, chance = client.time()[0] // 60 * 60, Random(7)
     for ago in range(1, 60):
-        for queue, path, number in (("mails", PATH, 120), ("images", f"{__name__}.ResizeImage", 30)):
-            row = Metrics()
-            for each in range(number + (ago * 7) % 40):
-                row.observe_start(0.02 * (ago % 9 + 1))
-                row.observe_end(0.3 if each % 9 else 2.0, is_success=each % 25 != 0 or ago % 3 != 0)
+        for queue, path, number in (("mails", PATH, 120), ("images", f"{__name__}.ResizeImage", 40)):
+            row, failing = Metrics(), 0.2 if queue == "images" and ago < 15 else 0.01
+            for _ in range(number + chance.randrange(30)):
+                row.observe_start(chance.expovariate(20))
+                row.observe_end(chance.expovariate(2), is_success=chance.random() > failing)
             values = {f"{queue}\n{path}": " ".join(map(str, row.numbers))}
             client.hset(f"{metrics.KEY}minute:{now - 60 * ago}", mapping=values)
 

@@ -3,6 +3,10 @@
 (() => {
   const plots = new Map();
 
+  // The time of day, in the zone and the manner of the viewer.
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const timeOf = (seconds) => (seconds === null || seconds === undefined ? "–" : clock.format(new Date(seconds * 1000)));
+
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function series() {
@@ -16,8 +20,8 @@
       width,
       height: 200,
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.05 : 1] } },
-      axes: [axis, { ...axis, size: 60 }],
-      series: [{}, ...found.queues.map((queue, index) => ({
+      axes: [{ ...axis, values: (_, times) => times.map(timeOf) }, { ...axis, size: 60 }],
+      series: [{ label: "Time", value: (_, time) => timeOf(time) }, ...found.queues.map((queue, index) => ({
         label: queue.name.replace(/[\p{C}]/gu, "?").slice(0, 60),
         stroke: colour(`--series-${index + 1}`),
         width: 2,
