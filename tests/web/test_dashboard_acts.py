@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 from browser import Browser
 from conftest import Site
 from selenium.webdriver.common.by import By
@@ -9,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from servers import wait_until
 from webshop import ResizeImage, SendMail
 
-from limpyd_jobs import STATUSES
+from limpyd_jobs import STATUSES, Error, Queue, Worker, WorkerPresence
 from limpyd_jobs.query import JobFilter, queue_states
 
 
@@ -114,3 +116,61 @@ def test_a_job_is_requeued_and_canceled(workshop: Site, browser: Browser) -> Non
     browser.click("Yes, do it")
     assert "1 done" in browser.text
     assert job.status.hget() == STATUSES.CANCELED
+
+
+def test_from_an_alarm_to_the_requeued_jobs_are_three_clicks(workshop: Site, browser: Browser) -> None:
+    """And the jobs of another cause stay."""
+    for number in range(5):
+        ResizeImage.add_job(f"photo:{number}", path=f"/photos/{number}.txt")
+    Worker("images", max_loops=5, logger_level=60).run()
+    with ResizeImage.add_job("other").claim(owner="web1:12") as claim:
+        claim.fail(MemoryError())
+    browser.open(workshop("/"))
+    assert "5 jobs of images failed in the last 10 minutes" in browser.text
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".attention a[href*=errors]"))
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Requeue the jobs of ValueError']"))
+    assert "5 to do" in browser.text
+    browser.click("Yes, do it")
+    assert "5 done" in browser.text
+    assert (JobFilter(status="waiting").count().number, JobFilter(status="error").count().number) == (5, 1)
+
+
+def test_jobs_of_a_cause_are_requeued_at_a_rate_and_its_errors_deleted(workshop: Site, browser: Browser) -> None:
+    fail(3)
+    browser.open(workshop("/errors"))
+    browser.click("ValueError", "a")
+    browser.fill("rate", "1/m")
+    browser.click("Requeue")
+    browser.click("Yes, do it")
+    assert JobFilter(status="delayed").count().number >= 2
+    browser.open(workshop("/errors"))
+    browser.click("ValueError", "a")
+    browser.click("Delete the errors")
+    browser.click("Yes, do it")
+    assert len(Error.collection()) == 0
+
+
+def test_a_worker_is_asked_to_be_quiet_and_to_stop(workshop: Site, browser: Browser) -> None:
+    Queue.get_queue("mails")
+    worker = Worker("mails", max_duration=60, lease=4, logger_level=60)
+    thread = Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(WorkerPresence.alive, "a worker")
+        for verb, status in (("Quiet", "quiet"), ("Resume", "idle")):
+            browser.open(workshop("/workers"))
+            browser.driver.find_element(By.NAME, "worker").click()
+            browser.click(verb)
+            assert "1 worker asked" in browser.text
+            wait_until(lambda status=status: [each.status for each in WorkerPresence.alive()] == [status], status)
+        browser.open(workshop("/workers"))
+        browser.driver.find_element(By.NAME, "worker").click()
+        browser.click("Stop")
+        browser.click("Yes, do it")
+        thread.join(30)
+        assert not thread.is_alive()
+        browser.open(workshop("/audit"))
+        assert all(verb in browser.text for verb in ("quiet", "resume", "stop"))
+    finally:
+        worker.end_forced = True
+        thread.join(30)

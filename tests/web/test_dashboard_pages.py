@@ -22,7 +22,7 @@ PICTURES = {
     "overview": ("/", 1480),
     "queues": ("/queues", 420),
     "jobs": ("/jobs?q=status%3Derror", 800),
-    "errors": ("/errors", 700),
+    "errors": ("/errors", 600),
     "job": ("/jobs/webshop.SendMail:12", 1400),
 }
 
