@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TOKEN, VIEW_TOKEN = "LIMPYD_JOBS_WEB_TOKEN", "LIMPYD_JOBS_WEB_VIEW_TOKEN"
 
+# Users with a role and a password each, as ann:act:PASSWORD, with spaces in between.
+USERS = "LIMPYD_JOBS_WEB_USERS"
+
 # Where it listens by default.
 HOST, PORT = "127.0.0.1", 8780
 
@@ -42,7 +45,8 @@ class Web(Command):
 It prints its address once it listens. Others than this machine are answered only
 with a token: a secret that the environment variable {TOKEN}
 holds, as bearer token, or as password with any name. {VIEW_TOKEN}
-holds one for those who may only look."""
+holds one for those who may only look. {USERS} holds users
+with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
     option_list = (
         *COMMON_OPTIONS,
         WorkerOption("--host", default=HOST, help=f"The address to listen on (default: {HOST})"),
@@ -57,6 +61,11 @@ holds one for those who may only look."""
             "--hosts",
             help="The names by which it is asked for, joined by commas, as jobs.example.com or *.example.com: "
             "others are refused (default: localhost, and the address of --host)",
+        ),
+        WorkerOption(
+            "--proxy",
+            help="The address of a proxy in front, or several joined by commas: what it says of who asks, in "
+            "X-Forwarded-For, is believed (default: that of none)",
         ),
         WorkerOption("--read-only", action="store_true", help="Let no user change anything"),
         WorkerOption(
@@ -87,7 +96,8 @@ holds one for those who may only look."""
             app,
             log_config=None,
             access_log=False,
-            proxy_headers=False,
+            proxy_headers=bool(self.options.proxy),
+            forwarded_allow_ips=self.options.proxy or "",
             server_header=False,
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=GRACE,
@@ -103,17 +113,24 @@ holds one for those who may only look."""
             "database": BaseJobsModel.database,
             "token": os.environ.get(TOKEN) or None,
             "view_token": os.environ.get(VIEW_TOKEN) or None,
+            "users": self._users(),
             "read_only": bool(self.options.read_only),
             "masked": _words(self.options.mask),
         }
         host = self.options.host
         own = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
         settings["hosts"] = _words(self.options.hosts) or ["localhost", "127.0.0.1", "[::1]", *own]
-        if host in EVERYWHERE and not (settings["token"] or settings["view_token"]):
+        if host in EVERYWHERE and not (settings["token"] or settings["view_token"] or settings["users"]):
             self.parser.error(
                 f"option --host: others can reach {host}, so set the environment variable {TOKEN} to a secret first"
             )
         return settings
+
+    def _users(self) -> dict[str, tuple[str, str]]:
+        rows = [row.split(":", 2) for row in os.environ.get(USERS, "").split()]
+        if any(len(row) < 3 for row in rows):
+            self.parser.error(f"environment variable {USERS}: each user must be written as ann:act:PASSWORD")
+        return {name: (password, role) for name, role, password in rows}
 
     def _listener(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from starlette.routing import Mount
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.web import User, application
+from limpyd_jobs.contrib.web.access import MAX_FAILURES
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
-TOKEN = "a-token-of-admins"
+TOKEN, PASSWORD = "a-token-of-admins", "the:password-of-a-user"
 
 
 class Card(Job):
@@ -138,13 +140,19 @@ def status_of(address: str, **headers: str) -> int:
 
 
 def test_the_command_prints_its_address_once_it_listens(redis_server: RedisServer) -> None:
-    with served(redis_server, LIMPYD_JOBS_WEB_TOKEN=TOKEN) as process:
+    secrets = {"LIMPYD_JOBS_WEB_TOKEN": TOKEN, "LIMPYD_JOBS_WEB_USERS": f"ann:view:{PASSWORD} bob:act:{PASSWORD}"}
+    with served(redis_server, "--proxy=127.0.0.1", **secrets) as process:
         assert process.stdout
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
         assert status_of(address) == 401
         assert status_of(address, Authorization=f"Bearer {TOKEN}") == 200
+        basic = b64encode(f"ann:{PASSWORD}".encode()).decode()
+        assert status_of(address, Authorization=f"Basic {basic}") == 200
         assert status_of(f"{address}health", Host="whatever") == 200
+        guessing = {"X-Forwarded-For": "192.0.2.1", "Authorization": "Bearer wrong"}
+        assert [status_of(address, **guessing) for _ in range(MAX_FAILURES + 1)][-1] == 429
+        assert status_of(address, Authorization=f"Bearer {TOKEN}") == 200  # only that user has to wait
         asked = urllib.request.Request(f"{address}live", headers={"Authorization": f"Bearer {TOKEN}"})
         with urllib.request.urlopen(asked, timeout=60) as stream:
             assert stream.readline().startswith(b"data: ")
