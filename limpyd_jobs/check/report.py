@@ -26,6 +26,10 @@ ROWS_PER_KIND = 20
 MAX_CELL = 400
 
 
+# The invariants of records, of indexes and of other keys.
+_MINOR = ("I1", "I2", "I10")
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that breaks an invariant, ``I1`` to ``I11``; and what a repair does, if there is one."""
@@ -38,6 +42,11 @@ class Finding:
     repair: str
     repaired: bool = False
     option: str = ""  # that would repair it, such as ``--unresolved=quarantine|delete``, unless it is given
+
+    @property
+    def severity(self) -> str:
+        """``grave`` if jobs or schedules do not go on as they should; ``minor`` if their records and indexes are wrong."""
+        return "minor" if self.invariant in _MINOR else "grave"
 
     @property
     def repairable(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from functools import partial
 
-from limpyd_jobs.check import check
+from limpyd_jobs.check import audited_repair, check
 from limpyd_jobs.check.checking import DEFAULT_PAUSE, LEASE
+from limpyd_jobs.check.integrations import JOB_STORES, import_used_integrations
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commandline.options import WorkerOption, one_of, seconds
-from limpyd_jobs.commands.integrations import JOB_STORES, import_used_integrations, job_store, namespace
+from limpyd_jobs.commands.integrations import job_store, namespace
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, UNAUDITED
 from limpyd_jobs.commands.shared.progress import ProgressLine
@@ -100,21 +101,17 @@ class Check(Command):
         for each in self.options.namespace or ():
             job_store(self, each)
         choices = {"unresolved": self.options.unresolved, "unknown_status": self.options.unknown_status}
-        given = " ".join(f"{name}={choice}" for name, choice in choices.items())
-        with self.audited("check --repair", given) if self.options.repair else nullcontext() as entry:
-            report = check(
-                repair=bool(self.options.repair),
-                queue_models=[model] if model else None,
-                error_models=[error_model] if error_model else None,
-                database=(model or Queue).database,
-                lease=self.options.lease,
-                pause=self.options.pause,
-                strict=bool(self.options.strict),
-                progress=progress,
-                **choices,
-            )
-            if entry:
-                entry.numbers = {"done": len(report.findings) - len(report.left), "refused": len(report.left)}
+        verb = partial(audited_repair, **self.how_audited) if self.options.repair else check
+        report = verb(
+            queue_models=[model] if model else None,
+            error_models=[error_model] if error_model else None,
+            database=(model or Queue).database,
+            lease=self.options.lease,
+            pause=self.options.pause,
+            strict=bool(self.options.strict),
+            progress=progress,
+            **choices,
+        )
         if progress:
             progress.end()
         print(report.as_json() if self.options.json else report.as_table(width_of_terminal()))

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from optparse import OptionParser
 from typing import Any
 
+from limpyd_jobs.check.integrations import INTEGRATIONS, JOB_STORES
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.dates import EPOCH
-from limpyd_jobs.models import AlivePresence, BaseJobsModel
+from limpyd_jobs.models import AlivePresence
 from limpyd_jobs.models.explaining.silence import alive, silence_of_claim
 from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
-
-# The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
-JOB_STORES = ("apscheduler", "apscheduler.jobs")
-
-# By name: the module, the model, the namespaces, and a key that exists if it was used.
-INTEGRATIONS = {
-    "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", JOB_STORES, "scheduledjob:collection"),
-    "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", ("taskflow",), "posting:max_pk"),
-}
 
 
 def namespace(text: str) -> str:
@@ -96,17 +87,6 @@ def job_store(command: Command, namespace: str) -> Any:
     if not len(found.collection()):
         command.note(f"there is no job of APScheduler in the namespace {one_line(namespace)}")
     return found
-
-
-def import_used_integrations() -> None:
-    """Import the models of the integrations that have records in the database, if they can be imported."""
-    client: Any = BaseJobsModel.get_connection()
-    for module, name, namespaces, key in INTEGRATIONS.values():
-        used = [namespace for namespace in namespaces if client.exists(f"{namespace}:{key}")]
-        with suppress(ImportError):
-            for namespace in used:
-                model = getattr(import_module(module), name)
-                model.bound_to(model.database, namespace)
 
 
 def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[str]]]:

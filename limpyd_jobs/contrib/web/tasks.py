@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timezone
 from secrets import token_urlsafe
 from threading import Event
+from typing import Protocol
 
 from redis.exceptions import RedisError
 
@@ -18,8 +19,13 @@ from limpyd_jobs.query import Tally
 
 log = logging.getLogger("limpyd-jobs.web")
 
-# Is called after each step with how many records were looked at, and how many at most there are.
-OnStep = Callable[[int, int], object]
+
+class OnStep(Protocol):
+    """Is called after each step with how many records were looked at, and how many at most there are; or with what is
+    being done."""
+
+    def __call__(self, looked: int, total: int, told: str = "", /) -> object: ...
+
 
 # How many acts are done at once, and how many are remembered.
 AT_ONCE, MAX_TASKS = 2, 200
@@ -37,7 +43,7 @@ class Task:
         self.began = datetime.now(timezone.utc)
         self.looked = self.total = 0
         self.tally: Tally | None = None
-        self.text = self.error = ""
+        self.text = self.error = self.told = ""
         self.stop = Event()
         self.future: Future[None] | None = None
 
@@ -45,9 +51,9 @@ class Task:
     def is_over(self) -> bool:
         return self.future is not None and self.future.done()
 
-    def step(self, looked: int, total: int) -> None:
-        """Note how far it is; end it if it has to stop."""
-        self.looked, self.total = looked, total
+    def step(self, looked: int, total: int, told: str = "", /) -> None:
+        """Note how far it is, and what it does; end it if it has to stop."""
+        self.looked, self.total, self.told = looked, total, told
         if self.stop.is_set():
             raise Stopped("stopped: what was done until then stays done")
 

@@ -3,7 +3,19 @@ navigation."""
 
 from __future__ import annotations
 
-from limpyd_jobs.contrib.web.pages import audit, errors, job, jobs, metrics, overview, queues, schedules, tasks, workers
+from limpyd_jobs.contrib.web.pages import (
+    audit,
+    check,
+    errors,
+    job,
+    jobs,
+    metrics,
+    overview,
+    queues,
+    schedules,
+    tasks,
+    workers,
+)
 from limpyd_jobs.contrib.web.protocol import Page
 
 PAGES: tuple[Page, ...] = (
@@ -19,6 +31,7 @@ PAGES: tuple[Page, ...] = (
     workers.ONE_PAGE,
     schedules.PAGE,
     schedules.ONE_PAGE,
+    check.PAGE,
     audit.PAGE,
     tasks.PAGE,
     metrics.PAGE,

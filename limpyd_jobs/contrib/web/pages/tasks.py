@@ -22,6 +22,7 @@ class TaskShown:
     began: datetime
     looked: int
     total: int
+    told: str
     is_over: bool
     tally: Tally | None
     text: str
@@ -39,6 +40,7 @@ def show(asked: Asked) -> TaskShown:
         task.began,
         task.looked,
         task.total,
+        task.told,
         is_over,
         task.tally,
         task.text,
