@@ -156,7 +156,7 @@ class JobClaim:
         if ending.outcome == "held":
             self.outcome = "held"
         elif ending.outcome not in ("canceled", "delayed"):
-            self.outcome, self.token = ending.outcome, ""
+            self.ended(ending.outcome)
         return ending
 
     def ended(self, outcome: str) -> None:
