@@ -45,7 +45,7 @@ class Finding:
 
     @property
     def severity(self) -> str:
-        """``grave`` if jobs or schedules do not go on as they should; ``minor`` if only records or indexes are wrong."""
+        """``grave`` if jobs or schedules do not go on as they should; ``minor`` if records or indexes are wrong."""
         return "minor" if self.invariant in _MINOR else "grave"
 
     @property
