@@ -22,6 +22,7 @@ from limpyd_jobs.query.queues import (
     quarantine_entries,
     queue_names,
     queue_states,
+    some_quarantine_entries,
     unknown_queue_models,
 )
 from limpyd_jobs.query.releasing import release_job
@@ -132,6 +133,7 @@ __all__ = [
     "schedule_state",
     "schedules",
     "silence",
+    "some_quarantine_entries",
     "summed",
     "unknown_queue_models",
     "words_of_errors",

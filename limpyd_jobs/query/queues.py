@@ -37,6 +37,10 @@ MAX_SCANS, KEYS_PER_SCAN = 100, 1000
 _LIST_OF_QUEUE = re.compile(r"(.+):\d+:(?:waiting|success|errors)", re.DOTALL)
 
 
+# How many entries of a quarantine a round trip reads, and from how many characters on no more are read.
+ENTRIES_PER_STEP, LARGEST = 10, 5_000_000
+
+
 class QueueState(NamedTuple):
     """A queue, as it was when it was read."""
 
@@ -130,6 +134,33 @@ def quarantine_entries(
         for state in states
         for entry in connection.lrange(f"{state.model}:{state.pk}:_quarantine", 0, -1)
     ]
+
+
+def some_quarantine_entries(
+    most: int, names: str | Iterable[str] | None = None, database: JobsDatabase | None = None
+) -> tuple[list[QuarantineEntry], int]:
+    """Return some entries in quarantine, the oldest of each queue first, and how many there are.
+
+    It ends before `most` are read if these have several MB.
+    """
+    states = [state for state in queue_states(names, database) if state.quarantine]
+    found: list[QuarantineEntry] = []
+    size = 0
+    for state in states:
+        for entry in _first_entries(connection_to(database), f"{state.model}:{state.pk}:_quarantine"):
+            if len(found) == most or size > LARGEST:
+                break
+            found.append(QuarantineEntry(state.name, state.priority, entry, state.pk, state.model))
+            size += len(entry)
+    return found, sum(state.quarantine for state in states)
+
+
+def _first_entries(connection: Any, key: str) -> Iterator[str]:
+    """Yield the entries of a list, a few a round trip: each may be large."""
+    start = 0
+    while entries := connection.lrange(key, start, start + ENTRIES_PER_STEP - 1):
+        yield from entries
+        start += ENTRIES_PER_STEP
 
 
 def leave_quarantine(
