@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,11 @@ AXE = Path(__file__).with_name("vendor") / "axe.min.js"
 # The rules that depend on colours: the others say the same in each theme.
 OF_COLOURS = ("color-contrast", "link-in-text-block")
 
+# A name of another site that leads to this host.
+REBOUND = "rebound.example"
+
 # How many colours a picture has.
-COLOURS = 64
+COLOURS = 256
 
 PROGRAMS = {"chromium": ("chromium", "chromium-browser"), "chromedriver": ("chromedriver",)}
 
@@ -85,7 +88,7 @@ class Browser:
             # it asks nobody for updates, and finds no other host than this one
             "--disable-background-networking",
             "--disable-component-update",
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
             *(["--no-sandbox"] if os.getuid() == 0 else []),
         ):
             options.add_argument(argument)
@@ -161,17 +164,20 @@ class Browser:
 
     def foreign(self) -> list[str]:
         """Return what was requested since the last call, other than from this host."""
-        asked = [*self._requested()]
+        asked = self.requests()
         assert asked
         return [
             url for url in asked if urlsplit(url).hostname != "127.0.0.1" and not url.startswith(("data:", "about:"))
         ]
 
-    def _requested(self) -> Iterator[str]:
-        for entry in self.driver.get_log("performance"):
-            message = json.loads(entry["message"])["message"]
-            if message["method"] == "Network.requestWillBeSent":
-                yield message["params"]["request"]["url"]
+    def requests(self) -> list[str]:
+        """Return the addresses that were requested since the last call."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [
+            message["params"]["request"]["url"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
 
     def violations(self, rules: Sequence[str] | None = None) -> list[str]:
         """Return what axe-core finds wrong; of some rules only, if they are given."""

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from servers import wait_until
 from webshop import ResizeImage, SendMail
 
-from limpyd_jobs import STATUSES, Error, Queue, Worker, WorkerPresence
+from limpyd_jobs import STATUSES, Error, Queue, Schedule, Worker, WorkerPresence
 from limpyd_jobs.query import JobFilter, queue_states
 
 
@@ -174,3 +174,20 @@ def test_a_worker_is_asked_to_be_quiet_and_to_stop(workshop: Site, browser: Brow
     finally:
         worker.end_forced = True
         thread.join(30)
+
+
+def test_a_schedule_is_paused_resumed_run_and_edited(workshop: Site, browser: Browser) -> None:
+    Schedule.add("nightly", SendMail, cron="0 3 * * *")
+    browser.open(workshop("/schedules"))
+    for button, told in (("Pause", "paused"), ("Resume", "active")):
+        browser.click(button)
+        assert told in browser.text
+    browser.click("Run now")
+    assert JobFilter(status="waiting").count().number == 1
+    browser.open(workshop("/schedules/schedule?name=nightly"))
+    browser.find("Edit", "summary").click()
+    browser.fill("cron", "30 4 * * *")
+    browser.click("Change")
+    assert browser.complaints() == []
+    browser.open(workshop("/schedules/schedule?name=nightly"))
+    assert "04:30:00 UTC" in browser.driver.page_source

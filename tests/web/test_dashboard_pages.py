@@ -23,6 +23,8 @@ PICTURES = {
     "queues": ("/queues", 420),
     "jobs": ("/jobs?q=status%3Derror", 800),
     "errors": ("/errors", 600),
+    "workers": ("/workers", 560),
+    "schedules": ("/schedules", 420),
     "job": ("/jobs/webshop.SendMail:12", 1400),
 }
 
