@@ -16,6 +16,7 @@ from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.query.schedules import notes_of
+from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import audited
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.database import JobsDatabase
@@ -151,7 +152,10 @@ def schedule_named(name: str, database: JobsDatabase | None = None) -> Schedule:
     try:
         schedule: Schedule = model.get_by_name(name)
     except DoesNotExist as error:
-        raise LookupError(str(error)) from None
+        pk = next((pk for pk, stored in model.read_many(model.collection()) if stored.get("name") == name), None)
+        if pk is None:
+            raise LookupError(str(error)) from None
+        schedule = records.attached(model, pk)  # the index of names lacks it
     key = f"{model._name}:{pk_of(schedule)}:hash"
     kind = connection_to(database).type(key)
     if kind not in ("hash", "none"):
