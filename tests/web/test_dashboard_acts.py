@@ -191,3 +191,39 @@ def test_a_schedule_is_paused_resumed_run_and_edited(workshop: Site, browser: Br
     assert browser.complaints() == []
     browser.open(workshop("/schedules/schedule?name=nightly"))
     assert "04:30:00 UTC" in browser.driver.page_source
+
+
+def test_what_is_stored_is_checked_and_repaired(workshop: Site, browser: Browser) -> None:
+    job = SendMail.add_job("one")
+    [queue] = Queue.collection().instances()
+    queue.waiting.delete()
+    browser.open(workshop("/check"))
+    browser.click("Check now")
+    wait_until(lambda: _reloaded(browser, workshop("/check"), "1 found, 0 repaired"), "the end of the check")
+    assert browser.violations() == []
+    browser.click("Repair")
+    browser.click("Yes, do it")
+    wait_until(lambda: _reloaded(browser, workshop("/check"), "1 found, 1 repaired"), "the end of the repair")
+    assert queue.waiting.lmembers() == [job.ident]
+
+
+def _reloaded(browser: Browser, address: str, text: str) -> bool:
+    browser.open(address)
+    return text in browser.text
+
+
+def test_entries_are_put_back_from_quarantine_and_dropped(workshop: Site, browser: Browser) -> None:
+    job = SendMail.add_job("one")
+    [queue] = Queue.collection().instances()
+    queue.waiting.delete()
+    queue.quarantine.rpush(job.ident, "not an ident")
+    browser.open(workshop("/quarantine"))
+    browser.driver.find_element(By.CSS_SELECTOR, f"[aria-label='Select {job.ident}']").click()
+    browser.click("Put back")
+    browser.click("Yes, do it")
+    assert queue.waiting.lmembers() == [job.ident]
+    browser.open(workshop("/quarantine"))
+    browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Select not an ident']").click()
+    browser.click("Drop")
+    browser.click("Yes, do it")
+    assert queue.quarantine.lmembers() == []

@@ -12,6 +12,7 @@ from browser import TOO_WIDE, Browser
 from conftest import Site
 from hostile import MODEL, PAYLOADS, PRODUCT
 from selenium.common.exceptions import NoAlertPresentException
+from servers import wait_until
 from visiting import JSON, Reading, get, pages_of
 
 from limpyd_jobs.contrib.web import pages
@@ -35,7 +36,14 @@ MAX_PAGE = 3_000_000
 
 @pytest.fixture(scope="module")
 def addresses(_hostile: Site) -> dict[str, list[str]]:
+    begun = json.loads(get(_hostile("/check/run"), JSON, body="")[1])
+    wait_until(lambda: json.loads(get(_hostile(begun["progress"]), JSON)[1])["is_over"], "the end of a check")
     return pages_of(_hostile("/"), 40)
+
+
+def test_a_check_finds_what_is_hostile(addresses: dict[str, list[str]], hostile_site: Site) -> None:
+    assert addresses["/check"]
+    assert " found, " in get(hostile_site("/check"))[1]
 
 
 def harm_of(html: str) -> list[str]:
