@@ -13,6 +13,8 @@ from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.contrib.web import User, application
 from limpyd_jobs.contrib.web.access import MAX_FAILURES
 from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
+from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import queue_states
 from limpyd_jobs.records.audit import last_entries
@@ -135,6 +137,17 @@ def test_each_act_needs_its_role_and_the_user_is_in_the_audit() -> None:
         "admin",
         "act",
     ]
+
+
+def test_no_act_of_any_page_is_done_without_its_role() -> None:
+    users = {role.word: (PASSWORD, role.word) for role in Role}
+    dashboard, read_only = Dashboard(users=users), Dashboard(read_only=True)
+    acts = [act for page in PAGES for act in page.acts if act.role > Role.VIEW]
+    assert len(acts) > 20
+    for act in acts:
+        lesser = Role(act.role - 1).word
+        assert dashboard.post(act.path, {"confirmed": "1"}, basic(lesser, PASSWORD)).status == 403
+        assert read_only.post(act.path, {"confirmed": "1"}).status == 403
 
 
 def test_a_read_only_dashboard_changes_nothing() -> None:
