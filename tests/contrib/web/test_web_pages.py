@@ -67,6 +67,22 @@ def test_an_act_on_many_is_counted_and_confirmed_first() -> None:
     assert not queue_states("mails")[0].is_in_use
 
 
+def test_a_row_of_queues_is_about_one_priority_unless_it_says_all() -> None:
+    for priority in (0, 5):
+        Mail.add_job(f"{priority}", priority=priority)
+    dashboard = Dashboard()
+    page = dashboard.get("/queues").shown
+    assert 'aria-label="Pause all priorities of mails"' in page
+    assert 'href="/jobs?status=waiting&queue=mails&priority=5"' in page
+    row = {"queue": "mails", "priority": "5"}
+    assert "<strong>1 to do</strong>" in dashboard.post("/queues/move", {**row, "target": "others"}).shown
+    asked = dashboard.post("/queues/clear", row).shown
+    assert "in mails of priority 5?" in asked
+    assert 'name="priority" value="5"' in asked
+    assert dashboard.do("/queues/clear", row)["outcome"]["done"] == 1
+    assert {state.priority: state.waiting for state in queue_states("mails")} == {0: 1, 5: 0}
+
+
 def test_jobs_are_moved_and_an_empty_queue_is_deleted() -> None:
     Mail.add_job("one")
     dashboard = Dashboard()

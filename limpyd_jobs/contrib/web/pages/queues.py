@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +34,11 @@ class QueuesShown:
 
     queues: Sequence[QueueState]
     paused_names: Sequence[str]
+
+    @property
+    def of_several(self) -> set[str]:
+        """The names that have several priorities: pausing one pauses all of them."""
+        return {name for name, number in Counter(state.name for state in self.queues).items() if number > 1}
 
 
 def show(asked: Asked) -> QueuesShown:
@@ -66,24 +72,32 @@ def _models_of(asked: Asked, name: str, pauses: bool) -> list[str]:
 
 
 def clear(asked: Asked, form: Form) -> Plan:
-    """Delete the jobs of a name that wait or are delayed."""
-    name = form.one("queue")
-    act = partial(_with_queued, asked, name, lambda jobs, **how: jobs.delete_all(**how))
-    count, do = _counted(act)
+    """Delete the jobs that wait or are delayed in a queue: of one priority, if it is given."""
+    queue = _queue_of(form)
+    count, do = _counted(partial(_with_queued, asked, queue, lambda jobs, **how: jobs.delete_all(**how)))
     danger = "The jobs are deleted for good. Running jobs go on."
-    return Plan(f"Delete the jobs that wait or are delayed in {name}", do, count, danger, HERE)
+    return Plan(f"Delete the jobs that wait or are delayed in {_shown(queue)}", do, count, danger, HERE)
 
 
 def move(asked: Asked, form: Form) -> Plan:
-    """Move the jobs of a name that wait or are delayed to another queue."""
-    name, target = form.one("queue"), form.one("target")
-    if target == name:
-        raise Refusal(400, f"The jobs are in {name} already: give the name of another queue")
-    act = partial(_with_queued, asked, name, lambda jobs, **how: jobs.move_all(target, **how))
-    count, do = _counted(act)
+    """Move the jobs that wait or are delayed in a queue to another one: of one priority, if it is given."""
+    queue, target = _queue_of(form), form.one("target")
+    if target == queue["queue"]:
+        raise Refusal(400, f"The jobs are in {target} already: give the name of another queue")
+    count, do = _counted(partial(_with_queued, asked, queue, lambda jobs, **how: jobs.move_all(target, **how)))
     known = {state.name for state in queue_states(database=asked.database)}
     danger = "" if target in known else f"There is no queue {target} yet: it is made. A worker has to serve it."
-    return Plan(f"Move the jobs that wait or are delayed from {name} to {target}", do, count, danger, HERE)
+    return Plan(f"Move the jobs that wait or are delayed from {_shown(queue)} to {target}", do, count, danger, HERE)
+
+
+def _queue_of(form: Form) -> dict[str, str]:
+    """Return the conditions for the jobs of a queue."""
+    name, priority = form.one("queue"), form.get("priority")
+    return {"queue": name, "priority": priority} if priority else {"queue": name}
+
+
+def _shown(queue: Mapping[str, str]) -> str:
+    return " of priority ".join(queue.values())
 
 
 def delete(asked: Asked, form: Form) -> Plan:
@@ -103,8 +117,8 @@ def delete(asked: Asked, form: Form) -> Plan:
     return Plan(title, do, lambda: "1 queue, which is empty", "The records of its jobs stay.", HERE)
 
 
-def _with_queued(asked: Asked, name: str, verb: Callable[..., Tally], **how: Any) -> Tally:
-    filters = [JobFilter(queue=name, status=status, database=asked.database) for status in QUEUED]
+def _with_queued(asked: Asked, queue: Mapping[str, str], verb: Callable[..., Tally], **how: Any) -> Tally:
+    filters = [JobFilter(**queue, status=status, database=asked.database) for status in QUEUED]
     return Tally.sum(verb(jobs, **how) for jobs in filters)
 
 
