@@ -195,6 +195,17 @@ def test_a_waiting_job_is_edited_unless_it_changed_meanwhile() -> None:
     assert (refused.status, "web1:12 runs it" in refused.json["error"]) == (409, True)
 
 
+def test_an_edit_is_refused_if_another_user_changed_the_field_since_it_was_shown() -> None:
+    job = Letter.add_job("one", to="ann", more="1")
+    dashboard = Dashboard()
+    form = {"ident": job.ident, "field.to": "dave", "seen.to": "ann", "field.more": "1", "seen.more": "1"}
+    dashboard.do("/jobs/edit", {"ident": job.ident, "field.to": "carol", "field.more": "2"})
+    for confirmed in ({}, {"confirmed": "1"}):
+        assert dashboard.post("/jobs/edit", {**form, **confirmed}).status == 409
+    assert job.hmget("to", "more") == ["carol", "2"]
+    assert dashboard.do("/jobs/edit", {**form, "seen.to": "carol"})["outcome"] == "changed: to from carol to dave"
+
+
 def test_a_job_whose_worker_died_is_released() -> None:
     job = Letter.add_job("one")
     job.claim(owner="web1:12", lease=1000)

@@ -74,7 +74,9 @@ def edit(asked: Asked, form: Form) -> Plan:
     """Change the priority, the delay and the fields of a job that waits or is delayed, if no worker claims it first."""
     ident = form.one("ident")
     path = Ident.of(ident).path
-    fields = {name: new for name, old, new in _fields_of(form) if new != old}
+    edited = [each for each in _fields_of(form) if each[1] != each[2]]
+    fields = {name: new for name, _, new in edited}
+    shown = {name: old for name, old, _ in edited if old is not None}
     if any(asked.masking.is_secret(name, path) for name in fields):
         raise Refusal(403, "A field that is masked cannot be edited here")
     given: dict[str, Any] = {
@@ -86,8 +88,8 @@ def edit(asked: Asked, form: Form) -> Plan:
         "database": asked.database,
     }
     with _refused():
-        found = edit_job(ident, **given, dry_run=True)
-    seen = {each.name: each.before for each in found}
+        found = edit_job(ident, **given, seen=shown, dry_run=True)
+    seen = {each.name: each.before for each in found} | shown
     what = ", ".join(_change(each) for each in found) or "nothing: it has these values already"
 
     def do(_: OnStep) -> str:
@@ -98,14 +100,15 @@ def edit(asked: Asked, form: Form) -> Plan:
     return Plan(f"Edit {ident}", do, lambda: what, back=address(f"/jobs/{ident}"))
 
 
-def _fields_of(form: Form) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the old and the new value of each field that a form has: browsers send ends of lines as CRLF."""
+def _fields_of(form: Form) -> Iterator[tuple[str, str | None, str]]:
+    """Yield the name, the shown and the new value of each field that a form has. The shown one is None if a program left
+    it out. Browsers send ends of lines as CRLF."""
     values = dict(form.pairs)
     for name, value in form.pairs:
         if name.startswith("field.") and f"seen.{name[6:]}" in values:
             yield name[6:], values[f"seen.{name[6:]}"].replace("\r\n", "\n"), value.replace("\r\n", "\n")
         elif name.startswith("field."):
-            yield name[6:], "", value
+            yield name[6:], None, value
 
 
 def _change(change: FieldChange) -> str:
