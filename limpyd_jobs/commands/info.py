@@ -123,7 +123,7 @@ class Info(Command):
         if self.options.json:
             print_json({**_as_json(seen), "attention": [each._asdict() for each in found], "warnings": warnings})
         else:
-            told: list[Section] = [(each.text, []) for each in found]
+            told: list[Section] = [(each.text, []) for each in found if each.code != "lapsed"]  # as _doubts tells
             told += [(f"warning: {warning}", []) for warning in warnings]
             print(_text(_lines([*_narrow(_sections(seen), width_of_terminal()), *told])))
         return 0

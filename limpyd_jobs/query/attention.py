@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 from limpyd_jobs.dates import span
@@ -20,6 +21,9 @@ LONG_WAIT, MINUTES = 60.0, 10
 # From which part of the jobs on, and from how many, failures are worth a sentence.
 MANY_FAILURES, SOME_FAILURES = 0.1, 3
 
+# What is summed up of the queues of one name.
+SUMMED = ("waiting", "running", "lapsed", "quarantine")
+
 # From which part of the memory on Redis is nearly full.
 NEARLY_FULL = 0.9
 
@@ -30,8 +34,8 @@ class Attention(NamedTuple):
     Attributes
     ----------
     code: str
-        For programs: ``memory``, ``unserved``, ``worker_silent``, ``failures``, ``waiting``, ``quarantine``,
-        ``paused`` or ``unknown_class``.
+        For programs: ``memory``, ``unserved``, ``lapsed``, ``worker_silent``, ``failures``, ``waiting``,
+        ``quarantine``, ``paused`` or ``unknown_class``.
     text: str
         A sentence for people.
     is_grave: bool
@@ -52,7 +56,7 @@ def attention(seen: Overview, last: Series) -> list[Attention]:
         *_memory(seen),
         *_workers(seen),
         *_failures(last),
-        *(each for it in seen.queues for each in _queue(it, seen)),
+        *(each for it in _by_name(seen.queues) for each in _queue(it, seen)),
     ]
     return sorted(found, key=lambda each: not each.is_grave)
 
@@ -78,6 +82,22 @@ def _failures(last: Series) -> Iterator[Attention]:
             yield Attention("failures", text, True, queue.name)
 
 
+def _by_name(states: Iterable[QueueState]) -> Iterator[QueueState]:
+    """Yield one state for the priorities of each name together."""
+    by_name: dict[tuple[str, str], list[QueueState]] = {}
+    for state in states:
+        by_name.setdefault((state.model, state.name), []).append(state)
+    for first, *others in by_name.values():
+        yield reduce(_together, others, first)
+
+
+def _together(state: QueueState, other: QueueState) -> QueueState:
+    sums = {name: getattr(state, name) + getattr(other, name) for name in SUMMED}
+    latency = max((each.latency for each in (state, other) if each.latency is not None), default=None)
+    unknown = sorted({*state.unknown_classes, *other.unknown_classes})
+    return state._replace(**sums, latency=latency, unknown_classes=unknown)
+
+
 def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
     name = one_line(state.name)
     first = f"the first for {span(state.latency)}" if state.latency is not None else "it is not known for how long"
@@ -90,6 +110,16 @@ def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
         yield Attention("unserved", f"No worker serves {name}: {waiting}.", True, state.name)
     elif is_late:
         yield Attention("waiting", f"{waiting}.", True, state.name)
+    if state.lapsed and state.model != BOARDS:
+        is_served = _is_served(state, seen)
+        jobs = "1 job" if state.running == 1 else f"{state.running:,} jobs"
+        what = (
+            "A worker puts such jobs back between two others"
+            if is_served
+            else "No worker is there to put such jobs back"
+        )
+        text = f"Of {jobs} recorded as running in {name}, the lease of {state.lapsed:,} ended. {what}."
+        yield Attention("lapsed", text, not is_served, state.name)
     if state.quarantine:
         entries = "entry" if state.quarantine == 1 else "entries"
         text = f"In quarantine of {name}: {state.quarantine:,} {entries} that no worker can do anything with."
@@ -105,4 +135,4 @@ def _is_served(state: QueueState, seen: Overview) -> bool:
         worker.queue_model == state.model and state.name in worker.queues and worker.status != SILENT
         for worker in seen.workers
     )
-    return served or bool(state.running)
+    return served or state.running > state.lapsed

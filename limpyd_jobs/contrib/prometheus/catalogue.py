@@ -37,6 +37,12 @@ QUEUE_JOBS = Row(
     ("queue", "priority", "status"),
     "How many jobs are waiting, delayed or running",
 )
+LAPSED = Row(
+    "lapsed_jobs",
+    "gauge",
+    ("queue",),
+    "Of how many running jobs the lease ended, because their worker died or is silent, and no worker put them back yet",
+)
 QUEUE_LATENCY = Row(
     "queue_latency_seconds",
     "gauge",
@@ -92,6 +98,7 @@ QUEUES = Row(
 
 ROWS = (
     QUEUE_JOBS,
+    LAPSED,
     QUEUE_LATENCY,
     QUEUE_PAUSED,
     QUEUE_WORKERS,

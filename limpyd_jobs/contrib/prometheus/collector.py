@@ -68,17 +68,19 @@ class FleetCollector:
 
 def _of_queues(fleet: Fleet) -> Iterator[Metric]:
     named = _named(fleet)
-    jobs, latency, paused = Counter[Labels](), dict[Labels, float](), dict[Labels, float]()
+    jobs, lapsed, latency, paused = Counter[Labels](), Counter[Labels](), dict[Labels, float](), dict[Labels, float]()
     for queue in fleet.queues:
         labels = named.get(_pair(queue), (OTHER, OTHER))
         for status in ("waiting", "delayed", "running"):
             key = (*labels, status)
             jobs[key] += getattr(queue, status)
+        lapsed[labels[:1]] += queue.lapsed
         paused[labels] = max(paused.get(labels, 0), queue.is_paused)
         waited = queue.latency if queue.waiting else 0.0
         if waited is not None:
             latency[labels] = max(latency.get(labels, 0.0), waited)
     yield _family(catalogue.QUEUE_JOBS, jobs)
+    yield _family(catalogue.LAPSED, lapsed)
     yield _family(catalogue.QUEUE_LATENCY, latency)
     yield _family(catalogue.QUEUE_PAUSED, paused)
     listening = Counter(

@@ -102,6 +102,14 @@ def test_it_tells_what_waits_and_what_became_of_jobs(read: Read) -> None:
         assert any(name.startswith(row.name) for name in families), row.name
 
 
+def test_it_tells_how_many_jobs_dead_workers_left(read: Read, redis_client: redis.Redis) -> None:
+    job = Parcel.add_job("one")
+    job.claim(owner="web1:12")
+    assert read()["lapsed_jobs", "parcels"] == 0
+    redis_client.zadd("jobs:queue:1:_running", {job.ident: 1})
+    assert read()["lapsed_jobs", "parcels"] == 1
+
+
 def test_no_value_of_a_field_is_a_label(read: Read) -> None:
     work("secret-1", "bad-secret-2")
     Parcel.add_job("secret-3")

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+import redis
 from asking import BROWSER, PROGRAM, Dashboard
 
 from limpyd_jobs import Job, Worker
@@ -39,6 +40,28 @@ def test_it_says_what_needs_attention() -> None:
     assert "No worker serves parcels: 1 job waits in parcels" in dashboard.get("/").shown
     pause_queue("jobs:queue", "parcels")
     assert codes(dashboard) == [("paused", "parcels")]
+
+
+def test_a_name_is_told_of_once_whatever_its_priorities() -> None:
+    for priority in (0, 5):
+        Parcel.add_job(f"{priority}", priority=priority)
+    dashboard = Dashboard()
+    assert codes(dashboard) == [("unserved", "parcels")]
+    assert "2 jobs wait in parcels" in dashboard.get("/").shown
+
+
+def test_it_says_which_jobs_were_left_by_a_worker_that_died(redis_client: redis.Redis) -> None:
+    job = Parcel.add_job("one")
+    job.claim(owner="web1:12")
+    dashboard = Dashboard()
+    assert codes(dashboard) == []
+    redis_client.zadd("jobs:queue:1:_running", {job.ident: 1})
+    assert codes(dashboard) == [("lapsed", "parcels")]
+    assert (
+        "Of 1 job recorded as running in parcels, the lease of 1 ended. No worker is there" in dashboard.get("/").shown
+    )
+    Parcel.add_job("two")
+    assert codes(dashboard) == [("unserved", "parcels"), ("lapsed", "parcels")]
 
 
 def test_it_shows_what_was_run_in_the_last_hour() -> None:

@@ -101,8 +101,8 @@ def edit(asked: Asked, form: Form) -> Plan:
 
 
 def _fields_of(form: Form) -> Iterator[tuple[str, str | None, str]]:
-    """Yield the name, the shown and the new value of each field that a form has. The shown one is None if a program left
-    it out. Browsers send ends of lines as CRLF."""
+    """Yield the name, the shown and the new value of each field that a form has. The shown one is None if a program
+    left it out. Browsers send ends of lines as CRLF."""
     values = dict(form.pairs)
     for name, value in form.pairs:
         if name.startswith("field.") and f"seen.{name[6:]}" in values:
