@@ -90,13 +90,13 @@ def move(asked: Asked, form: Form) -> Plan:
     return Plan(f"Move the jobs that wait or are delayed from {_shown(queue)} to {target}", do, count, danger, HERE)
 
 
-def _queue_of(form: Form) -> dict[str, str]:
+def _queue_of(form: Form) -> dict[str, Any]:
     """Return the conditions for the jobs of a queue."""
     name, priority = form.one("queue"), form.get("priority")
     return {"queue": name, "priority": priority} if priority else {"queue": name}
 
 
-def _shown(queue: Mapping[str, str]) -> str:
+def _shown(queue: Mapping[str, Any]) -> str:
     return " of priority ".join(queue.values())
 
 
@@ -117,7 +117,7 @@ def delete(asked: Asked, form: Form) -> Plan:
     return Plan(title, do, lambda: "1 queue, which is empty", "The records of its jobs stay.", HERE)
 
 
-def _with_queued(asked: Asked, queue: Mapping[str, str], verb: Callable[..., Tally], **how: Any) -> Tally:
+def _with_queued(asked: Asked, queue: Mapping[str, Any], verb: Callable[..., Tally], **how: Any) -> Tally:
     filters = [JobFilter(**queue, status=status, database=asked.database) for status in QUEUED]
     return Tally.sum(verb(jobs, **how) for jobs in filters)
 
