@@ -116,8 +116,9 @@ def _write_the_rest(client: redis.Redis, number: int, text: str) -> None:
     running = [[f"{PATH}:{text}", text, text], [text, text, text]]
     told = {"queues": [text], "queue_model": text, "running": running, "options": {text: text, "lease": text}}
     details = json.dumps({**told, "versions": {text: text}, "dump": text, "unresolved": [text], "id": text})
-    worker = {"kind": "worker", "name": text, "host": text, "pid": text, "details": details}
+    worker = {"kind": "worker", "name": text, "host": text, "pid": f"{number}", "details": details}
     presences.keep(WorkerPresence, f"{number}", worker, 3600, takes_orders="1")
+    client.set(f"jobs:workerpresence:{number}:_dump", f"2026-11-25 12:00:00\n{text}")
     with suppress(Exception):
         Schedule.add(text, Attack, interval=3600, queue_name="attacks", text=text)
     schedule = Schedule.add(f"plan{number}", Attack, interval=3600, queue_name="attacks")

@@ -101,6 +101,14 @@ def test_nothing_runs(path: str, addresses: dict[str, list[str]], browser: Brows
         assert wide == [], address
 
 
+def test_what_a_stream_brings_runs_nothing(hostile_site: Site, browser: Browser) -> None:
+    browser.open(hostile_site("/"))
+    moment = "return document.querySelector('#live > p time').dateTime"
+    before = browser.run(moment)
+    wait_until(lambda: browser.run(moment) != before, "news of the overview")
+    assert_nothing_ran(browser)
+
+
 def assert_nothing_ran(browser: Browser) -> None:
     with pytest.raises(NoAlertPresentException):
         browser.driver.switch_to.alert  # noqa: B018
