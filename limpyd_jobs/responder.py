@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import socket
@@ -13,6 +14,8 @@ from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from limpyd_jobs.exceptions import ConfigurationException
+
+log = logging.getLogger("limpyd-jobs.responder")
 
 # How long a request may be, how many seconds it may take to arrive, and how many may arrive at once.
 MAX_REQUEST = 8192
@@ -39,8 +42,9 @@ NOT_FOUND = Answer(404, "not found\n")
 class Responder:
     """Listens on an address, and answers GET and HEAD.
 
-    Nothing here waits for a client. So it can be one of several things that a loop waits for: `fileno` is readable when
-    there is something to `serve`. To begin and to end are for one thread, to serve for one other at most.
+    Nothing here waits for a client, and nothing that a client does ends what serves it. So it can be one of several
+    things that a loop waits for: `fileno` is readable when there is something to `serve`. To begin and to end are for
+    one thread, to serve for one other at most.
 
     Parameters
     ----------
@@ -66,6 +70,7 @@ class Responder:
         self.address = f"http://{_shown(host)}:{self._listener.getsockname()[1]}"
         self._answer = answer
         self._arriving: dict[socket.socket, tuple[float, bytes]] = {}  # in the order of their beginning
+        self._has_failed = False
         self._ender, self._end = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         for each in (self._listener, self._ender):
@@ -87,22 +92,39 @@ class Responder:
 
     def serve(self, seconds: float = 0.0) -> bool:
         """Answer what has arrived, or arrives first within some seconds; return whether `end` was not called."""
-        ready = [key.fileobj for key, _ in self._selector.select(seconds)]
-        for each in ready:
-            if each is self._listener:
-                self._accept()
-            elif isinstance(each, socket.socket) and each is not self._ender:
-                self._receive(each)
-        for each, (began, _) in [*self._arriving.items()]:
-            if monotonic() > began + REQUEST_TIMEOUT:
-                self._drop(each)
-        return self._ender not in ready
+        try:
+            return self._serve(seconds)
+        except Exception:  # not foreseen: a worker, or a whole pool, must not end for it
+            self._start_over()
+            return True
 
     def close(self) -> None:
         """Listen no more. A forked process does so, too, with what it inherits."""
         self._selector.close()  # forked processes share what it waits for, so nothing is unregistered
         for each in (self._listener, self._ender, self._end, *self._arriving):
             each.close()
+
+    def _serve(self, seconds: float) -> bool:
+        ready = [key.fileobj for key, _ in self._selector.select(seconds)]
+        for each in ready:
+            if each is self._listener:
+                self._accept()
+            elif isinstance(each, socket.socket) and each in self._arriving:  # else it was let go just now
+                self._receive(each)
+        for each, (began, _) in [*self._arriving.items()]:
+            if monotonic() > began + REQUEST_TIMEOUT:
+                self._drop(each)
+        return self._ender not in ready
+
+    def _start_over(self) -> None:
+        """Log an error, unless there was one before, and let all clients go."""
+        if not self._has_failed:
+            log.exception("%s could not serve a request, and goes on. Further errors are not logged", self.address)
+        self._has_failed = True
+        for each in [*self._arriving]:
+            with suppress(Exception):
+                self._drop(each)
+        sleep(ACCEPT_PAUSE)
 
     def _accept(self) -> None:
         try:
@@ -115,8 +137,8 @@ class Responder:
         if len(self._arriving) >= MAX_CONNECTIONS:
             self._drop(next(iter(self._arriving)))
         connection.setblocking(False)
-        self._arriving[connection] = (monotonic(), b"")
         self._selector.register(connection, selectors.EVENT_READ)
+        self._arriving[connection] = (monotonic(), b"")
 
     def _receive(self, connection: socket.socket) -> None:
         began, request = self._arriving[connection]

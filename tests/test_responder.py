@@ -99,6 +99,31 @@ def test_only_so_many_clients_may_be_slow(responder: Responder, monkeypatch: pyt
         assert not is_closed(second)
 
 
+def test_one_that_is_let_go_may_have_sent_something_just_then(
+    responder: Responder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responders, "MAX_CONNECTIONS", 1)
+    host, _, port = responder.address.removeprefix("http://").rpartition(":")
+    with sending(responder) as first, socket.create_connection((host, int(port)), timeout=60) as second:
+        first.sendall(b"GET /ok HTTP/1.1\r\n\r\n")
+        assert responder.serve(60)
+        second.sendall(b"GET /ok HTTP/1.1\r\n\r\n")
+        assert responder.serve(60)
+        assert b"200 OK" in second.recv(MAX_REQUEST)
+
+
+def test_an_error_that_nobody_foresaw_ends_nothing_and_is_logged_once(
+    responder: Responder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(responder, "_receive", lambda connection: 1 // 0)
+        for _ in range(2):
+            with sending(responder, b"GET"):
+                pass
+    assert "200 OK" in reply_to(responder, b"GET /ok HTTP/1.1\r\n\r\n")
+    assert [record.name for record in caplog.records] == ["limpyd-jobs.responder"]
+
+
 @pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("not a host", 0), ("127.0.0.1", 70_000)])
 def test_an_address_that_is_not_of_this_machine_is_refused(host: str, port: int) -> None:
     with pytest.raises(ConfigurationException, match=f"^Cannot listen on {host}:{port}: "):
