@@ -78,7 +78,7 @@ def _failures(last: Series) -> Iterator[Attention]:
     for queue in last.queues:
         begun, failed = sum(queue.started[-MINUTES:]), sum(queue.failed[-MINUTES:])
         if failed >= SOME_FAILURES and failed >= begun * MANY_FAILURES:
-            text = f"{failed:,} jobs of {one_line(queue.name)} failed in the last {MINUTES} minutes; {begun:,} began."
+            text = f"{failed:,} tries of {one_line(queue.name)} failed in the last {MINUTES} minutes; {begun:,} began."
             yield Attention("failures", text, True, queue.name)
 
 

@@ -111,10 +111,12 @@ def application(**settings: Any) -> Starlette:
 
 @dataclass(frozen=True)
 class Shown:
-    """An act to confirm, or one that is being done, or was."""
+    """An act to confirm: nothing is done yet."""
 
     title: str
-    outcome: Any = None
+    outcome: Any
+    danger: str
+    confirmed: bool = False
 
 
 class Site:
@@ -206,7 +208,7 @@ class Site:
         if plan.count and not form.get("confirmed"):
             would = await self._in_thread(plan.count)
             pairs = form.without("confirmed")
-            value = Shown(plan.title, would)
+            value = Shown(plan.title, would, plan.danger)
             return self._rendered(request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs)
         task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do)
         with anyio.move_on_after(WAIT_FOR_ACT):
@@ -219,7 +221,8 @@ class Site:
         progress = root + address(f"/tasks/{task.pk}")
         if wants_json(request):
             status = 202 if not task.is_over else 200 if not task.error else 409
-            value = {"title": task.title, "outcome": task.tally or task.text or None, "error": task.error or None}
+            outcome = task.tally or task.text or None
+            value = {"title": task.title, "outcome": outcome, "error": task.error or None, "confirmed": True}
             return _json({**value, "progress": progress}, status)
         if not task.is_over:
             return RedirectResponse(progress, 303)

@@ -193,7 +193,8 @@ def _plain_container(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
+        beside = getattr(value, "__dict__", {})  # such as when the last job of a tally is due
+        return {name: plain(each) for name, each in {**value._asdict(), **beside}.items()}
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, (set, frozenset)):

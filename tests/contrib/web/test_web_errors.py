@@ -92,6 +92,12 @@ def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
     listed = dashboard.get("/errors?queue=invoices")  # what the alarm of the overview leads to
     asked = dashboard.post("/errors/requeue", form_of(listed, "/errors/requeue"))
     assert "<strong>3 to do</strong>" in asked.shown
+    back = link(asked, '/errors/cause[^"]*')
+    assert back == link(listed, '/errors/cause[^"]*') != link(dashboard.get("/errors"), '/errors/cause[^"]*')
+    assert (dashboard.read(back)["number"]["number"], form_of(dashboard.get(back), "/errors/requeue")["q"]) == (
+        3,
+        "queue=invoices",
+    )
     done = dashboard.post("/errors/requeue", form_of(asked, "/errors/requeue"))
     assert "<strong>3 done</strong>" in dashboard.get(done.headers["location"]).shown
     assert [(state.name, state.waiting) for state in queue_states()] == [("invoices", 3), ("others", 0)]

@@ -122,7 +122,11 @@ def test_all_that_match_are_changed_and_no_others() -> None:
     asked = dashboard.post("/jobs/requeue", form)
     assert "<strong>60 to do</strong>" in asked.shown
     assert "There is no queue again yet" in asked.shown
-    assert dashboard.do("/jobs/requeue", form)["outcome"]["done"] == 60
+    assert "; the last one is due at <time" in asked.shown
+    counted = dashboard.post("/jobs/requeue", form, PROGRAM).json
+    assert (counted["confirmed"], counted["danger"][:23]) == (False, "There is no queue again")
+    done = dashboard.do("/jobs/requeue", form)
+    assert (done["confirmed"], done["outcome"]["done"], done["outcome"]["until"][-1]) == (True, 60, "Z")
     assert JobFilter(status="error").count().number == 1
     assert JobFilter(queue="again", priority=5).count().number == 60
 
@@ -188,7 +192,7 @@ def test_a_waiting_job_is_edited_unless_it_changed_meanwhile() -> None:
     assert (job.to.hget(), job.priority.hget(), job.status.hget()) == ("bob", "5", STATUSES.DELAYED)
     assert dashboard.do("/jobs/edit", {"ident": job.ident, "now": "1"})["error"] is None
     assert job.status.hget() == STATUSES.WAITING
-    for wrong in ({"field.nope": "x"}, {"field.account": "x"}, {"priority_to": "high"}, {}):
+    for wrong in ({"now": "1", "for": "5m"}, {"field.nope": "x"}, {"field.account": "x"}, {"priority_to": "high"}, {}):
         assert dashboard.post("/jobs/edit", {"ident": job.ident, **wrong}).status in (400, 403)
     job.claim(owner="web1:12")
     refused = dashboard.post("/jobs/edit", form, PROGRAM)

@@ -78,7 +78,7 @@ def test_it_shows_what_was_run_in_the_last_hour() -> None:
         "failed": 3,
     }
     assert ("failures", "parcels") in codes(dashboard)
-    assert "3 jobs of parcels failed in the last 10 minutes; 4 began." in dashboard.get("/").shown
+    assert "3 tries of parcels failed in the last 10 minutes; 4 began." in dashboard.get("/").shown
     assert read["totals"]["error"] == 3
 
 

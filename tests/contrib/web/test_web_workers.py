@@ -64,7 +64,8 @@ def test_workers_are_asked_for_something(verb: str, redis_client: redis.Redis) -
     sign(redis_client)
     sign(redis_client, OTHER)
     dashboard = Dashboard()
-    assert dashboard.do(f"/workers/{verb}", {"worker": NAME})["outcome"].startswith("1 worker asked.")
+    asked = {"worker": dashboard.read(f"/workers/{NAME}")["worker"]["name"]}
+    assert dashboard.do(f"/workers/{verb}", asked)["outcome"].startswith("1 worker asked.")
     assert (sign(redis_client), sign(redis_client, OTHER)) == ([verb], [])
     dashboard.do(f"/workers/{verb}", {"all": "1"})
     assert (sign(redis_client), sign(redis_client, OTHER)) == ([verb], [verb])

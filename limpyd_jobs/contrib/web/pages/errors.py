@@ -65,9 +65,11 @@ class ErrorsShown:
 class CauseShown:
     """The errors of one cause, the fields of the last one, and some of the jobs that are in error because of it.
 
-    `number` says how many errors there are; `group` is about the newest ones, if `is_exact` is false.
+    `words` are the other conditions. `number` says how many errors there are; `group` is about the newest ones, if
+    `is_exact` is false.
     """
 
+    words: Sequence[str]
     fingerprint: str
     number: Count
     group: ErrorGroup
@@ -77,6 +79,11 @@ class CauseShown:
     failed: Count
     jobs: Sequence[FoundJob]
     is_complete: bool
+
+    @property
+    def text(self) -> str:
+        """The conditions as they are typed."""
+        return shlex.join(self.words)
 
 
 def show(asked: Asked) -> ErrorsShown:
@@ -98,9 +105,9 @@ def _key(words: Sequence[str]) -> Any:
     return (HERE, *words)
 
 
-def _filter_of(asked: Asked, words: Sequence[str]) -> ErrorFilter:
+def _filter_of(asked: Asked, words: Sequence[str], **more: str) -> ErrorFilter:
     """Return the filter of some words, unless it asks for what is masked."""
-    errors = ErrorFilter(*words, database=asked.database)
+    errors = ErrorFilter(*words, **more, database=asked.database)
     paths = [each.path for each in job_class_fields(asked.database)]
     asked.masking.check({condition.field for condition in errors.conditions}, paths)
     return errors
@@ -108,15 +115,17 @@ def _filter_of(asked: Asked, words: Sequence[str]) -> ErrorFilter:
 
 def show_cause(asked: Asked) -> CauseShown:
     fingerprint = asked.query.one("fingerprint")
-    errors = ErrorFilter(fingerprint=fingerprint, database=asked.database)
+    words = _words_beside(asked.query)
+    errors = _filter_of(asked, words, fingerprint=fingerprint)
     found = errors.groups(1, TIMEOUT, messages=MAX_MESSAGES)
     if not found.groups:
         raise Refusal(404, f"There is no error with the fingerprint {fingerprint}")
     [group] = found.groups
     last = errors.last_of(group, MAX_READ)
-    jobs = _jobs_of(asked, fingerprint)
+    jobs = _jobs_of(asked, fingerprint, words)
     page = jobs.page(MAX_JOBS, timeout=JOBS_TIMEOUT)
     return CauseShown(
+        words=words,
         fingerprint=fingerprint,
         number=errors.count(JOBS_TIMEOUT),
         group=group,
@@ -130,7 +139,16 @@ def show_cause(asked: Asked) -> CauseShown:
 
 
 def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:
-    return JobFilter("status=error", *words, fingerprint=fingerprint, database=asked.database)
+    return JobFilter("status=error", *filter(_is_shared, words), fingerprint=fingerprint, database=asked.database)
+
+
+def _words_beside(form: Form) -> list[str]:
+    """Return the conditions that a form of a cause has beside its fingerprint."""
+    return words_of(Form(form.without(*OF_FORMS)))
+
+
+def _is_shared(word: str) -> bool:
+    return word.startswith(SHARED)
 
 
 def count(asked: Asked, form: Form) -> Plan:
@@ -149,7 +167,7 @@ def count(asked: Asked, form: Form) -> Plan:
 def requeue(asked: Asked, form: Form) -> Plan:
     """Put the jobs of a cause back in their queues: now, over a time, or at a rate."""
     fingerprint = form.one("fingerprint")
-    words = [word for word in words_of(Form(form.without(*OF_FORMS))) if word.startswith(SHARED)]
+    words = _words_beside(form)
     jobs = _jobs_of(asked, fingerprint, words)
     spread, per_second = form.read("spread", time_span), form.read("rate", rate)
 
@@ -157,18 +175,20 @@ def requeue(asked: Asked, form: Form) -> Plan:
         return jobs.requeue_all(spread=spread, rate=per_second, **how)
 
     told = f" over {spread:g} s" if spread else f" at {per_second:g} a second" if per_second else ""
-    where = f" of {shlex.join(words)}" if words else ""
+    shared = shlex.join(filter(_is_shared, words))
+    where = f" of {shared}" if shared else ""
     title = f"Requeue the jobs{where} that failed with {fingerprint}{told}"
-    back = address(CAUSE, fingerprint=fingerprint)
+    back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
     return Plan(title, lambda step: act(progress=step), partial(act, dry_run=True), back=back)
 
 
 def delete(asked: Asked, form: Form) -> Plan:
     """Delete the errors of a cause."""
-    fingerprint = form.one("fingerprint")
-    errors = ErrorFilter(fingerprint=fingerprint, database=asked.database)
+    fingerprint, words = form.one("fingerprint"), _words_beside(form)
+    errors = _filter_of(asked, words, fingerprint=fingerprint)
+    where = f" of {shlex.join(words)}" if words else ""
     return Plan(
-        f"Delete the errors with the fingerprint {fingerprint}",
+        f"Delete the errors{where} with the fingerprint {fingerprint}",
         lambda step: errors.delete_all(progress=step),
         lambda: errors.delete_all(dry_run=True),
         "The errors are deleted for good. Their jobs stay.",

@@ -79,6 +79,8 @@ def edit(asked: Asked, form: Form) -> Plan:
     shown = {name: old for name, old, _ in edited if old is not None}
     if any(asked.masking.is_secret(name, path) for name in fields):
         raise Refusal(403, "A field that is masked cannot be edited here")
+    if form.get("now") and (form.get("for") or form.get("until")):
+        raise Refusal(400, "Let the job wait no more, or delay it, not both")
     given: dict[str, Any] = {
         "fields": fields,
         "priority": form.get("priority_to") or None,

@@ -145,9 +145,9 @@ def _running(job: RunningJob, worker: AliveWorker) -> Running:
 
 
 def order(verb: str, asked: Asked, form: Form) -> Plan:
-    """Ask something of the workers whose pks are sent, or, with ``all``, of all."""
-    everyone, pks = alive_workers(asked.database), {*form.all("worker")}
-    workers = everyone if form.get("all") else [each for each in everyone if each.pk in pks]
+    """Ask something of the workers whose pks or names are sent, or, with ``all``, of all."""
+    everyone, meant = alive_workers(asked.database), {*form.all("worker")}
+    workers = everyone if form.get("all") else [each for each in everyone if meant & {each.pk, each.name}]
     if not workers:
         raise Refusal(400, "Select workers that are there first, or all")
     back = address(f"{HERE}/{workers[0].pk}") if len(workers) == 1 else HERE
