@@ -105,7 +105,7 @@ def _key(words: Sequence[str]) -> Any:
     return (HERE, *words)
 
 
-def _filter_of(asked: Asked, words: Sequence[str], **more: str) -> ErrorFilter:
+def _filter_of(asked: Asked, words: Sequence[str], **more: Any) -> ErrorFilter:
     """Return the filter of some words, unless it asks for what is masked."""
     errors = ErrorFilter(*words, **more, database=asked.database)
     paths = [each.path for each in job_class_fields(asked.database)]
