@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ T = TypeVar("T")
 
 # For how many seconds a request waits for the end of an act, before it shows its progress.
 WAIT_FOR_ACT = 0.5
+
+# How many acts are counted at once: that may take seconds, in which pages are shown by other threads.
+MAX_COUNTS = 2
 
 # For how many seconds an answer about health is given again, whoever asks.
 HEALTH_FOR = 1.0
@@ -130,6 +134,7 @@ class Site:
         self._access = Access(settings)
         self._renderer = Renderer()
         self._limiter = CapacityLimiter(settings.threads)
+        self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
         self._overview = Live(partial(look, settings.database), self._in_thread, self._renderer)
 
@@ -206,11 +211,12 @@ class Site:
         form = await _form_of(request)
         plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
         if plan.count and not form.get("confirmed"):
-            would = await self._in_thread(plan.count)
+            would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
             pairs = form.without("confirmed")
             value = Shown(plan.title, would, plan.danger)
             return self._rendered(request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs)
-        task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do)
+        lane = "short" if plan.is_short else "look" if act.role is Role.VIEW else "long"
+        task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do, lane)
         with anyio.move_on_after(WAIT_FOR_ACT):
             while not task.is_over:
                 await anyio.sleep(0.01)
@@ -307,6 +313,8 @@ def _pairs_of(body: str) -> list[tuple[str, str]]:
         found = None
     if not isinstance(found, dict):
         raise Refusal(400, "The JSON must be an object")
+    if re.search("[\ud800-\udfff]", "".join(map(str, [*found, *found.values()]))):
+        raise Refusal(400, "The JSON has half a character, as \\ud800")
     return [
         (name, value if isinstance(value, str) else "1" if value is True else json.dumps(value))
         for name, values in found.items()

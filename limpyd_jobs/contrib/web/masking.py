@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from limpyd_jobs.contrib.web.refusals import Refusal
@@ -14,8 +16,8 @@ HIDDEN = "(masked)"
 
 # Parts of names.
 SECRET = re.compile(
-    r"passw|passphrase|pwd|secret|token|api_?key|private_?key|access_?key|credential|authori[sz]ation|cookie|session_?id"
-    r"|card_?number|cvv|cvc|iban|ssn",
+    r"passw|passphrase|pwd|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credential|authori[sz]ation|cookie"
+    r"|session[_-]?id|card[_-]?number|cvv|cvc|iban|ssn",
     re.IGNORECASE,
 )
 
@@ -32,6 +34,11 @@ class Masking:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
 
+    def _names_of(self, path: str) -> set[str]:
+        """Return the names that are secret in the values of a class."""
+        own = getattr(imported_job_class(path), "masked_fields", ()) if path else ()
+        return {*own, *(name.removeprefix(f"{path}.") for name in self._names)}
+
     def is_secret(self, name: str, path: str = "") -> bool:
         """Return whether a field is secret: of a class, if its path is given."""
         if SECRET.search(name) or self._names & {name, f"{path}.{name}"}:
@@ -45,14 +52,18 @@ class Masking:
         }
 
     def text(self, text: str, path: str = "") -> str:
-        """Return a text; if it is JSON with names, as arguments and results may be, without the secrets in it."""
-        if not text.startswith(("{", "[")):
+        """Return a text; if it is JSON with names, as arguments and results may be, without the secrets in it.
+
+        What looks so and cannot be read is hidden as a whole if the name of a secret is anywhere in it.
+        """
+        if not text.lstrip().startswith(("{", "[")):
             return text
         try:
             read = json.loads(text)
             masked = self._value(read, path)
         except (ValueError, RecursionError):
-            return text
+            is_suspect = SECRET.search(text) or any(name in text for name in self._names_of(path))
+            return HIDDEN if is_suspect else text
         return text if masked == read else json.dumps(masked, ensure_ascii=False)
 
     def _value(self, value: Any, path: str) -> Any:
@@ -60,7 +71,16 @@ class Masking:
             return {
                 name: HIDDEN if self.is_secret(name, path) else self._value(each, path) for name, each in value.items()
             }
+        if isinstance(value, str):
+            return self.text(value, path)
         return [self._value(each, path) for each in value] if isinstance(value, list) else value
+
+    def counts(self, counts: Mapping[str, int], paths: Sequence[str]) -> dict[str, int]:
+        """Return how many records have each value of a field, without the secrets in the values."""
+        masked: Counter[str] = Counter()
+        for value, number in counts.items():
+            masked[reduce(self.text, ("", *paths), value)] += number
+        return dict(masked)
 
     def check(self, names: Iterable[str], paths: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold."""

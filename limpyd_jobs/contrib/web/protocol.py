@@ -171,6 +171,8 @@ class Plan:
         A sentence about what cannot be undone.
     back: str
         The address of the page to go on with, as `address` makes it.
+    is_short: bool
+        Whether it is done in a moment: then it does not wait for acts that take long.
     """
 
     title: str
@@ -178,6 +180,7 @@ class Plan:
     count: Callable[[], Tally | str] | None = None
     danger: str = ""
     back: str = "/"
+    is_short: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,10 @@ class OnStep(Protocol):
     def __call__(self, looked: int, total: int, told: str = "", /) -> object: ...
 
 
-# How many acts are done at once, and how many are remembered.
-AT_ONCE, MAX_TASKS = 2, 200
+# How many acts are remembered; and how many are done at once: those that take long, those that only look, and those
+# that are done in a moment, which must not wait for the others.
+MAX_TASKS = 200
+AT_ONCE = {"long": 2, "look": 2, "short": 4}
 
 
 class Stopped(Exception):
@@ -59,6 +61,7 @@ class Task:
 
     def run(self, do: Callable[[OnStep], Tally | str]) -> None:
         try:
+            self.step(0, 0)  # it may be stopped before it begins
             with acting_for(self.user.name):
                 outcome = do(self.step)
         except Exception as error:  # shown to the user
@@ -76,15 +79,18 @@ class Tasks:
     """The last acts of this process."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="limpyd-jobs-web-act")
+        self._executors = {
+            lane: ThreadPoolExecutor(number, thread_name_prefix=f"limpyd-jobs-web-{lane}")
+            for lane, number in AT_ONCE.items()
+        }
         self._tasks: OrderedDict[str, Task] = OrderedDict()
 
-    def begin(self, title: str, user: User, back: str, do: Callable[[OnStep], Tally | str]) -> Task:
+    def begin(self, title: str, user: User, back: str, do: Callable[[OnStep], Tally | str], lane: str) -> Task:
         task = Task(title, user, back)
         self._tasks[task.pk] = task
         while len(self._tasks) > MAX_TASKS:
             self._tasks.popitem(last=False)
-        task.future = self._executor.submit(task.run, do)
+        task.future = self._executors[lane].submit(task.run, do)
         return task
 
     def get(self, pk: str) -> Task | None:

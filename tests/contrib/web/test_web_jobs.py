@@ -101,6 +101,24 @@ def test_secrets_are_masked_and_cannot_be_asked_for() -> None:
     assert dashboard.post("/jobs/delete", {"all": "1", "q": "api_token>h"}).status == 403
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [' {"api-key": "SECRET"}', '{"password": "SECRET", "n": ' + "9" * 5_000 + "}", '["{\\"pin\\": \\"SECRET\\"}"]'],
+)
+def test_secrets_in_values_are_masked_wherever_these_are_shown(stored: str) -> None:
+    job = Letter.add_job("one", more=stored)
+    dashboard = Dashboard(masked=["pin"])
+    for answer in (
+        dashboard.get(f"/jobs/{job.ident}", PROGRAM),
+        dashboard.get("/jobs/facets?by=more"),
+        dashboard.get("/jobs/facets?by=more", PROGRAM),
+        dashboard.post("/jobs/edit", {"ident": job.ident, "field.more": "x"}),
+    ):
+        assert answer.status == 200
+        assert "(masked)" in answer.text
+        assert "SECRET" not in answer.text
+
+
 def test_selected_jobs_are_changed() -> None:
     jobs = [Letter.add_job(f"{number}") for number in range(3)]
     dashboard = Dashboard()
@@ -157,6 +175,7 @@ def test_programs_send_json() -> None:
     assert "Select some jobs first" in send(all=False, ident=None, confirmed=True)["error"]
     assert send(ident=job.ident, confirmed=True)["outcome"]["done"] == 1
     assert job.status.hget() == STATUSES.CANCELED
+    assert "half a character" in send(ident="\ud800")["error"]
     assert dashboard.ask("POST", "/jobs/cancel", headers, b"[]").json["error"] == "The JSON must be an object"
 
 

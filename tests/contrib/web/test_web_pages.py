@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import re
+from concurrent.futures import wait
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 import pytest
 from asking import Dashboard
 
 from limpyd_jobs import Job
+from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web.statics import FOLDER
+from limpyd_jobs.contrib.web.tasks import Tasks
 from limpyd_jobs.query import queue_states
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -65,6 +69,20 @@ def test_an_act_on_many_is_counted_and_confirmed_first() -> None:
     assert done.status == 303
     assert "<strong>4 done</strong>" in dashboard.get(done.headers["location"]).shown
     assert not queue_states("mails")[0].is_in_use
+
+
+def test_a_short_act_does_not_wait_for_long_ones() -> None:
+    tasks, end, user = Tasks(), Event(), User("ann", "view")
+    try:
+        long = [tasks.begin("count", user, "/", lambda step: f"{end.wait(60)}", "look") for _ in range(3)]
+        short = tasks.begin("pause", user, "/", lambda step: "paused", "short")
+        wait([short.future], 60)
+        assert (short.text, long[2].is_over) == ("paused", False)
+        long[2].stop.set()  # it has not begun yet
+    finally:
+        end.set()
+    wait([task.future for task in long], 60)
+    assert [bool(task.text) for task in long] == [True, True, False]
 
 
 def test_a_row_of_queues_is_about_one_priority_unless_it_says_all() -> None:

@@ -92,14 +92,14 @@ def edit(asked: Asked, form: Form) -> Plan:
     with _refused():
         found = edit_job(ident, **given, seen=shown, dry_run=True)
     seen = {each.name: each.before for each in found} | shown
-    what = ", ".join(_change(each) for each in found) or "nothing: it has these values already"
+    what = _shown(found, asked, path) or "nothing: it has these values already"
 
     def do(_: OnStep) -> str:
         with _refused():
             changed = edit_job(ident, **given, seen=seen) if found else []
-        return f"changed: {', '.join(map(_change, changed))}" if changed else "nothing to change"
+        return f"changed: {_shown(changed, asked, path)}" if changed else "nothing to change"
 
-    return Plan(f"Edit {ident}", do, lambda: what, back=address(f"/jobs/{ident}"))
+    return Plan(f"Edit {ident}", do, lambda: what, back=address(f"/jobs/{ident}"), is_short=True)
 
 
 def _fields_of(form: Form) -> Iterator[tuple[str, str | None, str]]:
@@ -113,9 +113,13 @@ def _fields_of(form: Form) -> Iterator[tuple[str, str | None, str]]:
             yield name[6:], None, value
 
 
-def _change(change: FieldChange) -> str:
-    before, after = ("(none)" if text is None else one_line(text, 60) for text in change[1:])
-    return f"{change.name} from {before} to {after}"
+def _shown(changes: Sequence[FieldChange], asked: Asked, path: str) -> str:
+    """Say what changes, without secrets."""
+
+    def shown(text: str | None) -> str:
+        return "(none)" if text is None else one_line(asked.masking.text(text, path), 60)
+
+    return ", ".join(f"{each.name} from {shown(each.before)} to {shown(each.after)}" for each in changes)
 
 
 @contextmanager
@@ -123,6 +127,9 @@ def _refused() -> Iterator[None]:
     """Refuse what `edit_job` refuses."""
     try:
         yield
+    except ImportError as error:
+        told = f"The class of the job cannot be imported: {one_line(error, 500)}. Start the dashboard with --pythonpath"
+        raise Refusal(409, told) from None
     except NotEditable as error:
         raise Refusal(409, str(error)) from None
     except (AttributeError, TypeError, ValueError, UniquenessError) as error:

@@ -111,10 +111,11 @@ def show_facets(asked: Asked) -> FacetsShown:
     jobs = filter_of(asked, words)
     by = asked.query.get("by")
     fields = [*FACETS, *([by] if by and by not in FACETS else [])]
-    if by:
-        asked.masking.check([by], [each.path for each in job_class_fields(asked.database)])
-    count = jobs.count(FACETS_TIMEOUT)
-    return FacetsShown(words, count, {field: jobs.facets(field, MAX_VALUES, FACETS_TIMEOUT) for field in fields})
+    paths = [each.path for each in job_class_fields(asked.database)]
+    asked.masking.check(fields, paths)
+    found = {field: jobs.facets(field, MAX_VALUES, FACETS_TIMEOUT) for field in fields}
+    masked = {field: each._replace(counts=asked.masking.counts(each.counts, paths)) for field, each in found.items()}
+    return FacetsShown(words, jobs.count(FACETS_TIMEOUT), masked)
 
 
 def show_words(asked: Asked) -> WordsShown:
@@ -239,7 +240,7 @@ def release(asked: Asked, form: Form) -> Plan:
         return "1 job"
 
     danger = "If its worker is alive after all, the job may be run twice." if force else ""
-    return Plan(f"Release {ident}", do, count, danger, address(f"{HERE}/{ident}"))
+    return Plan(f"Release {ident}", do, count, danger, address(f"{HERE}/{ident}"), is_short=True)
 
 
 ROLES = {

@@ -59,7 +59,7 @@ def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
             return f"{name} was {'paused already' if pauses else 'not paused'}"
         return f"{name} is paused: running jobs go on" if pauses else f"{name} is resumed"
 
-    return Plan(f"{'Pause' if pauses else 'Resume'} {name}", do, back=HERE)
+    return Plan(f"{'Pause' if pauses else 'Resume'} {name}", do, back=HERE, is_short=True)
 
 
 def _models_of(asked: Asked, name: str, pauses: bool) -> list[str]:
@@ -114,7 +114,7 @@ def delete(asked: Asked, form: Form) -> Plan:
         return f"{name} {outcomes[delete_queue(state, asked.database)]}"
 
     title = f"Delete the queue {name} of priority {state.priority}"
-    return Plan(title, do, lambda: "1 queue, which is empty", "The records of its jobs stay.", HERE)
+    return Plan(title, do, lambda: "1 queue, which is empty", "The records of its jobs stay.", HERE, is_short=True)
 
 
 def _with_queued(asked: Asked, queue: Mapping[str, Any], verb: Callable[..., Tally], **how: Any) -> Tally:

@@ -115,7 +115,7 @@ def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
         pause_schedule(name, asked.database, pauses=pauses)
         return f"{name} is paused: queued jobs stay" if pauses else f"{name} is resumed, from its next time on"
 
-    return Plan(f"{'Pause' if pauses else 'Resume'} {name}", do, back=_address(name))
+    return Plan(f"{'Pause' if pauses else 'Resume'} {name}", do, back=_address(name), is_short=True)
 
 
 def run_now(asked: Asked, form: Form) -> Plan:
@@ -125,7 +125,7 @@ def run_now(asked: Asked, form: Form) -> Plan:
         run = run_schedule_now(name, asked.database)
         return f"{run.ident} is added" if run.is_new else f"{run.ident} is queued already, so no job was added"
 
-    return Plan(f"Run {name} now", do, back=_address(name))
+    return Plan(f"Run {name} now", do, back=_address(name), is_short=True)
 
 
 def remove(asked: Asked, form: Form) -> Plan:
@@ -136,7 +136,7 @@ def remove(asked: Asked, form: Form) -> Plan:
         return f"{name} is removed"
 
     danger = "It is removed for good. Queued jobs stay. A schedule that a job class declares is made again."
-    return Plan(f"Remove the schedule {name}", do, lambda: "1 schedule", danger, HERE)
+    return Plan(f"Remove the schedule {name}", do, lambda: "1 schedule", danger, HERE, is_short=True)
 
 
 def edit(asked: Asked, form: Form) -> Plan:
@@ -150,7 +150,7 @@ def edit(asked: Asked, form: Form) -> Plan:
         time = edit_schedule(name, asked.database, **changes)
         return f"{name} is changed. Its next time is {time:%Y-%m-%d %H:%M:%S %Z}" if time else f"{name} is over"
 
-    return Plan(f"Change {' and '.join(sorted(changes))} of {name}", do, back=_address(name))
+    return Plan(f"Change {' and '.join(sorted(changes))} of {name}", do, back=_address(name), is_short=True)
 
 
 def _changes(state: ScheduleState, form: Form) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def stop(asked: Asked, form: Form) -> Plan:
         task.stop.set()
         return f"It ends with its present step: {task.title}"
 
-    return Plan(f"Stop: {task.title}", do, back=f"/tasks/{task.pk}")
+    return Plan(f"Stop: {task.title}", do, back=f"/tasks/{task.pk}", is_short=True)
 
 
 def _task_of(asked: Asked) -> Task:

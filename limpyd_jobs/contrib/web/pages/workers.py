@@ -156,7 +156,12 @@ def order(verb: str, asked: Asked, form: Form) -> Plan:
     danger = "They end after the jobs that they run. In a pool, no other worker takes their place." if is_stop else ""
     do = partial(_order, verb, asked, workers)
     return Plan(
-        f"{verb.capitalize()} {what}", do, (lambda: plural(len(workers), "worker")) if is_stop else None, danger, back
+        f"{verb.capitalize()} {what}",
+        do,
+        (lambda: plural(len(workers), "worker")) if is_stop else None,
+        danger,
+        back,
+        is_short=True,
     )
 
 
