@@ -7,16 +7,17 @@ import redis
 
 from limpyd_jobs import NotAudited
 from limpyd_jobs.records import audit
+from limpyd_jobs.redis.calls import finish
 
 
 def test_numbers_add_up(redis_client: redis.Redis) -> None:
     with audit.audited(redis_client, verb="delete") as entry:
-        entry.note(3)
-        entry.note(4)
+        finish(entry.note(3))
+        finish(entry.note(4))
         (found,) = audit.last_entries(redis_client, 5)
         assert found["done"] == "7"
         redis_client.delete(audit.BEGUN)
-        entry.note(1)
+        finish(entry.note(1))
     assert not redis_client.exists(audit.BEGUN)
 
 
@@ -25,7 +26,7 @@ def test_where_there_is_no_room_no_more_is_done_unless_told_so(redis_client: red
     def act() -> None:
         with audit.audited(redis_client, unaudited=unaudited, verb="delete") as entry:
             redis_client.config_set("maxmemory", 1)
-            entry.note(1)
+            finish(entry.note(1))
 
     try:
         if unaudited:
