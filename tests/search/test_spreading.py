@@ -111,6 +111,16 @@ def test_after_a_kill_the_rest_is_due_behind_what_was_done(job_class: type[Job])
     assert gaps(jobs) == [100, 100, 100, 100]
 
 
+def test_jobs_are_not_behind_others_that_wait_no_more() -> None:
+    failed(5)
+    asked = JobFilter("status=error")
+    asked.requeue_all(spread=60 * MINUTE)
+    JobFilter("status=delayed").promote_all()
+    Worker("parcels", callback=lambda job, queue: 1 / 0, max_loops=5, logger_level=60).run()
+    tally = asked.requeue_all(rate=1)
+    assert (tally.done, tally.until is not None and tally.until < utcnow() + MINUTE) == (5, True)
+
+
 def test_a_job_that_is_refused_takes_no_turn(redis_client: redis.Redis) -> None:
     jobs = [Job.add_job(name, "parcels") for name in "abcd"]
     Worker("parcels", callback=lambda job, queue: 1 / 0, max_loops=4, logger_level=60).run()

@@ -7,16 +7,21 @@
 
 local LAST_MOMENT = LAST_SECOND * 1000000
 
--- The moment that the key has; 0 if there is none, or another program wrote something else.
+-- The moment that the key has, and the key of the last job that waits for its moment, if it is known; 0 if there is none,
+-- if that job does not wait any more, or if another program wrote something else.
 local function kept_turn()
   local kept = redis.pcall('GET', request.turns)
-  local at = type(kept) == 'string' and string.find(kept, '^%d+%.?%d*$') and tonumber(kept)
-  return at and at < 4 * LAST_MOMENT and at or 0
+  local text, last = string.match(type(kept) == 'string' and kept or '', '^(%d+%.?%d*) ?(.*)$')
+  local at = tonumber(text)
+  if not at or at >= 4 * LAST_MOMENT then return 0 end
+  if last ~= '' and redis.pcall('HGET', last, 'status') ~= 'd' then return 0 end
+  return at, last
 end
 
--- The first moment: not before `due`, if given, nor before the one that the key has.
+-- The first moment: not before `due`, if given, nor before the one that the key has; and the job of kept_turn.
 local function first_turn(due)
-  return math.max(now(), due and due.at or 0, kept_turn())
+  local kept, last = kept_turn()
+  return math.max(now(), due and due.at or 0, kept), last
 end
 
 local function turn_after(at)
@@ -29,7 +34,8 @@ local function turn_at(at)
   return at < LAST_MOMENT and {at = whole, text = date_text(whole)} or nil
 end
 
--- Keeps the next moment until it has passed.
-local function keep_turn(at)
-  redis.call('SET', request.turns, string.format('%.3f', at), 'PX', string.format('%.0f', math.max(1, (at - now()) / 1000)))
+-- Keeps the next moment until it has passed, with the key of the last job that waits for its moment, if it is known.
+local function keep_turn(at, last)
+  local text = string.format('%.3f', at) .. ((last or '') ~= '' and ' ' .. last or '')
+  redis.call('SET', request.turns, text, 'PX', string.format('%.0f', math.max(1, (at - now()) / 1000)))
 end

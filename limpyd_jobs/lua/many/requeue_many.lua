@@ -18,7 +18,8 @@
 --@include spreading
 
 local queue_model, due = model_of(request.queue_model), due_at(request.delay)
-local turn = request.interval and first_turn(due)
+local turn, last
+if request.interval then turn, last = first_turn(due) end
 
 local function why_not(job, is_claimed, own_name)
   if job.status ~= 'e' then return 'not in error' end
@@ -33,12 +34,15 @@ local function requeue(job, own_name)
   if turn then due = turn_at(turn) end
   if turn and not due then return 'beyond the year 9999' end
   local outcome = requeue_job(job, {model = queue_model, name = name, priority = request.priority, due = due})
-  if turn and outcome == 'done' then turn = turn_after(turn) end
+  if turn and outcome == 'done' then
+    turn = turn_after(turn)
+    if is_delayed(due) then last = job.key end
+  end
   return outcome
 end
 
 local reply = turn and {turn = string.format('%.0f', turn), interval = request.interval}
-if turn and not request.dry then keep_turn(turn) end  -- if that fails, nothing is changed
+if turn and not request.dry then keep_turn(turn, last) end  -- if that fails, nothing is changed
 local answered = do_each(why_not, requeue, reply)
-if turn and not request.dry then keep_turn(turn) end
+if turn and not request.dry then keep_turn(turn, last) end
 return answered
