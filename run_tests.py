@@ -63,6 +63,10 @@ def main(arguments: list[str]) -> int:
     others = [argument for argument in arguments if argument not in PARTS]
     if others and not parts:
         return run("pytest", *others)
+    paths = [argument for argument in others if argument.startswith("tests/")]
+    if paths:
+        print(f"{parts[0]} runs all tests of that part, also with {paths[0]}: to run that alone, leave out {parts[0]}")
+        return 2
     return run_parts(parts or ["--lint", "--tests"], others)
 
 
