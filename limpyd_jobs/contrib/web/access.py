@@ -1,4 +1,5 @@
-"""Finding out who asks. Secrets are compared in constant time, and guessing is throttled."""
+"""Finding out who asks. Secrets are compared in constant time. Whoever sends many wrong ones is told to wait; a right
+one is never refused for that, because behind a proxy all clients may have one address."""
 
 from __future__ import annotations
 
@@ -90,8 +91,6 @@ class Access:
         given = _credentials(Headers(scope=scope).get("authorization", ""))
         if given is None:
             raise Refusal(401, "Who are you? Give a token, or a name and a password", _CHALLENGE)
-        address = _network_of(scope)
-        self._throttle.check(address)
         name, secret = given
         digest = _digest(secret)
         found = None
@@ -100,6 +99,8 @@ class Access:
             is_meant = not each.needs_name or compare_digest(_digest(each.user.name), _digest(name))
             found = each.user if is_same & is_meant else found
         if found is None:
+            address = _network_of(scope)
+            self._throttle.check(address)
             self._throttle.count_failure(address)
             raise Refusal(401, "That token or password is wrong", _CHALLENGE)
         return found

@@ -18,7 +18,7 @@ Authenticate = Callable[[Any], "User | Awaitable[User | None] | None"]
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
-# The shortest token or password: with 16 characters, guessing takes longer than the throttle lets one live.
+# The shortest token or password: 16 characters cannot be guessed, however many are tried in a second.
 MIN_TOKEN = 16
 
 # A host name, or an address, without a port.

@@ -97,14 +97,15 @@ def test_metrics_need_the_role_view() -> None:
         assert "# TYPE limpyd_jobs_queue_jobs gauge\n" in answer.text
 
 
-def test_guessing_is_throttled_by_address() -> None:
+def test_guessing_is_throttled_by_address_and_keeps_nobody_out_who_knows() -> None:
     dashboard = Dashboard(client="192.0.2.1", token=TOKEN)
     statuses = [dashboard.get("/queues", bearer("wrong")).status for _ in range(MAX_FAILURES)]
     assert set(statuses) == {401}
-    throttled = dashboard.get("/queues", bearer(TOKEN))
+    assert dashboard.get("/queues", bearer(TOKEN)).status == 200  # behind a proxy, it may be another client
+    throttled = dashboard.get("/queues", bearer("wrong"))
     assert throttled.status == 429
     assert 0 < int(throttled.headers["retry-after"]) <= 60
-    assert Dashboard(dashboard.app, client="192.0.2.2").get("/queues", bearer(TOKEN)).status == 200
+    assert Dashboard(dashboard.app, client="192.0.2.2").get("/queues", bearer("wrong")).status == 401
 
 
 def test_a_function_of_the_application_names_the_user() -> None:
