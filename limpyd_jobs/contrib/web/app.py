@@ -208,11 +208,11 @@ class Site:
     async def _act(self, act: Act, request: Request) -> Response:
         asked = await self._asked(request)
         asked.check(act.role)
-        form = await _form_of(request)
+        form = (await _form_of(request)).as_counted()
         plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
         if plan.count and not form.get("confirmed"):
             would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
-            pairs = form.without("confirmed")
+            pairs = form.as_kept()
             value = Shown(plan.title, would, plan.danger)
             return self._rendered(request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs)
         lane = "short" if plan.is_short else "look" if act.role is Role.VIEW else "long"

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from limpyd_jobs.contrib.web.kept import Kept
 from limpyd_jobs.contrib.web.refusals import Refusal
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from limpyd_jobs.integration import JobsDatabase
 
 MAX_FIELDS, MAX_MESSAGE = 2_000, 2_000
+
+# The name of a value that has all others.
+KEPT = "_kept"
 
 T = TypeVar("T")
 
@@ -96,6 +99,19 @@ class Form:
     def without(self, *names: str) -> list[tuple[str, str]]:
         """Return the pairs of all other names."""
         return [pair for pair in self.pairs if pair[0] not in names]
+
+    def as_kept(self) -> list[tuple[str, str]]:
+        """Return the pairs that a browser sends back unchanged with ``confirmed``. It would not do so with ends of
+        lines, or bytes that are not UTF-8: then all pairs are in one."""
+        pairs = self.without("confirmed")
+        if all(text.isprintable() for pair in pairs for text in pair):
+            return pairs
+        return [(KEPT, urlencode(pairs, errors="surrogateescape"))]
+
+    def as_counted(self) -> Form:
+        """Return the form of which `as_kept` returned the pairs."""
+        kept = self.get(KEPT)
+        return Form([*Form.parse(kept).pairs, *self.without(KEPT)]) if kept else self
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -117,6 +119,20 @@ def test_secrets_in_values_are_masked_wherever_these_are_shown(stored: str) -> N
         assert answer.status == 200
         assert "(masked)" in answer.text
         assert "SECRET" not in answer.text
+
+
+@pytest.mark.parametrize("to", ["\udcff", "a\nb"])
+def test_what_is_confirmed_is_what_was_counted(to: str) -> None:
+    others = [Letter.add_job("question", to="?"), Letter.add_job("crlf", to="a\r\nb")]
+    job = Letter.add_job("one")
+    job.to.hset(to.encode(errors="surrogateescape"))
+    asked = Dashboard().post("/jobs/delete", {"all": "1", "to": to.encode(errors="surrogateescape")})
+    assert "<strong>1 to do</strong>" in asked.shown
+    sent = re.findall(r'<input type="hidden" name="([^"]*)"\s+value="([^"]*)">', asked.text)
+    form = [(unescape(name), unescape(value).replace("\n", "\r\n")) for name, value in sent]  # as browsers do
+    Dashboard().post("/jobs/delete", form)
+    assert not job.exists(pk=job.pk.get())
+    assert all(other.exists(pk=other.pk.get()) for other in others)
 
 
 def test_selected_jobs_are_changed() -> None:
