@@ -112,7 +112,7 @@ def test_one_that_is_let_go_may_have_sent_something_just_then(
         assert b"200 OK" in second.recv(MAX_REQUEST)
 
 
-def test_an_error_that_nobody_foresaw_ends_nothing_and_is_logged_once(
+def test_an_error_that_was_not_foreseen_ends_nothing_and_is_logged_once(
     responder: Responder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:

@@ -97,7 +97,7 @@ def test_metrics_need_the_role_view() -> None:
         assert "# TYPE limpyd_jobs_queue_jobs gauge\n" in answer.text
 
 
-def test_guessing_is_throttled_by_address_and_keeps_nobody_out_who_knows() -> None:
+def test_guessing_is_throttled_by_address_but_a_right_token_is_taken() -> None:
     dashboard = Dashboard(client="192.0.2.1", token=TOKEN)
     statuses = [dashboard.get("/queues", bearer("wrong")).status for _ in range(MAX_FAILURES)]
     assert set(statuses) == {401}
