@@ -87,6 +87,19 @@ def test_a_failure_after_which_the_job_is_tried_again_is_a_warning(sentry: Sentr
     assert sent[0]["fingerprint"] == sent[1]["fingerprint"]
 
 
+def test_a_report_is_never_so_large_that_it_is_dropped(sentry: Sentry, sent: list[Any]) -> None:
+    def callback(job: Job, queue: Queue) -> None:
+        large = "x" * 1_000_000
+        raise ValueError(large)
+
+    Parcel.add_job("a")
+    work(callback=callback)
+    (report,) = sent
+    (exception,) = report["exception"]["values"]
+    assert exception["value"] == "x" * 8_192 + "… (1,000,000 characters)"
+    assert len(json.dumps(report)) < 200_000
+
+
 def test_by_a_setting_only_the_last_failure_is_reported(sentry: Sentry, sent: list[Any]) -> None:
     sentry.report_retried = False
     Parcel.add_job("one")

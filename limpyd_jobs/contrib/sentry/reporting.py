@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sentry_sdk
 from sentry_sdk.integrations.logging import ignore_logger
@@ -14,6 +15,10 @@ from limpyd_jobs.integration import Adding, Instrument, Running, events, fingerp
 CATEGORY = "limpyd_jobs"
 
 FLUSH_TIMEOUT = 2.0  # seconds
+
+# How many characters are reported of the text of an exception, and of the variables of a frame: Sentry drops a report
+# of more than 1 MB.
+MAX_TEXT, MAX_VARIABLES = 8_192, 16_384
 
 
 class Sentry(Instrument):
@@ -79,4 +84,18 @@ class Sentry(Instrument):
             of_report.fingerprint = [fingerprint_of(event.exception, type(event.job), running.identifier)]
             of_report.set_level("warning" if event.requeued else "error")
             of_report.set_tag("requeued", "yes" if event.requeued else "no")
+            of_report.add_event_processor(_bounded)
             of_report.capture_exception(event.exception)
+
+
+def _bounded(report: Any, hint: Any) -> Any:
+    """Cut what would make a report so large that it is dropped."""
+    for exception in report.get("exception", {}).get("values", ()):
+        text = exception.get("value")
+        if isinstance(text, str) and len(text) > MAX_TEXT:
+            exception["value"] = f"{text[:MAX_TEXT]}… ({len(text):,} characters)"
+        for frame in (exception.get("stacktrace") or {}).get("frames", ()):
+            size = len(str(frame.get("vars") or ""))
+            if size > MAX_VARIABLES:
+                frame["vars"] = {"left out": f"{size:,} characters"}
+    return report
