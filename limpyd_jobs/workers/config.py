@@ -231,10 +231,12 @@ class WorkerConfig:
 
     @staticmethod
     def _ensure_log_handler(worker: Worker) -> None:
-        if not worker.logger.handlers:
-            handler = logging.StreamHandler()
-            handler.setFormatter(_formatter(worker._settings.log_format))
-            worker.logger.addHandler(handler)
+        root, takes_all = logging.getLogger(), worker._settings.log_format == "json" and worker.logger.propagate
+        if worker.logger.handlers or (takes_all and _is_ours(root.handlers)):
+            return
+        handler = logging.StreamHandler()
+        handler.setFormatter(_formatter(worker._settings.log_format))
+        (root if takes_all and not root.handlers else worker.logger).addHandler(handler)  # jobs log, too
 
     def print_options(self) -> None:
         """Print what the script and the worker will use."""
@@ -320,6 +322,10 @@ class WorkerConfig:
     @property
     def _program(self) -> str:
         return self.prog_name.removesuffix(".py")
+
+
+def _is_ours(handlers: Sequence[logging.Handler]) -> bool:
+    return [type(each.formatter).__name__ for each in handlers] == ["JsonFormatter"]
 
 
 def _formatter(log_format: str) -> logging.Formatter:

@@ -134,4 +134,22 @@ def test_the_command_writes_it_by_an_option(capsys: pytest.CaptureFixture[str]) 
     assert [line["job"] for line in told if "success" in line["message"]] == [f"{__name__}.Parcel:1"]
 
 
+def test_all_that_a_job_logs_is_in_json_by_that_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Parcel.add_job("one")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    given = ["--queues=queue", "--log-format=json", "--burst", f"--callback={__name__}.log_two_lines"]
+    for _ in range(2):
+        WorkerConfig(["worker", "--no-title", "--no-terminate-gracefuly", *given]).execute()
+    events.unsubscribe(_fields)
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["message"], line["job"]) for line in told if line["logger"] == "shop"] == [("hello\nx", job.ident)]
+    assert len([line for line in told if "success" in line["message"]]) == 1
+
+
+def log_two_lines(job: Job, queue: Queue) -> None:
+    logging.getLogger("shop").warning("hello\nx")
+
+
 do = succeed
