@@ -84,6 +84,7 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             import uvicorn
 
             from limpyd_jobs.contrib.web import application
+            from limpyd_jobs.contrib.web.connections import Connection
         except ImportError as error:
             self.parser.error(f"what it needs is not installed: pip install 'redis-limpyd-jobs[web]' ({error})")
         app = application(**self._settings())
@@ -94,6 +95,7 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             self.note(f"{cannot_use_redis(error)}; pages say so until it can")
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_config=None,
             access_log=False,
             proxy_headers=bool(self.options.proxy),

@@ -26,7 +26,8 @@ from limpyd_jobs.integration import one_line
 MAX_FAILURES, FAILURES_WITHIN, MAX_ADDRESSES = 10, 60.0, 10_000
 
 # What a proxy adds: without authentication, the address of the client is then not that of a user of this machine.
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+FORWARDED = ("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
+FORWARDED_IN_FRONT = "x-forwarded-"
 
 
 class Throttle:
@@ -139,9 +140,13 @@ def _credentials(header: str) -> tuple[str, str] | None:
 def _local_user(scope: Any) -> User:
     address = (scope.get("client") or ("", 0))[0]
     headers = Headers(scope=scope)
-    if not is_local(address) or any(name in headers for name in FORWARDED):
+    if not is_local(address) or any(map(_tells_of_a_proxy, headers)):
         raise Refusal(403, "Only this machine is answered, because no token, users or authenticate are set")
     return User("local", Role.ADMIN.word)
+
+
+def _tells_of_a_proxy(name: str) -> bool:
+    return name in FORWARDED or name.startswith(FORWARDED_IN_FRONT)
 
 
 def _network_of(scope: Any) -> str:

@@ -29,7 +29,8 @@ class Recent(Generic[T]):
     def __call__(self) -> T:
         with self._lock:
             if self._last is None or monotonic() - self._last[0] >= self._seconds:
-                self._last = (monotonic(), self._look())
+                found = self._look()
+                self._last = (monotonic(), found)  # from its end on: a look may take longer than that
             return self._last[1]
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.users import User
 from limpyd_jobs.integration import acting_for, described
 from limpyd_jobs.query import Tally
@@ -87,10 +88,13 @@ class Tasks:
 
     def begin(self, title: str, user: User, back: str, do: Callable[[OnStep], Tally | str], lane: str) -> Task:
         task = Task(title, user, back)
-        self._tasks[task.pk] = task
-        while len(self._tasks) > MAX_TASKS:
-            self._tasks.popitem(last=False)
+        over = [pk for pk, each in self._tasks.items() if each.is_over]
+        for pk in over[: max(0, len(self._tasks) + 1 - MAX_TASKS)]:
+            del self._tasks[pk]
+        if len(self._tasks) >= MAX_TASKS:
+            raise Refusal(503, f"{MAX_TASKS} acts wait for their turn already: stop some, or try again later")
         task.future = self._executors[lane].submit(task.run, do)
+        self._tasks[task.pk] = task
         return task
 
     def get(self, pk: str) -> Task | None:

@@ -14,6 +14,8 @@ from asking import Dashboard
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.web import User
+from limpyd_jobs.contrib.web import tasks as web_tasks
+from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Tasks
 from limpyd_jobs.query import queue_states
@@ -83,6 +85,21 @@ def test_a_short_act_does_not_wait_for_long_ones() -> None:
         end.set()
     wait([task.future for task in long], 60)
     assert [bool(task.text) for task in long] == [True, True, False]
+
+
+def test_an_act_that_goes_on_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_tasks, "MAX_TASKS", 2)
+    tasks, end, user = Tasks(), Event(), User("ann", "act")
+    try:
+        first = tasks.begin("move", user, "/", lambda step: f"{end.wait(60)}", "long")
+        for _ in range(3):
+            wait([tasks.begin("pause", user, "/", lambda step: "paused", "short").future], 60)
+        assert tasks.get(first.pk) is first
+        tasks.begin("move", user, "/", lambda step: f"{end.wait(60)}", "long")
+        with pytest.raises(Refusal, match="stop some"):
+            tasks.begin("pause", user, "/", lambda step: "paused", "short")
+    finally:
+        end.set()
 
 
 def test_a_row_of_queues_is_about_one_priority_unless_it_says_all() -> None:

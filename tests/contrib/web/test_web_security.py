@@ -70,7 +70,8 @@ def test_without_a_secret_only_this_machine_is_answered() -> None:
     assert Dashboard(client="::1").get("/queues").status == 200
     assert Dashboard(client="192.0.2.1").get("/queues").status == 403
     assert Dashboard(client="").get("/queues").status == 403
-    assert Dashboard().get("/queues", {"x-forwarded-for": "192.0.2.1"}).status == 403  # a proxy asks
+    for header in ("x-forwarded-for", "x-forwarded-proto", "via", "cf-connecting-ip"):
+        assert Dashboard().get("/queues", {header: "192.0.2.1"}).status == 403  # a proxy asks
 
 
 def test_tokens_and_passwords_name_the_user() -> None:
