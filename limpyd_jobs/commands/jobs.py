@@ -12,7 +12,7 @@ from typing import Any
 from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs.arguments import check_servable, stored_queue_name
-from limpyd_jobs.commandline.options import WorkerOption, between, for_verbs, seconds, time_span
+from limpyd_jobs.commandline.options import OutOfRange, WorkerOption, between, for_verbs, seconds, time_span
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
@@ -451,7 +451,7 @@ def _edits(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, is_given, text = word.partition("=")
         if is_given and name == "delayed_for" and name not in job_class._fields:
-            edits[name] = 0 if text in ("0", "0s") else time_span(text)
+            edits[name] = 0 if text in ("0", "0s") else _delay_of(text)
         elif is_given and name == "delayed_until":
             edits[name] = parse_moment(name, text)
         elif is_given and name == "priority":
@@ -459,6 +459,13 @@ def _edits(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
         else:
             fields.append(word)
     return {**edits, "fields": _values(job_class, fields)}
+
+
+def _delay_of(text: str) -> float:
+    try:
+        return time_span(text)
+    except OutOfRange as error:
+        raise ValueError(f"delayed_for must be {error}, not {text!r}") from None
 
 
 def _told(text: str | None) -> str:

@@ -105,7 +105,8 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             timeout_graceful_shutdown=GRACE,
         )
         server = uvicorn.Server(config)
-        _say_where_it_listens(server, listener, ends=bool(self.options.dry_run))
+        name = next((each for each in _words(self.options.hosts) if "*" not in each), "localhost")
+        _say_where_it_listens(server, listener, name, ends=bool(self.options.dry_run))
         _end_first(server, app.state.end)
         server.run(sockets=[listener])
         return 0
@@ -146,15 +147,15 @@ def _words(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
-def _say_where_it_listens(server: Server, listener: socket.socket, *, ends: bool) -> None:
-    """Let a server print its address once it answers there, and maybe end then."""
+def _say_where_it_listens(server: Server, listener: socket.socket, name: str, *, ends: bool) -> None:
+    """Let a server print its address once it answers there, by a name if it listens everywhere, and maybe end then."""
     start = server.startup
 
     async def startup(*args: Any, **kwargs: Any) -> None:
         await start(*args, **kwargs)
         host, port = listener.getsockname()[:2]
-        name = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-        print(f"http://{name}:{port}/", flush=True)
+        shown = name if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+        print(f"http://{shown}:{port}/", flush=True)
         server.should_exit = server.should_exit or ends
 
     server.startup = startup  # type: ignore[method-assign]

@@ -162,6 +162,13 @@ def test_the_command_prints_its_address_once_it_listens(redis_server: RedisServe
     assert (out, err) == ("", "")
 
 
+def test_where_it_listens_everywhere_the_printed_name_is_one_that_it_answers_to(redis_server: RedisServer) -> None:
+    options = ("--host=0.0.0.0", "--hosts=*.example.com,jobs.example.com", "--dry-run")
+    with served(redis_server, *options, LIMPYD_JOBS_WEB_TOKEN=TOKEN) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("http://jobs.example.com:")
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
