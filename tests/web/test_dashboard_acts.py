@@ -126,7 +126,7 @@ def test_from_an_alarm_to_the_requeued_jobs_are_three_clicks(workshop: Site, bro
     with ResizeImage.add_job("other").claim(owner="web1:12") as claim:
         claim.fail(MemoryError())
     browser.open(workshop("/"))
-    assert "5 jobs of images failed in the last 10 minutes" in browser.text
+    assert "5 tries of images failed in the last 10 minutes" in browser.text
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".attention a[href*=errors]"))
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Requeue the jobs of ValueError']"))
     assert "5 to do" in browser.text

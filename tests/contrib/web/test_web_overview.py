@@ -60,6 +60,7 @@ def test_it_says_which_jobs_were_left_by_a_worker_that_died(redis_client: redis.
     assert (
         "Of 1 job recorded as running in parcels, the lease of 1 ended. No worker is there" in dashboard.get("/").shown
     )
+    assert "of those running, the lease of 1 ended" in dashboard.get("/queues").shown
     Parcel.add_job("two")
     assert codes(dashboard) == [("unserved", "parcels"), ("lapsed", "parcels")]
 
