@@ -56,7 +56,7 @@ from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.errors import ErrorFilter, FoundError
 from limpyd_jobs.search.found import Count, Facets, FoundJob, Page
 from limpyd_jobs.search.jobs import JobFilter
-from limpyd_jobs.search.walk import MissingIndex
+from limpyd_jobs.search.walk import Enough, MissingIndex
 
 __all__ = [
     "BOUNDS",
@@ -66,6 +66,7 @@ __all__ = [
     "Backlog",
     "Condition",
     "Count",
+    "Enough",
     "ErrorFilter",
     "ErrorGroup",
     "ErrorGroups",

@@ -59,17 +59,20 @@ class Tally(_Numbers):
         a number`` (such jobs are not looked at, whether they meet the conditions or not)…
     until: datetime
         When the last of jobs that are spread is due, naive UTC; None if they are not.
+    is_exact: bool
+        False if `progress` raised `Enough` before all jobs were looked at.
     """
 
     until: datetime | None = None
+    is_exact: bool = True
 
     @classmethod
-    def of(cls, outcomes: Counter[str], until: datetime | None = None) -> Tally:
+    def of(cls, outcomes: Counter[str], until: datetime | None = None, is_exact: bool = True) -> Tally:
         """Make a tally from the number of jobs of each outcome."""
         reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if number and outcome != "done"}
         skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
         tally = cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
-        tally.until = until
+        tally.until, tally.is_exact = until, is_exact
         return tally
 
     @property
@@ -82,10 +85,12 @@ class Tally(_Numbers):
         """Return the sum of several tallies."""
         outcomes: Counter[str] = Counter()
         until: list[datetime] = []
+        is_exact = True
         for tally in tallies:
             outcomes.update(tally.reasons, done=tally.done)
             until += [tally.until] if tally.until else []
-        return cls.of(outcomes, max(until, default=None))
+            is_exact = is_exact and tally.is_exact
+        return cls.of(outcomes, max(until, default=None), is_exact)
 
 
 class Action:

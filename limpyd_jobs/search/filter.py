@@ -152,6 +152,8 @@ class Filter(Generic[T]):
             add(Changed({why: found.number}))
 
         for source in walk.sources:
+            if walk.is_cut:
+                break
             try:
                 model = self._model_of(source.known)
             except LookupError as error:
@@ -160,4 +162,4 @@ class Filter(Generic[T]):
                 yield from walk.change(source, change(source, model, entry), add)
         self.unseen = walk.unseen
         add(Changed({"the pk is not a number": walk.unseen}))
-        return Tally.of(outcomes, until)
+        return Tally.of(outcomes, until, not walk.is_cut)

@@ -198,7 +198,8 @@ class JobFilter(Filter[FoundJob]):
         dry_run: bool
             True to change nothing, and to return what would be done.
         progress: callable
-            Called after each step with how many jobs were looked at, and how many at most there are to look at.
+            Called after each step with how many jobs were looked at, and how many at most there are to look at. It may
+            raise `limpyd_jobs.query.Enough`, to end that with what was done, or counted, by then.
         unaudited: bool
             True to do it even if Redis refuses to write it to the audit, because it is full for example.
 

@@ -40,6 +40,10 @@ Pks = Sequence[int]  # numbers, or a range of them
 OnStep = Callable[[int, int], object]
 
 
+class Enough(Exception):
+    """Raise it in `progress` to look at no more: what was counted or done by then is returned."""
+
+
 class Look(Protocol):
     """The reply of a script that includes ``finding.lua``: how many jobs it looked at, and the pk of the last one."""
 
@@ -268,13 +272,19 @@ class Walk:
         def is_over(look: ALook) -> bool:
             act(look)
             self.looked += look.looked
-            if self._progress:
-                self._progress(self.looked, self.size)
-            is_late = monotonic() >= self._until
+            is_late = self._is_enough() or monotonic() >= self._until
             self.is_cut = is_late and self.looked < self.size
             return is_late
 
         return source.all(ask, is_over, **how)
+
+    def _is_enough(self) -> bool:
+        try:
+            if self._progress:
+                self._progress(self.looked, self.size)
+        except Enough:
+            return True
+        return False
 
     def change(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object]) -> Steps[None]:
         """Do the same with what changes records, the oldest first."""

@@ -12,7 +12,7 @@ import redis
 
 from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, NotAudited, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query import JobFilter
+from limpyd_jobs.query import Enough, JobFilter
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.search import walk
@@ -363,3 +363,17 @@ def test_what_the_ways_of_a_class_raise_or_leave_undone_is_told_and_the_others_g
     assert other.status.hget() == "w"
     (entry,) = last_entries(BaseJobsModel.database.connection, 1)
     assert (entry["done"], entry["refused"], entry["outcome"]) == ("1", "3", "complete")
+
+
+def test_a_progress_may_end_it_with_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
+    for number in range(3):
+        Letter.add_job(f"{number}", to="ann")
+
+    def enough(*numbers: int) -> None:
+        raise Enough
+
+    for dry_run in (True, False):
+        tally = JobFilter("status=waiting").cancel_all(progress=enough, dry_run=dry_run)
+        assert (tally.done, tally.is_exact) == (2, False)
+    assert JobFilter("status=waiting").cancel_all().is_exact

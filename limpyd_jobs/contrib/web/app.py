@@ -37,7 +37,7 @@ from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import acting_for, one_line
-from limpyd_jobs.query import ping
+from limpyd_jobs.query import Tally, ping
 
 log = logging.getLogger("limpyd-jobs.web")
 
@@ -115,11 +115,12 @@ def application(**settings: Any) -> Starlette:
 
 @dataclass(frozen=True)
 class Shown:
-    """An act to confirm: nothing is done yet."""
+    """An act to confirm: nothing is done yet. If `is_exact` is false, there was no time to count all."""
 
     title: str
     outcome: Any
     danger: str
+    is_exact: bool = True
     confirmed: bool = False
 
 
@@ -213,7 +214,7 @@ class Site:
         if plan.count and not form.get("confirmed"):
             would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
             pairs = form.as_kept()
-            value = Shown(plan.title, would, plan.danger)
+            value = Shown(plan.title, would, plan.danger, not isinstance(would, Tally) or would.is_exact)
             return self._rendered(request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs)
         lane = "short" if plan.is_short else "look" if act.role is Role.VIEW else "long"
         task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do, lane)

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timezone
 from secrets import token_urlsafe
 from threading import Event
+from time import monotonic
 from typing import Protocol
 
 from redis.exceptions import RedisError
@@ -16,7 +17,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.users import User
 from limpyd_jobs.integration import acting_for, described
-from limpyd_jobs.query import Tally
+from limpyd_jobs.query import Enough, Tally
 
 log = logging.getLogger("limpyd-jobs.web")
 
@@ -32,6 +33,21 @@ class OnStep(Protocol):
 # that are done in a moment, which must not wait for the others.
 MAX_TASKS = 200
 AT_ONCE = {"long": 2, "look": 2, "short": 4}
+
+
+# For how many seconds it is counted what an act would do, before the user confirms it.
+COUNT_WITHIN = 1.0
+
+
+def for_a_moment() -> OnStep:
+    """Return what ends a count in time: then it says at least how many there are."""
+    until = monotonic() + COUNT_WITHIN
+
+    def step(looked: int, total: int, told: str = "", /) -> None:
+        if looked < total and monotonic() >= until:
+            raise Enough
+
+    return step
 
 
 class Stopped(Exception):

@@ -10,7 +10,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from asking import Dashboard
+from asking import PROGRAM, Dashboard
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.web import User
@@ -19,6 +19,7 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Tasks
 from limpyd_jobs.query import queue_states
+from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -85,6 +86,18 @@ def test_a_short_act_does_not_wait_for_long_ones() -> None:
         end.set()
     wait([task.future for task in long], 60)
     assert [bool(task.text) for task in long] == [True, True, False]
+
+
+def test_a_count_to_confirm_ends_in_time_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_tasks, "COUNT_WITHIN", 0)
+    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
+    for number in range(3):
+        Mail.add_job(f"{number}")
+    dashboard = Dashboard()
+    assert "<strong>at least 2 to do</strong>" in dashboard.post("/queues/clear", {"queue": "mails"}).shown
+    counted = dashboard.post("/queues/clear", {"queue": "mails"}, PROGRAM).json
+    assert (counted["outcome"]["done"], counted["is_exact"]) == (2, False)
+    assert dashboard.do("/queues/clear", {"queue": "mails"})["outcome"]["done"] == 3
 
 
 def test_an_act_that_goes_on_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

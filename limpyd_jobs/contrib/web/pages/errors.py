@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
@@ -14,7 +13,7 @@ from limpyd_jobs.contrib.web.pages.jobs import words_of
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
-from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import rate, time_span
 from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, Tally, job_class_fields
@@ -179,7 +178,7 @@ def requeue(asked: Asked, form: Form) -> Plan:
     where = f" of {shared}" if shared else ""
     title = f"Requeue the jobs{where} that failed with {fingerprint}{told}"
     back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
-    return Plan(title, lambda step: act(progress=step), partial(act, dry_run=True), back=back)
+    return Plan(title, lambda step: act(progress=step), lambda: act(dry_run=True, progress=for_a_moment()), back=back)
 
 
 def delete(asked: Asked, form: Form) -> Plan:
@@ -190,7 +189,7 @@ def delete(asked: Asked, form: Form) -> Plan:
     return Plan(
         f"Delete the errors{where} with the fingerprint {fingerprint}",
         lambda step: errors.delete_all(progress=step),
-        lambda: errors.delete_all(dry_run=True),
+        lambda: errors.delete_all(dry_run=True, progress=for_a_moment()),
         "The errors are deleted for good. Their jobs stay.",
         HERE,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address, plural
-from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, parse_moment, rate, time_span
 from limpyd_jobs.query import (
@@ -173,7 +173,9 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     back = address(f"{HERE}/{idents[0]}") if is_one and verb != "delete" else address(HERE, q=shlex.join(words))
     to = f" {_shown(given)}" if given else ""
     title, danger = f"{verb.capitalize()} {what}{to}", _danger(verb, asked, given)
-    return Plan(title, lambda step: act(progress=step), lambda: act(dry_run=True), danger, back)
+    return Plan(
+        title, lambda step: act(progress=step), lambda: act(dry_run=True, progress=for_a_moment()), danger, back
+    )
 
 
 def _filter_of_ident(asked: Asked, ident: str) -> JobFilter:

@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.tasks import OnStep
+from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.query import (
     JobFilter,
@@ -123,7 +123,7 @@ def _with_queued(asked: Asked, queue: Mapping[str, Any], verb: Callable[..., Tal
 
 
 def _counted(act: Callable[..., Tally]) -> tuple[Callable[[], Tally], Callable[[OnStep], Tally]]:
-    return (lambda: act(dry_run=True)), (lambda progress: act(progress=progress))
+    return (lambda: act(dry_run=True, progress=for_a_moment())), (lambda progress: act(progress=progress))
 
 
 PAGE = Page(
