@@ -22,6 +22,7 @@ from limpyd_jobs.records.sizes import check_job_size
 from limpyd_jobs.redis.calls import given
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, imported_queue_model, on, replies_to
+from limpyd_jobs.texts import one_line
 
 
 class FieldChange(NamedTuple):
@@ -137,6 +138,9 @@ def _checked(job_class: Any, stored: Mapping[str, str], fields: dict[str, Any]) 
     for name in checked.keys() - layout.plain - layout.special:
         raise ValueError(f"The field {name!r} of {job_class.__name__} cannot be edited: no script can write it")
     changes = {name: None if value is None else stored_value(name, value) for name, value in checked.items()}
+    tries = changes.get("tries")
+    if tries is not None and not (tries.isascii() and tries.isdigit()):
+        raise ValueError(f"tries must be a number, 0 or more, not {one_line(tries)!r}")
     kept = {name: value for name, value in stored.items() if not (name.startswith("_") or name in RESERVED)}
     new = {name: value for name, value in {**kept, **changes}.items() if value is not None}
     check_job_size(job_class, stored.get("identifier", ""), new)

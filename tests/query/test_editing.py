@@ -187,6 +187,7 @@ def test_the_command_says_why_it_cannot(parcel: Parcel) -> None:
         (parcel.ident, "size=x"): "must be an integer, not 'x'",
         (parcel.ident, "priority=x"): "A priority must be an integer, not 'x'",
         (parcel.ident, "delayed_for=soon"): "'soon' is not a time span",
+        (parcel.ident, "tries=x"): "tries must be a number, 0 or more, not 'x'",
         (parcel.ident, "delayed_for=-5m"): "delayed_for must be a positive integer, or one with a fraction, not '-5m'",
         (parcel.ident, "delayed_until=soon"): "'soon' is not a time",
         (parcel.ident, "identifier=b"): "cannot be given a value here",
