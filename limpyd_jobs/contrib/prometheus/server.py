@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from threading import BoundedSemaphore
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -81,10 +83,31 @@ def _is_local(host: str) -> bool:
         return False
 
 
+class _Arriving(io.RawIOBase):
+    """What a client sends, until there is no time left for the whole of it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._until = connection, monotonic() + REQUEST_TIMEOUT
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._until - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: MetricsServer
     server_version, sys_version = "limpyd-jobs", ""
     timeout = REQUEST_TIMEOUT
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Arriving(self.connection))
 
     def do_GET(self) -> None:
         if not self.server.answers(self.headers.get("Host", "")):
@@ -105,6 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, TEXT, f"{why}\n".encode())
 
     def _answer(self, status: int, kind: str, content: bytes) -> None:
+        self.connection.settimeout(REQUEST_TIMEOUT)
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))

@@ -20,10 +20,11 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from servers import RedisServer
+from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.contrib.prometheus import FleetCollector, exposition
+from limpyd_jobs.contrib.prometheus import server as prometheus_server
 from limpyd_jobs.contrib.prometheus.catalogue import MAX_NAMED, ROWS
 from limpyd_jobs.contrib.prometheus.server import MetricsServer
 from limpyd_jobs.dates import utcnow
@@ -292,6 +293,23 @@ def test_it_is_served_to_this_machine() -> None:
         assert ask(port, Host=f"localhost:{port}")[0] == ask(port, Host="[::1]")[0] == 200
         for host in (f"evil.example:{port}", "127.0.0.1.evil.example", "[bad", ""):
             assert ask(port, Host=host)[0] == 403
+
+
+def test_a_request_has_to_arrive_in_time_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_server, "REQUEST_TIMEOUT", 0.1)
+    with serving() as port, socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(0.02)
+        wait_until(lambda: is_closed_after_a_byte(client))
+
+
+def is_closed_after_a_byte(client: socket.socket) -> bool:
+    try:
+        client.sendall(b"x")
+        return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_clients_that_send_nothing_keep_no_other_waiting() -> None:
