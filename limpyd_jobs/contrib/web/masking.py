@@ -21,6 +21,9 @@ SECRET = re.compile(
     re.IGNORECASE,
 )
 
+# What may have names in it: JSON, also in a text of JSON.
+_STRUCTURE, _STRING = re.compile(r"[\s\ufeff]*[\[{]"), re.compile(r'[\s\ufeff]*"')
+
 
 class Masking:
     """Says which fields are secret.
@@ -56,14 +59,15 @@ class Masking:
 
         What looks so and cannot be read is hidden as a whole if the name of a secret is anywhere in it.
         """
-        if not text.lstrip().startswith(("{", "[")):
+        is_structure = bool(_STRUCTURE.match(text))
+        if not (is_structure or _STRING.match(text)):
             return text
         try:
-            read = json.loads(text)
+            read = json.loads(text, object_pairs_hook=_each_once)
             masked = self._value(read, path)
         except (ValueError, RecursionError):
-            is_suspect = SECRET.search(text) or any(name in text for name in self._names_of(path))
-            return HIDDEN if is_suspect else text
+            is_suspect = SECRET.search(text) or "\\u" in text or any(name in text for name in self._names_of(path))
+            return HIDDEN if is_structure and is_suspect else text
         return text if masked == read else json.dumps(masked, ensure_ascii=False)
 
     def _value(self, value: Any, path: str) -> Any:
@@ -87,3 +91,11 @@ class Masking:
         for name in names:
             if any(self.is_secret(name, path) for path in ("", *paths)):
                 raise Refusal(403, f"{name} is masked: jobs cannot be searched or counted by it")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse one that has a name twice, of which the first value would not be looked at."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found

@@ -105,7 +105,15 @@ def test_secrets_are_masked_and_cannot_be_asked_for() -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [' {"api-key": "SECRET"}', '{"password": "SECRET", "n": ' + "9" * 5_000 + "}", '["{\\"pin\\": \\"SECRET\\"}"]'],
+    [
+        ' {"api-key": "SECRET"}',
+        '{"password": "SECRET", "n": ' + "9" * 5_000 + "}",
+        '["{\\"pin\\": \\"SECRET\\"}"]',
+        '{"x": {"pin": "SECRET"}, "x": 1}',
+        '"{\\"pin\\": \\"SECRET\\"}"',
+        '{"p\\u0069n": "SECRET"',
+        '\ufeff{"pin": "SECRET"}',
+    ],
 )
 def test_secrets_in_values_are_masked_wherever_these_are_shown(stored: str) -> None:
     job = Letter.add_job("one", more=stored)
