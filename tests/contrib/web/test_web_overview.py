@@ -12,7 +12,7 @@ from asking import BROWSER, PROGRAM, Dashboard
 from limpyd_jobs import Job, Worker
 from limpyd_jobs.contrib.web import sampler
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.sampler import Sampler
+from limpyd_jobs.contrib.web.sampler import Recent, Sampler
 from limpyd_jobs.query import pause_queue
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -165,3 +165,15 @@ def test_without_redis_pages_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.json["error"].startswith("Redis cannot be used: ")
     assert "Redis cannot be used" in dashboard.get("/live", BROWSER).text
     assert (dashboard.get("/health").status, dashboard.get("/health").text) == (503, "not ok\n")
+
+
+def test_a_look_that_took_long_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(sampler, "monotonic", lambda: clock[0])
+
+    def look() -> float:
+        clock[0] += 10.0
+        return clock[0]
+
+    recent = Recent(look, 1.0)
+    assert recent() == recent() == 10.0
