@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from threading import Lock
 from typing import NamedTuple
 
 from limpyd_jobs.exceptions import ConfigurationException
@@ -78,6 +79,7 @@ class HealthFile:
 
     def __init__(self, path: str) -> None:
         self._path, self._new = path, f"{path}.{os.getpid()}"
+        self._lock, self._is_closed = Lock(), False
         try:
             self._write("not ready: starting")
         except OSError as error:
@@ -85,13 +87,14 @@ class HealthFile:
 
     def __call__(self, verdict: Verdict) -> None:
         """Write it, unless the worker is not alive. If that fails, the file gets old, as if it was not alive."""
-        if verdict.is_live:
-            with suppress(OSError):
+        with self._lock, suppress(OSError):
+            if verdict.is_live and not self._is_closed:
                 self._write("ok" if verdict.is_ready else f"not ready: {verdict.reason}")
 
     def close(self) -> None:
-        """Remove it: there is no worker any more."""
-        with suppress(OSError):
+        """Remove it: there is no worker any more. A look that is still under way does not write it again."""
+        with self._lock, suppress(OSError):
+            self._is_closed = True
             os.unlink(self._path)
 
     def _write(self, text: str) -> None:

@@ -24,6 +24,7 @@ from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.health import monitor
 from limpyd_jobs.workers.health.monitor import Monitor
+from limpyd_jobs.workers.health.verdict import HealthFile, Verdict
 from limpyd_jobs.workers.running.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -247,6 +248,12 @@ class TestFile:
             first = path.stat()
             wait_until(lambda: path.stat().st_mtime_ns > first.st_mtime_ns)
             assert stat.S_ISREG(first.st_mode)
+        assert [*tmp_path.iterdir()] == []
+
+    def test_is_not_written_again_by_a_look_that_was_under_way_at_the_end(self, tmp_path: Path) -> None:
+        file = HealthFile(str(tmp_path / "healthy"))
+        file.close()
+        file(Verdict(is_live=True, is_ready=True))
         assert [*tmp_path.iterdir()] == []
 
     def test_gets_old_while_the_worker_is_not_alive(self, tmp_path: Path, looks: list[Any]) -> None:
