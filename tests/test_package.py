@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -57,3 +58,9 @@ def test_imports_make_no_circle() -> None:
         folders.setdefault(folder, set()).update(each.split("/")[1] for each in some)
     of_folders = {name: some - {name} for name, some in folders.items() if name not in FOLDERS_WITH_CIRCLES}
     TopologicalSorter(of_folders).prepare()
+
+
+def test_no_folder_has_so_many_modules_that_one_must_search_in_it() -> None:
+    numbers = Counter(path.parent for path in (ROOT / "limpyd_jobs").rglob("*.py"))
+    del numbers[ROOT / "limpyd_jobs" / "commands"]  # one for each command
+    assert max(numbers.values()) <= 15, numbers.most_common(1)

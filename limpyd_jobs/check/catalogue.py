@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from limpyd_jobs.classes.binding import bound_models, is_same_database
@@ -10,13 +12,22 @@ from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import Error, Job, Presence, Queue, TimedRecord, job_classes
+from limpyd_jobs.models import BaseJobsModel, Error, Job, Presence, Queue, TimedRecord, job_classes
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import kind_of, printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
 Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
+
+# The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
+JOB_STORES = ("apscheduler", "apscheduler.jobs")
+
+# By name: the module, the model, the namespaces, and a key that exists if it was used.
+INTEGRATIONS = {
+    "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", JOB_STORES, "scheduledjob:collection"),
+    "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", ("taskflow",), "posting:max_pk"),
+}
 
 
 class Catalogue:
@@ -133,3 +144,14 @@ def _is_same(one: Model, other: Model) -> bool:
 
 def path_of_model(model: Model) -> str:
     return f"{model.__module__}.{model.__name__}"
+
+
+def import_used_integrations() -> None:
+    """Import the models of the integrations that have records in the database, if they can be imported."""
+    client: Any = BaseJobsModel.get_connection()
+    for module, name, namespaces, key in INTEGRATIONS.values():
+        used = [namespace for namespace in namespaces if client.exists(f"{namespace}:{key}")]
+        with suppress(ImportError):
+            for namespace in used:
+                model = getattr(import_module(module), name)
+                model.bound_to(model.database, namespace)

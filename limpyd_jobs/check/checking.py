@@ -20,7 +20,8 @@ from limpyd_jobs.check.records import Records, unchecked_indexes
 from limpyd_jobs.check.report import Finding, Report
 from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.check.unknown import Unknown
-from limpyd_jobs.models import Error, Queue
+from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.records.audit import audited
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.database import database_name
 
@@ -99,6 +100,25 @@ def check(
         report.databases.append(database_name(catalogue.database.connection_settings))
         _Session(catalogue, pause, choices, progress or (lambda line: None), report).run(repair, strict)
     report.seconds = time.monotonic() - began
+    return report
+
+
+def audited_repair(
+    *, unresolved: str = LEAVE, unknown_status: str = LEAVE, unaudited: bool = False, **how: Any
+) -> Report:
+    """Repair as `check` does, and write that to the audit. The arguments are those of `check`.
+
+    Raises
+    ------
+    NotAudited
+        If Redis refuses to write it to the audit, and it may not be unaudited.
+    """
+    choices = {"unresolved": unresolved, "unknown_status": unknown_status}
+    told = " ".join(f"{name}={choice}" for name, choice in choices.items())
+    connection = BaseJobsModel.get_connection()
+    with audited(connection, verb="check --repair", filter=told, unaudited=unaudited) as entry:
+        report = check(repair=True, unresolved=unresolved, unknown_status=unknown_status, **how)
+        entry.numbers = {"done": len(report.findings) - len(report.left), "refused": len(report.left)}
     return report
 
 

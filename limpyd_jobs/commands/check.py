@@ -6,8 +6,8 @@ import sys
 from functools import partial
 
 from limpyd_jobs.check import audited_repair, check
+from limpyd_jobs.check.catalogue import JOB_STORES, import_used_integrations
 from limpyd_jobs.check.checking import DEFAULT_PAUSE, LEASE
-from limpyd_jobs.check.integrations import JOB_STORES, import_used_integrations
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commandline.options import WorkerOption, one_of, seconds
 from limpyd_jobs.commands.integrations import job_store, namespace

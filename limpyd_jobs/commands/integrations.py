@@ -8,7 +8,7 @@ from importlib import import_module
 from optparse import OptionParser
 from typing import Any
 
-from limpyd_jobs.check.integrations import INTEGRATIONS, JOB_STORES
+from limpyd_jobs.check.catalogue import INTEGRATIONS, JOB_STORES
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
-from limpyd_jobs.contrib.web.kept import Kept
+from limpyd_jobs.contrib.web.kept import Kept, Recent
 from limpyd_jobs.contrib.web.live import Live
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
@@ -31,7 +31,6 @@ from limpyd_jobs.contrib.web.pages.overview import look
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import Renderer, address, as_json
-from limpyd_jobs.contrib.web.sampler import Recent
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks

@@ -1,13 +1,15 @@
-"""What took long to find out, kept for a while for all viewers of this process."""
+"""What was found out, kept for a while for all viewers of this process."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from datetime import datetime, timezone
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 # For how many seconds a value is kept, and how many values.
 KEPT_FOR, MAX_KEPT = 600.0, 16
@@ -40,3 +42,19 @@ class Kept:
         with self._lock:
             found = self._values.get(key)
             return found if found and found.until > monotonic() else None
+
+
+class Recent(Generic[T]):
+    """Calls a function, and returns the same again for some seconds. Threads that ask meanwhile wait for it."""
+
+    def __init__(self, look: Callable[[], T], seconds: float) -> None:
+        self._look, self._seconds = look, seconds
+        self._lock = Lock()
+        self._last: tuple[float, T] | None = None
+
+    def __call__(self) -> T:
+        with self._lock:
+            if self._last is None or monotonic() - self._last[0] >= self._seconds:
+                found = self._look()
+                self._last = (monotonic(), found)  # from its end on: a look may take longer than that
+            return self._last[1]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
+from typing import Generic, TypeVar
 
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from limpyd_jobs.contrib.web.kept import Recent
 from limpyd_jobs.contrib.web.pages.overview import OverviewShown
-from limpyd_jobs.contrib.web.refusals import refusal_of
+from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import Renderer
-from limpyd_jobs.contrib.web.sampler import EVERY, Recent, Sampler
 
 log = logging.getLogger("limpyd-jobs.web")
+
+T = TypeVar("T")
+
+# How many seconds lie between two looks, how many may watch, and for how many seconds one stream goes on: then the
+# browser asks anew, and shows again who it is.
+EVERY, MAX_WATCHERS, STREAM_LASTS = 2.0, 500, 600.0
 
 # The overview; or a sentence that says why there is none.
 Sample = OverviewShown | str
@@ -23,6 +31,59 @@ Sample = OverviewShown | str
 HEADERS = {"X-Accel-Buffering": "no"}
 
 InThread = Callable[[Callable[[], Sample]], Awaitable[Sample]]
+
+
+class Sampler(Generic[T]):
+    """Calls a coroutine function every few seconds while a browser watches, and gives each what it returned last."""
+
+    def __init__(self, look: Callable[[], Awaitable[T]], every: float = EVERY) -> None:
+        self._look, self._every = look, every
+        self._watchers: set[asyncio.Queue[T | None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_looking(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def watch(self) -> AsyncGenerator[T, None]:
+        """Yield each sample, from now on. Who is slow misses some; nothing is kept for them."""
+        if len(self._watchers) >= MAX_WATCHERS:
+            raise Refusal(503, f"{MAX_WATCHERS} browsers watch already: load the page again later")
+        queue: asyncio.Queue[T | None] = asyncio.Queue(1)
+        self._watchers.add(queue)
+        try:
+            if not self.is_looking:
+                self._task = asyncio.create_task(self._run())
+            until = asyncio.get_running_loop().time() + STREAM_LASTS
+            while (sample := await queue.get()) is not None:
+                yield sample
+                if asyncio.get_running_loop().time() >= until:
+                    return
+        finally:
+            self._watchers.discard(queue)
+            if not self._watchers:
+                self._stop()
+
+    def end(self) -> None:
+        """End the streams of all who watch."""
+        self._give(None)
+
+    def _give(self, sample: T | None) -> None:
+        for queue in self._watchers:
+            with suppress(asyncio.QueueEmpty):
+                queue.get_nowait()
+            queue.put_nowait(sample)
+
+    def _stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while self._watchers:
+            self._give(await self._look())
+            await asyncio.sleep(self._every)
 
 
 class Live:

@@ -10,9 +10,10 @@ import redis
 from asking import BROWSER, PROGRAM, Dashboard
 
 from limpyd_jobs import Job, Worker
-from limpyd_jobs.contrib.web import sampler
+from limpyd_jobs.contrib.web import kept, live
+from limpyd_jobs.contrib.web.kept import Recent
+from limpyd_jobs.contrib.web.live import Sampler
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.sampler import Recent, Sampler
 from limpyd_jobs.query import pause_queue
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -84,7 +85,7 @@ def test_it_shows_what_was_run_in_the_last_hour() -> None:
 
 
 def test_a_stream_sends_the_live_part_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "STREAM_LASTS", 0.0)
+    monkeypatch.setattr(live, "STREAM_LASTS", 0.0)
     dashboard = Dashboard()
     answer = dashboard.get("/live")
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -139,7 +140,7 @@ def test_one_look_is_for_all_who_watch_and_none_is_without() -> None:
 
 
 def test_the_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "MAX_WATCHERS", 1)
+    monkeypatch.setattr(live, "MAX_WATCHERS", 1)
 
     async def look() -> int:
         return 1
@@ -169,7 +170,7 @@ def test_without_redis_pages_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_look_that_took_long_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(sampler, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(kept, "monotonic", lambda: clock[0])
 
     def look() -> float:
         clock[0] += 10.0
