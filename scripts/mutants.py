@@ -275,8 +275,8 @@ MUTANTS = [
     Mutant(
         "a worker runs a job more than it may",
         "workers/stopping.py",
-        "bool(is_asked) or worker.num_loops >= worker.max_loops",
-        "bool(is_asked) or worker.num_loops > worker.max_loops",
+        "is_asked or worker.num_loops >= worker.max_loops",
+        "is_asked or worker.num_loops > worker.max_loops",
         "workers/test_run.py",
     ),
     Mutant(
