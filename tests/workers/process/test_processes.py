@@ -86,7 +86,7 @@ class ForgetfulConfig(WorkerConfig):
     def prepare_worker(self):
         super().prepare_worker()
         if gates.incr("prepared") == 2:
-            os.write(1, f"started without systemd {'NOTIFY_SOCKET' not in os.environ}\n".encode())  # in one piece
+            print("started without systemd", "NOTIFY_SOCKET" not in os.environ, flush=True)
 
 
 class SlowConfig(WorkerConfig):
