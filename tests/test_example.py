@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import preloaded
 import pytest
 import redis
 from servers import RedisServer, wait_until
@@ -153,7 +154,9 @@ def seen(redis_server: RedisServer, modules: dict[str, Path]) -> Iterator[dict[s
         client.flushall()
         add_what_others_have(redis_server)
         before = dump(redis_server)
-        completed = run(f"--database={redis_server.url}")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", "300")
+            completed = run(f"--database={redis_server.url}")
         yield {"completed": completed, "before": before, "after": dump(redis_server)}
         client.flushall()
 
@@ -200,6 +203,13 @@ class TestAWholeRun:
         assert done == sorted(set(done))
         assert len(done) <= 11
         assert set(totals) == {done[-1]}
+
+    def test_the_numbers_of_each_line_of_progress_add_up(self, output: Output) -> None:
+        for line in output.progress:
+            done, total, counts = re.match(r"(\d+)/(\d+) jobs done, (.*)", line).groups()
+            numbers = {name: int(number) for number, _, name in (each.partition(" ") for each in counts.split(", "))}
+            assert sum(numbers.values()) == int(total)
+            assert numbers.get("success", 0) + numbers.get("error", 0) == int(done)
 
     def test_each_module_of_the_library_is_a_job(self, output: Output, modules: dict[str, Path]) -> None:
         unreadable = output.tables["Modules that cannot be read"]
@@ -286,6 +296,36 @@ def test_on_embedded_redis_and_a_terminal_it_shows_live_progress_and_leaves_noth
         output = Output(text.rpartition("\r1")[2].replace("\r", ""))
         assert done[-1] == output.sum("Queues", "success") + len(output.tables["Modules that cannot be read"])
         wait_until(lambda: os.listdir(directory) == [], "end of the embedded server")
+
+
+SHOW_MANY = """
+import example
+from limpyd_jobs import STATUSES
+
+numbers = {STATUSES.SUCCESS: 10**6, STATUSES.ERROR: 2 * 10**6, STATUSES.CANCELED: 0, STATUSES.RUNNING: 3 * 10**6}
+example.count = lambda status: numbers[status]
+example.time.sleep = lambda seconds: numbers.update({STATUSES.CANCELED: 7 * 10**6, STATUSES.RUNNING: 0})
+
+
+class Worker:
+    def poll(self):
+        return None
+
+
+example.watch(10**7, [Worker()])
+"""
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 79), ("300", 79), ("40", 39)])
+def test_no_line_of_progress_is_wider_than_a_page_or_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = preloaded.run([sys.executable, "-c", SHOW_MANY], cwd=ROOT).stdout.splitlines()
+    assert lines == [
+        "3000000/10000000 jobs done, 1000000 success, 2000000 error, 3000000 running, 4000000 to come"[:width],
+        "10000000/10000000 jobs done, 1000000 success, 2000000 error, 7000000 canceled"[:width],
+    ]
 
 
 def read_all(terminal: int) -> str:
