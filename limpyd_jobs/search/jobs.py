@@ -32,7 +32,7 @@ from limpyd_jobs.search.classes import database_of, on
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
-from limpyd_jobs.search.look import OF_ERRORS, Search
+from limpyd_jobs.search.look import OF_ERRORS, PksByPath, Search, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
@@ -40,6 +40,9 @@ from limpyd_jobs.transitions.many import last_turn
 
 # How many different values facets keep at most.
 MAX_VALUES = 10_000
+
+# How many jobs of a queue, and how many that run or are canceled, are read from lists and sets, to look only at them.
+MAX_LISTED = 20_000
 
 
 class JobFilter(Filter[FoundJob]):
@@ -94,12 +97,13 @@ class JobFilter(Filter[FoundJob]):
         super().__init__(parsed, conditions, database_of(database))
         self._error_model = error_model
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
+        self._only: PksByPath | None = None  # if only some are, of any classes
 
     def _begun(
         self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
     ) -> Steps[Search]:
         search = Search(self._database, self._error_model, timeout, progress)
-        yield from search.begin(self.conditions, self.pks, by)
+        yield from search.begin(self.conditions, self.pks, by, self._only)
         return search
 
     def facets(
@@ -144,10 +148,27 @@ class JobFilter(Filter[FoundJob]):
         counts = Counter({name: each.count().number for name, each in known.items()})
         return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
 
-    def _and(self, condition: Condition) -> JobFilter:
+    def _and(self, *conditions: Condition) -> JobFilter:
         narrower = JobFilter(database=self._database, error_model=self._error_model)
-        narrower.pks = self.pks
-        narrower.conditions = (*self.conditions, condition)
+        narrower.pks, narrower._only = self.pks, self._only
+        narrower.conditions = (*self.conditions, *conditions)
+        return narrower
+
+    def listed(self, most: int = MAX_LISTED) -> JobFilter | None:
+        """Return the filter of those of the jobs that are found at once: with ``queue=``, those that the lists of the
+        queue have now; and those that run or are canceled, of all queues, unless there are too many.
+
+        These are most often all jobs of the queue, but not if its lists were cut by hand, for example. Return None if
+        there are more than `most` such jobs to look at, or no ``queue=`` is asked for.
+
+        >>> few = JobFilter("queue=mails").listed()
+        >>> page = few.page() if few else JobFilter("queue=mails").page(timeout=0.1)
+        """
+        only = listed_jobs(self._database, self.conditions, most)
+        if only is None:
+            return None
+        narrower = self._and()
+        narrower._only = only
         return narrower
 
     def missing_indexes(self) -> list[MissingIndex]:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.records.known_classes import KnownClass, one_of_each
 from limpyd_jobs.redis.calls import Steps
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, standing_of
+from limpyd_jobs.search.classes import (
+    classes_of,
+    connection_to,
+    error_models_of,
+    queue_models_of,
+    replies_to,
+    standing_of,
+)
 from limpyd_jobs.search.conditions import Condition, check_fields
 from limpyd_jobs.search.errors import ErrorFilter
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import OnStep, Source, Walk
+from limpyd_jobs.statuses import STATUSES
 
 # Names that can be asked for, but are not fields of a job.
 OTHER_NAMES = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
@@ -29,6 +38,21 @@ _LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
 
 # Up to this number of errors is read first, to look at no jobs but theirs.
 FEW_ERRORS = 5_000
+
+# The lists of a queue, by the status of the jobs that they have. Jobs of the other statuses are in no list.
+_LISTS = {
+    STATUSES.WAITING: "waiting",
+    STATUSES.DELAYED: "delayed",
+    STATUSES.SUCCESS: "success",
+    STATUSES.ERROR: "errors",
+}
+_IN_NO_LIST = (STATUSES.RUNNING, STATUSES.CANCELED)
+
+# How many entries of lists are read at once, and of how many characters at most all of them may be.
+ENTRIES_PER_STEP, MAX_CHARACTERS = 2_000, 4_000_000
+
+# The pks of some jobs, by the path of the class.
+PksByPath = Mapping[str, Iterable[int]]
 
 
 class Search(Walk):
@@ -47,13 +71,15 @@ class Search(Walk):
         self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
         self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
 
-    def begin(self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None) -> Steps[None]:
-        """Find where to look: in classes that have the field `by`, or at the jobs of `pks`."""
-        sources = yield from self._sources_of(conditions, pks, by)
+    def begin(
+        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None = None
+    ) -> Steps[None]:
+        """Find where to look: in classes that have the field `by`, or at the jobs of `pks`, or `only` at some jobs."""
+        sources = yield from self._sources_of(conditions, pks, by, only)
         yield from self.measure(self.connection, sources)
 
     def _sources_of(
-        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None
+        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None
     ) -> Steps[list[Source]]:
         classes: dict[str, KnownClass] = yield partial(classes_of, self._database)
         for each in classes.values():
@@ -73,16 +99,16 @@ class Search(Walk):
         able = [each for each in known if names <= each.fields]
         if any(each.field in OF_ERRORS for each in asked):
             yield self._models_of_errors  # which are known from now on
-        few = (yield from self._jobs_of_few_errors(asked)) if pks is None else None
+        few = only if only is not None else ((yield from self._jobs_of_few_errors(asked)) if pks is None else None)
 
         def source_of(each: KnownClass) -> Source:
-            only = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
+            those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
             standing = partial(standing_of, self._database, self._paths[each.name])
-            return Source(self.connection, each, asked, self._tests(each, asked), only, standing)
+            return Source(self.connection, each, asked, self._tests(each, asked), those, standing)
 
         return [source_of(each) for each in able]
 
-    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Steps[Mapping[str, set[int]] | None]:
+    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Steps[PksByPath | None]:
         """Return the pks of the only jobs that can be meant, by the path of the class; None if that is not known."""
         for condition in conditions:
             if condition.field in OF_ERRORS and condition.is_equality:
@@ -134,3 +160,82 @@ class Search(Walk):
         if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
+
+
+def listed_jobs(database: JobsDatabase, conditions: Sequence[Condition], most: int) -> PksByPath | None:
+    """Return the jobs that the lists of a queue have, and, as they are in no list, those of all queues that run or are
+    canceled, as long as that is not more than `most`. Return None if the lists have more, or all that is asked for, or
+    no condition says which queue."""
+    name = next((each.value for each in conditions if each.field == "queue" and each.is_equality), None)
+    if name is None:
+        return None
+    letter = next((each.value for each in conditions if each.field == "status" and each.is_equality), None)
+    letters = [*STATUSES.values()] if letter is None else [letter]
+    connection = connection_to(database)
+    lists = [f"{queue}:{_LISTS[each]}" for queue in _queues_named(database, name) for each in letters if each in _LISTS]
+    entries = _entries_of(connection, lists, most)
+    if entries is None:
+        return None
+    unlisted = [each for each in letters if each in _IN_NO_LIST]
+    sets, are_all = _sets_of(connection, database, unlisted, most - len(entries))
+    if letter in _IN_NO_LIST and not are_all:
+        return None
+    found = defaultdict[str, set[int]](set)
+    for key, members in zip(sets, replies_to(connection, (("SMEMBERS", key) for key in sets)), strict=True):
+        found[sets[key]].update(pk for pk in map(read_pk, members or ()) if pk is not None)
+    for entry in entries:
+        path, pk = Ident.of(entry)
+        if (number := read_pk(pk or "-")) is not None:
+            found[path].add(number)
+    return found
+
+
+def _queues_named(database: JobsDatabase, name: str) -> list[str]:
+    """Return what the keys of the queues of a name begin with, of all models."""
+    models = queue_models_of(database)
+    indexes = [f"{model.indexes.get('name', f'{model.name}:name:')}{name}" for model in models]
+    pks = replies_to(connection_to(database), (("SRANDMEMBER", key, ENTRIES_PER_STEP) for key in indexes))
+    return [f"{model.name}:{pk}" for model, some in zip(models, pks, strict=True) for pk in some or ()]
+
+
+def _sets_of(connection: Any, database: JobsDatabase, letters: Sequence[str], most: int) -> tuple[dict[str, str], bool]:
+    """Return the sets of the jobs with some statuses, and the path of their class: the smallest, up to `most` jobs; and
+    whether these are all sets."""
+    paths = {
+        f"{known.indexes['status']}{each}": path
+        for path, known in classes_of(database).items()
+        for each in letters
+        if "status" in known.indexes
+    }
+    sizes = replies_to(connection, (("SCARD", key) for key in paths))
+    fitting: dict[str, str] = {}
+    for size, key in sorted((size or 0, key) for size, key in zip(sizes, paths, strict=True)):
+        most -= size
+        if most >= 0:
+            fitting[key] = paths[key]
+    return fitting, len(fitting) == len(paths)
+
+
+def _size_of(key: str) -> str:
+    return "ZCARD" if key.endswith(":delayed") else "LLEN"
+
+
+def _entries_of(connection: Any, keys: Sequence[str], most: int) -> list[str] | None:
+    """Return what some lists have; None if they have more than `most` entries, or too long ones."""
+    sizes = replies_to(connection, ((_size_of(key), key) for key in keys))
+    if sum(size or 0 for size in sizes) > most:
+        return None
+    found: list[str] = []
+    characters = 0
+    for key in (key for key, size in zip(keys, sizes, strict=True) if size):
+        command, start = "ZRANGE" if key.endswith(":delayed") else "LRANGE", 0
+        while True:
+            (some,) = replies_to(connection, [(command, key, start, start + ENTRIES_PER_STEP - 1)])
+            found += some or ()
+            characters += sum(map(len, some or ()))
+            if len(found) > most or characters > MAX_CHARACTERS:
+                return None
+            if len(some or ()) < ENTRIES_PER_STEP:
+                break
+            start += ENTRIES_PER_STEP
+    return found

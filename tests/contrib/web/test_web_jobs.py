@@ -13,7 +13,9 @@ from asking import PROGRAM, Dashboard
 from limpyd import fields
 
 from limpyd_jobs import STATUSES, Job, Queue
+from limpyd_jobs.contrib.web.pages import jobs as jobs_page
 from limpyd_jobs.query import JobFilter
+from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -260,3 +262,42 @@ def test_a_job_whose_worker_died_is_released() -> None:
     assert "seems to be alive" in dashboard.post("/jobs/release", {"ident": job.ident}).shown
     assert dashboard.do("/jobs/release", {"ident": job.ident, "force": "1"})["error"] is None
     assert job.status.hget() == STATUSES.WAITING
+
+
+def test_a_page_without_time_for_all_jobs_comes_first_and_then_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        Letter.add_job(f"{number}", more="rare" if number < 2 else "common")
+    monkeypatch.setattr(walk, "PER_STEP", 1)
+    monkeypatch.setattr(jobs_page, "PAGE_TIMEOUT", 0.0)
+    monkeypatch.setattr(jobs_page, "LONG_PAGE_TIMEOUT", 60.0)
+    dashboard = Dashboard()
+    cut = dashboard.read("/jobs?more=rare")
+    assert (cut["jobs"], cut["is_complete"], cut["following"] is None) == ([], False, False)
+    page = dashboard.get("/jobs?more=rare&oldest=1&limit=5")
+    assert "There was no time yet to look at all jobs" in page.shown
+    found = re.search(r'hx-get="([^"]*long=1)" hx-trigger="load" hx-target="#list"', page.text)
+    assert found
+    whole = dashboard.read(unescape(found[1]))
+    assert ([job["identifier"] for job in whole["jobs"]], whole["is_complete"]) == (["0", "1"], True)
+    assert "no time" not in dashboard.get(unescape(found[1])).shown.partition('id="list"')[2]
+
+
+def test_the_jobs_of_a_queue_come_from_its_lists_if_there_is_no_time_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, queue in (("mine", "letters"), ("other", "others"), ("another", "others")):
+        Letter.add_job(name, queue)
+    monkeypatch.setattr(walk, "PER_STEP", 1)
+    for name in ("PAGE_TIMEOUT", "COUNT_TIMEOUT", "FACETS_TIMEOUT"):
+        monkeypatch.setattr(jobs_page, name, 0.0)
+    dashboard = Dashboard()
+    found = dashboard.read("/jobs?queue=letters")
+    assert [job["identifier"] for job in found["jobs"]] == ["mine"]
+    assert found["count"] == {"number": 1, "is_exact": False}
+    assert (found["is_listed"], found["is_complete"], found["following"]) == (True, False, None)
+    page = dashboard.get("/jobs?queue=letters").shown
+    assert "Only the jobs in the lists of the queue were looked at" in page
+    assert 'hx-target="#list"' not in page
+    facets = dashboard.read("/jobs/facets?queue=letters")
+    assert (facets["count"]["number"], facets["facets"]["queue"]) == (
+        1,
+        {"counts": {"letters": 1}, "others": 0, "is_exact": False},
+    )

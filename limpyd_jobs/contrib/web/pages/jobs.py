@@ -31,8 +31,9 @@ from limpyd_jobs.query import (
 HERE = "/jobs"
 
 # How many jobs are on a page, and for how many seconds at most it looks for them, and counts them all, which is at once
-# done if there is an index. Beside the page, they are counted with more time: all, and by the values of each field.
-PER_PAGE, PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 1.0, 0.02, 0.5
+# done if there is an index. Beside the page, it looks for longer, and counts with more time: all, and by the values of
+# each field.
+PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0.04, 1.0, 0.01, 0.5
 
 MAX_PER_PAGE = 500
 
@@ -40,7 +41,7 @@ MAX_PER_PAGE = 500
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
 # What an address may have beside conditions.
-OF_PAGES = ("q", "after", "limit", "by", "oldest", "done")
+OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long")
 OF_VERBS = ("ident", "all", "confirmed", "queue_to", "priority_to", "for", "until", "spread", "rate", "force")
 
 
@@ -49,7 +50,9 @@ class JobsShown:
     """A page of jobs.
 
     `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to
-    look. `following` leads to the next page. `missing_indexes` say why it takes long, if it does.
+    look; `is_complete`, whether there was time to look for the jobs of the page. `following` leads to the next page.
+    `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
+    has, or that run or are canceled; if `is_long`, for longer than at first.
     """
 
     words: Sequence[str]
@@ -60,6 +63,9 @@ class JobsShown:
     unseen: int
     oldest_first: bool
     missing_indexes: Sequence[MissingIndex]
+    after: str = ""
+    is_listed: bool = False
+    is_long: bool = False
 
     @property
     def text(self) -> str:
@@ -97,13 +103,27 @@ def show(asked: Asked) -> JobsShown:
     words = words_of(asked.query)
     jobs = filter_of(asked, words)
     oldest_first = asked.query.get("oldest") == "1"
-    limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
-    page = jobs.page(limit, asked.query.get("after") or None, newest_first=not oldest_first, timeout=PAGE_TIMEOUT)
-    unseen = jobs.unseen
-    count = jobs.count(COUNT_TIMEOUT)
+    limit, after = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE), asked.query.get("after")
+    is_long = asked.query.get("long") == "1"
+    look = partial(JobFilter.page, limit=limit, after=after or None, newest_first=not oldest_first)
+    page, count = look(jobs, timeout=LONG_PAGE_TIMEOUT if is_long else PAGE_TIMEOUT), jobs.count(COUNT_TIMEOUT)
     is_slow = not (page.is_complete and count.is_exact)
-    missing = jobs.missing_indexes()[:3] if is_slow else []
-    return JobsShown(words, page.found, count, page.following, page.is_complete, unseen, oldest_first, missing)
+    listed = jobs.listed() if not (page.is_complete or is_long) else None
+    if listed:
+        page, count = look(listed, timeout=LONG_PAGE_TIMEOUT), count._replace(number=listed.count(COUNT_TIMEOUT).number)
+    return JobsShown(
+        words,
+        page.found,
+        count,
+        page.following,
+        page.is_complete and not listed,
+        jobs.unseen,
+        oldest_first,
+        jobs.missing_indexes()[:3] if is_slow else [],
+        after=after,
+        is_listed=bool(listed),
+        is_long=is_long,
+    )
 
 
 def show_facets(asked: Asked) -> FacetsShown:
@@ -113,9 +133,16 @@ def show_facets(asked: Asked) -> FacetsShown:
     fields = [*FACETS, *([by] if by and by not in FACETS else [])]
     paths = [each.path for each in job_class_fields(asked.database)]
     asked.masking.check(fields, paths)
+    count = jobs.count(FACETS_TIMEOUT)
+    listed = None if count.is_exact else jobs.listed()
+    if listed:
+        jobs, count = listed, Count(max(count.number, listed.count(FACETS_TIMEOUT).number), is_exact=False)
     found = {field: jobs.facets(field, MAX_VALUES, FACETS_TIMEOUT) for field in fields}
-    masked = {field: each._replace(counts=asked.masking.counts(each.counts, paths)) for field, each in found.items()}
-    return FacetsShown(words, jobs.count(FACETS_TIMEOUT), masked)
+    masked = {
+        field: Facets(asked.masking.counts(each.counts, paths), each.others, each.is_exact and not listed)
+        for field, each in found.items()
+    }
+    return FacetsShown(words, count, masked)
 
 
 def show_words(asked: Asked) -> WordsShown:

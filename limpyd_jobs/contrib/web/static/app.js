@@ -38,13 +38,15 @@
   }
 
   // A checkbox with data-all="name" checks all of that name.
-  function selectAll(root) {
-    for (const all of root.querySelectorAll("input[data-all]")) {
-      all.hidden = false;
-      all.addEventListener("change", () => {
-        for (const each of document.getElementsByName(all.dataset.all)) each.checked = all.checked;
-      });
-    }
+  function selectAll() {
+    document.addEventListener("change", ({ target }) => {
+      if (!target.matches?.("input[data-all]")) return;
+      for (const each of document.getElementsByName(target.dataset.all)) each.checked = target.checked;
+    });
+  }
+
+  function offerAll(root) {
+    for (const all of root.querySelectorAll("input[data-all]")) all.hidden = false;
   }
 
   // A click on a completion puts it in the place of the last word of the filter.
@@ -62,16 +64,17 @@
 
   function prepare(root) {
     localise(root);
-    selectAll(root);
+    offerAll(root);
   }
 
   prepare(document);
+  selectAll();
   nameZone();
   offerTheme();
   completeWords();
   const lost = document.getElementById("lost");
   document.addEventListener("htmx:after:swap", () => {
-    localise(document);
+    prepare(document);
     if (lost) lost.hidden = true;
   });
   for (const event of ["htmx:response:error", "htmx:error", "htmx:sse:error"]) {
