@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from limpyd.model import RedisModel
@@ -32,7 +31,9 @@ class ValueField(AtomicHashField):
     ----------
     kind: type, or the module json or pickle
         The kind of values: ``str``, ``int``, ``float``, ``bool``, ``bytes`` or ``datetime``; with ``json``, anything
-        that JSON can hold, and bytes in it; with ``pickle``, any object, but reading it runs any code in it.
+        that JSON can hold, and bytes in it; with ``pickle``, any object, but reading it runs any code in it. Also
+        what annotations say: ``date``, ``time``, ``timedelta``, ``Decimal``, ``UUID``, a path, an Enum, a dataclass,
+        ``Literal``, ``Any`` for JSON; and lists, tuples, sets, dictionaries, unions and ``Optional`` of all these.
     default: object
         The value of a new record, if no value is given.
     **attributes
@@ -46,7 +47,7 @@ class ValueField(AtomicHashField):
 
     _word = "field"
 
-    def __init__(self, kind: type | ModuleType = json, *, default: Any = _MISSING, **attributes: Any) -> None:
+    def __init__(self, kind: Any = json, *, default: Any = _MISSING, **attributes: Any) -> None:
         self.kind, self.codec = kind, codec_of(kind)
         if default is not _MISSING:
             attributes["default"] = self.codec.stored(f"The default of {self._word}", default)
@@ -120,7 +121,7 @@ class Argument(ValueField):
 
     _word = "an argument"
 
-    def __init__(self, kind: type | ModuleType = str, *, default: Any = _MISSING, **attributes: Any) -> None:
+    def __init__(self, kind: Any = str, *, default: Any = _MISSING, **attributes: Any) -> None:
         self.is_needed = default is _MISSING
         super().__init__(kind, default=default, **attributes)
 
@@ -164,15 +165,8 @@ class Arguments:
         fields = arguments_of(type(self._job))
         if name not in fields:
             raise AttributeError(f"{type(self._job).__name__} has no argument {name!r}", name=name, obj=self)
-        text = self._texts(fields).get(name)
+        text = texts_of(self._job, fields).get(name)
         return None if text is None else fields[name].codec.load(text)
-
-    def _texts(self, fields: Mapping[str, Argument]) -> dict[str, str | None]:
-        known: dict[str, str | None] = vars(self._job).setdefault("_arguments", {})
-        missing = [name for name in fields if name not in known]
-        if missing:
-            known.update(zip(missing, self._job.hmget(*missing), strict=True))
-        return known
 
     def __dir__(self) -> list[str]:
         return [*arguments_of(type(self._job))]
@@ -186,6 +180,15 @@ class ArgumentsOfJob:
 
     def __get__(self, job: Any, owner: type) -> Any:
         return self if job is None else Arguments(job)
+
+
+def texts_of(job: RedisModel, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the stored arguments of a job. Those that are not known yet are read, in one step."""
+    known: dict[str, str | None] = vars(job).setdefault("_arguments", {})
+    missing = [name for name in names if name not in known]
+    if missing:
+        known.update(zip(missing, job.hmget(*missing), strict=True))
+    return known
 
 
 def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any], *, is_new: bool) -> dict[str, Stored]:

@@ -112,8 +112,8 @@ CODECS: dict[Any, Codec] = {
 }
 
 
-def codec_of(kind: type | ModuleType) -> Codec:
-    """Return the codec of a type, or of the module ``json``, or ``pickle``.
+def codec_of(kind: Any) -> Codec:
+    """Return the codec of a type, of an annotation as `form_of` takes it, or of the module ``json``, or ``pickle``.
 
     Raises
     ------
@@ -123,8 +123,13 @@ def codec_of(kind: type | ModuleType) -> Codec:
     try:
         return CODECS[kind]
     except (KeyError, TypeError):
-        names = ", ".join(each.__name__ for each in CODECS)
-        raise TypeError(f"An argument is one of {names}, not {kind!r}{_without_quotes(kind)}") from None
+        if isinstance(kind, (str, ModuleType)) or kind is None:
+            names = ", ".join(each.__name__ for each in CODECS)
+            raise TypeError(f"An argument is one of {names}, not {kind!r}{_without_quotes(kind)}") from None
+    from limpyd_jobs.fields.forms import form_of  # not at the start of processes that need no such type
+
+    form = form_of(kind)
+    return Codec(form.name, (), form.as_text, form.of_text, is_exact=False)
 
 
 def _without_quotes(kind: object) -> str:

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
+from limpyd_jobs.arguments import delay_argument, stored_value
 from limpyd_jobs.classes.roots import has_custom_placement
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_to_add
@@ -61,7 +62,7 @@ def steps(
             rows = []
         place = where
         if place:
-            identifier = stored_identifier(arguments.get("identifier"))
+            identifier = identifier_of_new(job_class, arguments.get("identifier", LEFT_OUT), {**common, **arguments})
             check_job_size(job_class, identifier, fields)
             rows.append((identifier, fields))
         else:
@@ -109,4 +110,4 @@ def _add_together(job_class: Any, rows: list[Row], place: Place) -> list[Any]:
 
 
 def _add_alone(job_class: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    return [job_class.add_job(**{"identifier": None, **arguments})]
+    return [job_class.add_job(**arguments)]

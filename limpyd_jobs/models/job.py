@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
+from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import has_custom_placement, has_custom_queues, roots
@@ -27,6 +27,7 @@ from limpyd_jobs.models.following.history import StatusChange, read_history
 from limpyd_jobs.models.following.progress import Progress, append_line, read_lines, read_progress, write_progress
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
+from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.observing import instruments
@@ -61,6 +62,9 @@ class Job(JobRecord):
     keep_result: bool, float or timedelta
         Whether to keep what the code of its jobs returns, for `result`: True for a day; or for how long, in seconds or
         as a timedelta.
+    identify: callable
+        Makes the identifier of a job that is added without one, of its arguments: ``identify = lambda arguments:
+        f"welcome:{arguments.customer}"``. By default each such job has one of its own.
     keep_history: int
         How many of the last status changes of each job are kept, for `read_history`; 0 for none.
     default_job_timeout: float
@@ -85,6 +89,7 @@ class Job(JobRecord):
     keep_result: bool | float | timedelta = False
     max_job_bytes: int | None = None
     keep_history: int = 0
+    identify: Callable[[Any], str] | None = None
 
     @classmethod
     def get_from_ident(cls, ident: str) -> Job:
@@ -119,7 +124,7 @@ class Job(JobRecord):
     @classmethod
     def add_job(
         cls,
-        identifier: str,
+        identifier: str = LEFT_OUT,
         queue_name: str | None = None,
         priority: int | str | None = 0,
         queue_model: type[Queue] | None = None,
@@ -136,7 +141,8 @@ class Job(JobRecord):
         Parameters
         ----------
         identifier: str
-            What the job is about; at most 64 kB as UTF-8.
+            What the job is about; at most 64 kB as UTF-8. Without it, one is made: of its arguments, if the class has
+            an `identify`; else one that no other job has, a UUID of which later ones are greater.
         queue_name: str
             By default the one of the class; at most 1 kB.
         priority: int
@@ -170,7 +176,8 @@ class Job(JobRecord):
         given_model, queue_model = queue_model, queue_model or cls.queue_model
         delay = delay_argument(delayed_for, delayed_until)
         is_custom = has_custom_placement(cls, queue_model)
-        identifier, fields = stored_identifier(identifier), stored_names(cls, checked_fields(cls, fields_if_new))
+        identifier = identifier_of_new(cls, identifier, fields_if_new)
+        fields = stored_names(cls, checked_fields(cls, fields_if_new))
         check_job_size(cls, identifier, fields)
         add = instrumented.add if instruments.installed else transitions.add
         outcome, pk = add(
@@ -185,6 +192,7 @@ class Job(JobRecord):
             place=not is_custom,
         )
         job: Self = records.attached(cls, pk)
+        job.__dict__["_was_added"] = outcome == "added"
         if is_custom and outcome != "existing":
             until = compute_delayed_until(delayed_for, delayed_until)
             try:  # the arguments are those that an override was given by version 2
@@ -224,7 +232,8 @@ class Job(JobRecord):
         ----------
         jobs: iterable of str or mapping
             Identifiers; or the arguments of `add_job` that are particular to a job, by name: ``{"identifier": "page:1",
-            "priority": 3}``. It is read while the jobs are added, so it may be endless.
+            "priority": 3}``. An identifier that is left out is made, as `add_job` does. It is read while the jobs are
+            added, so it may be endless.
         progress: callable
             Is called after each step with the number of jobs added so far.
 

@@ -195,7 +195,7 @@ def test_a_field_of_an_application_may_be_named_arguments() -> None:
 
 
 def test_other_kinds_are_refused() -> None:
-    with pytest.raises(TypeError, match="one of str, int, float, bool, bytes, datetime, json, pickle, not"):
-        Argument(list)
+    with pytest.raises(TypeError, match="values of complex cannot travel"):
+        Argument(complex)
     with pytest.raises(TypeError, match="The default of an argument must be an integer, not 'x'"):
         Argument(int, default="x")
