@@ -64,7 +64,7 @@ class ClassUnresolved(LimpydJobsException):
 
 
 class CodeNotRun(LimpydJobsException):
-    """The code of a job is a coroutine or a generator, which is never run."""
+    """The code of a job returned a generator, or a coroutine of another function, which is never run."""
 
 
 class NotRecorded(LimpydJobsException):

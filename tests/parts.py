@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 from limpyd_jobs import Worker
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.context import Context, RunState
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
@@ -66,13 +68,13 @@ class Parts:
         self.redis_retry = RedisRetry(worker, context, lambda: None)
         self.recorder = recorder = Recorder(self.redis_retry, lambda: None, claimer.keep)
         self.guard = guard = Guard(context, executions, recorder)
-        self.announcer = announcer = Announcer(worker, repeats.is_among_few)
+        self.announcer = announcer = Announcer(worker, repeats.is_among_few, awaiting := Awaiting(EventLoop()))
         overrides = Overrides(worker, Worker, settings)
         self.strategies = Strategies(worker, None, overrides, recorder, announcer, guard.abandon)
         self.acknowledger = AckAtOnce(worker, recorder, announcer)
         parts = overrides, self.strategies, recorder, announcer, self.acknowledger
         self.hooks = Hooks(worker, context, executions, *parts, claimer.take)
-        others = executions, guard, recorder, overrides, announcer, JobTimer()
+        others = executions, guard, recorder, overrides, announcer, JobTimer(), awaiting
         claiming = claimer.take, self.offers.abandon
         self.executor = executor = Executor(worker, context, *others, Worker.execute, *claiming, None)
         self.leases = Leases(context, claimer.prefetched, executions, self.redis_retry.log_lease_not_renewed)

@@ -1,34 +1,42 @@
-"""Whether a function does its work when it is called: workers do not run coroutines and generators."""
+"""Whether a function does its work when it is called: workers await coroutines, and do not run generators."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-REMEDY = (
-    "Make it an ordinary function. For asynchronous code, let that call asyncio.run(); for a generator, let it loop "
-    "over the generator"
-)
+REMEDY = "Make it an ordinary function, or an async one, and let it loop over the generator"
+
+_AWAIT_IT = "Make it an async function that awaits it"
 
 _KINDS = (
     (inspect.isasyncgenfunction, "an async generator function"),
-    (inspect.iscoroutinefunction, "an async function"),
     (inspect.isgeneratorfunction, "a generator function"),
 )
 
 
 def unrun_kind(function: Any) -> str:
-    """Return the kind of a function whose code does not run when it is called, such as ``an async function``.
+    """Return the kind of a function whose code no worker runs, such as ``a generator function``; else empty.
 
-    A decorated function is judged by itself: one around an async one may well run it.
+    A decorated function is judged by itself: one around a generator function may well run it.
     """
+    kinds = (kind for is_of_kind, kind in _KINDS if _is_any(is_of_kind, function))
+    return next(kinds, "")
+
+
+def is_async(function: Any) -> bool:
+    """Whether a function is an async one, to be awaited. A decorated function is judged by itself."""
+    return _is_any(inspect.iscoroutinefunction, function)
+
+
+def _is_any(is_of_kind: Callable[[Any], bool], function: Any) -> bool:
     while isinstance(function, partial):
         function = function.func
     candidates = (function, type(function).__call__) if callable(function) else ()
-    kinds = (kind for is_of_kind, kind in _KINDS if any(map(is_of_kind, candidates)))
-    return next(kinds, "")
+    return any(map(is_of_kind, candidates))
 
 
 def is_coroutine(result: Any) -> bool:
@@ -49,4 +57,5 @@ def why_unrun(function: Any, result: Any) -> str:
     kind = unrun_kind(function)
     if kind:
         return f"{name} is {kind}: nothing of it has run. {REMEDY}"
-    return f"{name} returned a {type(result).__name__}, which is not run. {REMEDY}"
+    remedy = _AWAIT_IT if hasattr(type(result), "__await__") else REMEDY
+    return f"{name} returned a {type(result).__name__}, which is not run. {remedy}"

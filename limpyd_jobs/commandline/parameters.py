@@ -19,7 +19,7 @@ from optparse import Option
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
+from limpyd_jobs.classes.unrun import REMEDY, is_async, unrun_kind
 from limpyd_jobs.commandline import checks, options
 from limpyd_jobs.commandline.checks import amount, or_none, whole_number
 from limpyd_jobs.commandline.observers import subscribe_named
@@ -33,6 +33,13 @@ LOGGER_NAME = "limpyd-jobs"
 
 # How a worker chooses among queues of one priority.
 QUEUE_STRATEGIES = ("strict", "round_robin", "weighted")
+
+# The methods of workers that are called between jobs, so that none of them may be an async function.
+SYNCHRONOUS = (
+    *("must_stop", "update_keys", "requeue_delayed_jobs", "wait_for_job", "get_queue", "get_job"),
+    *("run_started", "run_ended", "job_started", "job_success", "job_skipped", "job_delayed", "job_error"),
+    *("requeue_job", "additional_error_fields"),
+)
 
 MAX_PORT = 65535
 LOG_FORMATS = ("text", "json")
@@ -529,6 +536,12 @@ class Parameters:
             raise ConfigurationException(f"The callback is not callable: {self.callback!r}{hint}")
         self._check_is_run("callback", self.callback)
         self._check_is_run("execute method", getattr(self, "execute", None))
+        for name in SYNCHRONOUS:
+            if is_async(getattr(self, name, None)):
+                raise ConfigurationException(
+                    f"The {name} method is an async function: a worker calls it between jobs, and awaits only the code "
+                    "of jobs, and their own methods. Make it an ordinary function."
+                )
         self._check_those_of_version_2()
         if self._settings.observers is not None:
             subscribe_named(self._settings.observers)

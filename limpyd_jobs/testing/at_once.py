@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from threading import Lock, local
+from contextvars import ContextVar
+from threading import Lock
 from typing import Any
 
 from limpyd_jobs.models import Job, queue_name
@@ -99,40 +100,46 @@ def _add_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
 
 def _add_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
     adding = _blocks.last()
-    with adding.together() if adding else nullcontext():
+    with adding.together() if adding else nullcontext(deque[Job]()) as others:
         jobs: list[Job] = ORIGINALS["add_jobs"].__func__(cls, *args, **kwargs)
     if adding:
-        adding.added(jobs)
+        adding.added([*others, *jobs])
     return jobs
 
 
-class _Adding(local):
-    """Runs the jobs that a thread adds one after the other, however it adds them. Each thread has its own state."""
+class _Adding:
+    """Runs the jobs that a call adds one after the other, however it adds them. Each thread does so for itself; the
+    coroutines of the jobs that it runs belong to it."""
 
     def __init__(self, raise_errors: bool, limit: int, worker_class: type[Worker], options: dict[str, Any]) -> None:
         self._raise_errors, self._limit = raise_errors, limit
         self._worker_class, self._options = worker_class, options
-        self._waiting: deque[Job] = deque()
-        self._is_busy = False
+        # The jobs that the call under way, if there is one, still has to run.
+        self._waiting: ContextVar[deque[Job] | None] = ContextVar("limpyd_jobs_testing_waiting", default=None)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        before, self._is_busy = self._is_busy, True
+    def together(self) -> Iterator[deque[Job]]:
+        """Collect the jobs that are added inside the block."""
+        waiting = self._waiting.get()
+        waiting = deque() if waiting is None else waiting
+        token = self._waiting.set(waiting)
         try:
-            yield
+            yield waiting
         finally:
-            self._is_busy = before
+            self._waiting.reset(token)
 
-    def added(self, jobs: list[Job]) -> None:
+    def added(self, jobs: Iterable[Job]) -> None:
         """Run jobs that were added, and those that they add; or leave that to the call that is doing so already."""
-        if self._is_busy or not is_busy():
-            self._waiting.extend(jobs)
-        if self._is_busy or is_busy():
+        waiting = self._waiting.get()
+        if waiting is not None:
+            waiting.extend(jobs)
+        if waiting is not None or is_busy():
             return
         failures: list[BaseException] = []
-        with self.together():
+        with self.together() as waiting:
+            waiting.extend(jobs)
             for number in range(self._limit + 1):
-                job = self._next()
+                job = self._next(waiting)
                 if job is None:
                     break
                 assert number < self._limit, f"More than {self._limit} jobs were added by one call: give a higher limit"
@@ -142,10 +149,11 @@ class _Adding(local):
         if failures and self._raise_errors:
             raise failures[0]
 
-    def _next(self) -> Job | None:
+    @staticmethod
+    def _next(waiting: deque[Job]) -> Job | None:
         """Return the next job that waits in a queue that is not paused."""
-        while self._waiting:
-            job = self._waiting.popleft()
+        while waiting:
+            job = waiting.popleft()
             queue = queue_of(job)
             if status_of(job) == "WAITING" and queue_name(queue) not in type(queue).get_paused_names():
                 return job

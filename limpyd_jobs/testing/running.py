@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -28,8 +28,8 @@ LIMIT = 1000
 # The queue of a job that is run for a test, if neither the test nor its class names one.
 QUEUE_NAME = "testing"
 
-# What this thread does: how many calls of this module run jobs, or add one for it, inside each other.
-_here = threading.local()
+# How many calls of this module run jobs, or add one for it, inside each other. Coroutines that they run know it, too.
+_depth: ContextVar[int] = ContextVar("limpyd_jobs_testing_depth", default=0)
 
 
 @dataclass
@@ -336,17 +336,17 @@ class _Run:
 
 
 def is_busy() -> bool:
-    """Whether this thread runs a job. Then jobs that are added now are not run at once."""
-    return getattr(_here, "depth", 0) > 0
+    """Whether this is called by a job that is run. Then jobs that are added now are not run at once."""
+    return _depth.get() > 0
 
 
 @contextmanager
 def _busy() -> Iterator[None]:
-    _here.depth = getattr(_here, "depth", 0) + 1
+    token = _depth.set(_depth.get() + 1)
     try:
         yield
     finally:
-        _here.depth -= 1
+        _depth.reset(token)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
@@ -61,7 +63,9 @@ class Loop:
         self.repeats = Repeats(worker.log)
         self.context = Context(worker, state, self.repeats.log)
         self.executions = Executions()
-        self.announcer = Announcer(worker, self.repeats.is_among_few)
+        self.event_loop = EventLoop()
+        self.awaiting = Awaiting(self.event_loop)
+        self.announcer = Announcer(worker, self.repeats.is_among_few, self.awaiting)
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
         max_memory = self.context.settings.max_memory
@@ -135,7 +139,7 @@ class Loop:
         self.hooks = Hooks(worker, context, executions, *parts, self.claimer.take)
         self.metrics = WorkerMetrics(executions)
         note = self.metrics.note if context.settings.metrics else None
-        others = self.guard, recorder, self.overrides, announcer, self.timer, base.execute
+        others = self.guard, recorder, self.overrides, announcer, self.timer, self.awaiting, base.execute
         self.executor = Executor(worker, context, executions, *others, self.claimer.take, self.offers.abandon, note)
 
     def _build_beats(self) -> None:
@@ -157,6 +161,7 @@ class Loop:
             self.stopping.handle_other_signals()
             self._run()
         finally:
+            self.event_loop.close()
             self.claimer.connection.close()
             self.worker.stop_handling_end_signal()
 

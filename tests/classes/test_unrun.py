@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.classes.unrun import unrun_kind
+from limpyd_jobs.classes.unrun import is_async, unrun_kind
 
 
 async def asynchronous(*args: Any) -> None:
@@ -65,18 +65,19 @@ class Plain:
         pass
 
 
+ASYNC = [
+    asynchronous,
+    partial(asynchronous, 1),
+    partial(partial(asynchronous, 1), 2),
+    Asynchronous(),
+    partial(Asynchronous()),
+    Asynchronous().method,
+    Asynchronous.static,
+    Asynchronous.of_class,
+    to_asynchronous(plain),
+]
+
 UNORDINARY = {
-    "an async function": [
-        asynchronous,
-        partial(asynchronous, 1),
-        partial(partial(asynchronous, 1), 2),
-        Asynchronous(),
-        partial(Asynchronous()),
-        Asynchronous().method,
-        Asynchronous.static,
-        Asynchronous.of_class,
-        to_asynchronous(plain),
-    ],
     "a generator function": [generator, partial(generator, 1)],
     "an async generator function": [asynchronous_generator, partial(asynchronous_generator, 1)],
 }
@@ -89,12 +90,19 @@ def test_it_is_told_of_which_kind_it_is(kind: str, function: Any) -> None:
     assert unrun_kind(function) == kind
 
 
+@pytest.mark.parametrize("function", ASYNC)
+def test_an_async_function_is_to_be_awaited(function: Any) -> None:
+    assert is_async(function)
+    assert unrun_kind(function) == ""
+
+
 @pytest.mark.parametrize(
     "function", [plain, partial(plain, 1), Plain(), Plain, Asynchronous, print, str.upper, None, 1]
 )
 def test_others_are_ordinary(function: Any) -> None:
     assert unrun_kind(function) == ""
+    assert not is_async(function)
 
 
 def test_an_ordinary_function_that_runs_an_async_one_is_ordinary() -> None:
-    assert unrun_kind(to_plain(asynchronous)) == ""
+    assert not is_async(to_plain(asynchronous))

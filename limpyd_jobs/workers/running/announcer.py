@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any
 
 from limpyd_jobs import events
+from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.records.lazy_fields import has_method
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import ClassNames
 
@@ -19,6 +22,7 @@ class Announcer:
 
     worker: Face
     is_among_few: Callable[[str, str], bool]  # see `Repeats`
+    awaiting: Awaiting
 
     def __post_init__(self) -> None:
         self.class_names = ClassNames()
@@ -33,11 +37,13 @@ class Announcer:
         """Emit an event that a job listed thousands of times brings as often: then few have a message for the log."""
         self.emit(kind, job, queue, message if self.is_among_few(message, kind.level) else "", *details)
 
-    @staticmethod
-    def notify(job: Job, event: str, *args: Any) -> None:
-        """Call the method of a job for an event, if its class has one."""
+    def notify(self, job: Job, event: str, *args: Any) -> None:
+        """Call the method of a job for an event, if its class has one; await it if it is an async one."""
         if has_method(job, event):
-            getattr(job, event)(*args)
+            method = getattr(job, event)
+            result = method(*args)
+            if type(result) is CoroutineType and is_async(method):
+                self.awaiting.run(result)
 
     def failed(self, job: Job, queue: Queue, exception: BaseException, trace: str | None, is_requeued: bool) -> None:
         """A job failed."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from types import NoneType
+from types import CoroutineType, NoneType
 from typing import Any
 
 from limpyd_jobs.arguments import own_seconds, read_seconds
-from limpyd_jobs.classes.unrun import is_coroutine, is_unrun, why_unrun
+from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobTimeout
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.observing import instruments
@@ -20,6 +20,7 @@ from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.forks import end_child
@@ -46,6 +47,7 @@ class Executor:
     overrides: Overrides
     announcer: Announcer
     timer: JobTimer
+    awaiting: Awaiting
     our_execute: Callable[..., Any]  # `Worker.execute`
     take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
     abandon: Callable[[Delivery], None]  # ends the claim on a job that is only taken
@@ -154,6 +156,8 @@ class Executor:
         began, execution.is_running = monotonic(), True
         try:
             result = function(job, execution.claim.queue)
+            if type(result) is CoroutineType:
+                result = self._await(job, function, result)
         finally:
             execution.ran, execution.is_running = monotonic() - began, False
             if this_process.pid != self._pid:
@@ -165,6 +169,14 @@ class Executor:
             self._check_has_run(job, function, result)
         return result
 
+    def _await(self, job: Job, function: Any, coroutine: CoroutineType[Any, Any, Any]) -> Any:
+        """Await the coroutine of an async function. One that another function returned may be there by mistake."""
+        self.timer.disarm()
+        if is_async(job.run) or is_async(function):
+            self.timer.disarm()
+            return self.awaiting.run(coroutine, self.timer)
+        return coroutine
+
     def _timeout_of(self, execution: Execution) -> float | None:
         """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit."""
         job, given = execution.claim.job, execution.claim.delivery.job_timeout
@@ -173,7 +185,7 @@ class Executor:
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
             seconds = self.context.settings.job_timeout
-        if seconds and not self.timer.is_possible():
+        if seconds and not self.timer.is_possible() and not (is_async(job.run) or is_async(self.worker.callback)):
             self.worker.log(f"{label_of(job)} may run for ever: a time limit needs the main thread", "warning")
             return None
         return seconds or None

@@ -14,8 +14,14 @@ from types import FrameType
 # Code that swallows the exception is interrupted again after this many seconds.
 INTERRUPT_AGAIN_AFTER = 1.0
 
+# After how many seconds to look again at a coroutine that goes on after its time is over.
+ASK_AGAIN_AFTER = 0.25
+
 # The longest time limit, in seconds, which is 30 years: a timer, or a float, may not hold a longer one.
 MAX_TIME_LIMIT = 1e9
+
+# The longest wait for a coroutine, in seconds: a signal that another thread caught is handled after it.
+MAX_WAIT = 1.0
 
 # How many seconds the thread of a `WakeupTimer` sleeps at once.
 MAX_SLEEP = 3600.0
@@ -31,6 +37,8 @@ class JobTimer:
     def __init__(self) -> None:
         self._rings: dict[str, tuple[float, BaseException]] = {}
         self._is_armed = False
+        # Called when an exception is set, by whoever waits for a coroutine, which no alarm can interrupt.
+        self.on_set: Callable[[], None] | None = None
 
     @staticmethod
     def is_possible() -> bool:
@@ -42,6 +50,8 @@ class JobTimer:
         self._rings[name] = (monotonic() + min(seconds, MAX_TIME_LIMIT), exception)
         if self._is_armed:
             self._start_timer()
+        elif self.on_set:
+            self.on_set()
 
     def clear(self, name: str) -> None:
         """Forget the exception that was set under that name."""
@@ -56,10 +66,22 @@ class JobTimer:
     def disarm(self) -> None:
         """Note that the code of a job is over. Call it twice: an alarm may ring before the first call has effect."""
         self._is_armed = False
-        if self._rings:
+        if self._rings and self.is_possible():
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def due(self) -> tuple[float, BaseException | None]:
+        """Return the exception whose time came last, and the moment of that; no exception if none is due."""
+        rings = [ring for ring in list(self._rings.values()) if ring[0] <= monotonic()]
+        return max(rings, key=lambda ring: ring[0]) if rings else (inf, None)
+
+    def seconds_left(self) -> float:
+        """Return in how many seconds to ask again what is due: soon, if something is due already."""
+        soonest = min((moment for moment, _ in list(self._rings.values())), default=inf) - monotonic()
+        return min(soonest, MAX_WAIT) if soonest > 0 else ASK_AGAIN_AFTER
+
     def _start_timer(self) -> None:
+        if not self.is_possible():
+            return
         signal.signal(signal.SIGALRM, self._ring)
         soonest = min(moment for moment, _ in list(self._rings.values())) - monotonic()  # a signal handler may add one
         signal.setitimer(signal.ITIMER_REAL, max(soonest, 0.001), INTERRUPT_AGAIN_AFTER)

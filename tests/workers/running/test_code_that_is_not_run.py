@@ -64,7 +64,6 @@ class SpawningJob(OrdinaryJob):
 
 
 REFUSED = {
-    AsyncJob: "an async function",
     GeneratorJob: "a generator function",
     AsyncGeneratorJob: "an async generator function",
 }
@@ -106,7 +105,7 @@ class TestAJobClass:
         (error,) = Error.collection_for_job(job).instances()
         assert error.type.hget() == "CodeNotRun"
         assert f"{job_class.__name__}.run " in error.message.hget()
-        assert "ordinary function" in error.message.hget()
+        assert "Make it an " in error.message.hget()
         assert sum("NOT requeued" in message for message in messages(log)) == 1
 
     def test_is_run_by_a_worker_that_awaits_it_by_itself(self) -> None:
@@ -114,18 +113,9 @@ class TestAJobClass:
             def execute(self, job: Job, queue: Queue) -> Any:
                 return asyncio.run(super().execute(job, queue))
 
-        job = added(AsyncJob)
+        job = AsyncJob.add_job("1")
         work(worker_class=AwaitingWorker, callback=None)
         assert job.status.hget() == STATUSES.SUCCESS
-
-    def test_is_an_error_with_a_worker_that_only_looks_at_it(self) -> None:
-        class LookingWorker(Worker):
-            def execute(self, job: Job, queue: Queue) -> Any:
-                return super().execute(job, queue)
-
-        job = added(AsyncJob)
-        work(worker_class=LookingWorker, callback=None)
-        assert job.status.hget() == STATUSES.ERROR
 
     def test_may_return_a_generator_that_hooks_of_its_worker_run(self) -> None:
         class LoopingWorker(Worker):
@@ -151,17 +141,17 @@ def generator(job: Job, queue: Queue) -> Iterator[None]:
 
 
 class TestACallback:
-    @pytest.mark.parametrize("callback", [asynchronous, generator, partial(asynchronous), partial(generator)])
+    @pytest.mark.parametrize("callback", [generator, partial(generator)])
     def test_is_refused_if_a_call_would_run_nothing(self, callback: Callable[..., Any]) -> None:
         with pytest.raises(ConfigurationException, match=r"The callback is .* function: a worker would run nothing"):
             worker_of(callback=callback)
 
     def test_of_a_class_is_refused_too(self) -> None:
-        class AsyncWorker(Worker):
-            callback = staticmethod(asynchronous)
+        class LoopingWorker(Worker):
+            callback = staticmethod(generator)
 
-        with pytest.raises(ConfigurationException, match="The callback is an async function"):
-            AsyncWorker("queue")
+        with pytest.raises(ConfigurationException, match="The callback is a generator function"):
+            LoopingWorker("queue")
 
     def test_that_returns_a_coroutine_makes_its_jobs_errors(self) -> None:
         job = OrdinaryJob.add_job("1")
@@ -169,11 +159,3 @@ class TestACallback:
         assert job.status.hget() == STATUSES.ERROR
         (error,) = Error.collection_for_job(job).instances()
         assert "returned a coroutine, which is not run" in error.message.hget()
-
-    def test_an_async_execute_method_is_refused(self) -> None:
-        class AsyncWorker(Worker):
-            async def execute(self, job: Job, queue: Queue) -> Any:
-                pass
-
-        with pytest.raises(ConfigurationException, match="The execute method is an async function"):
-            AsyncWorker("queue")

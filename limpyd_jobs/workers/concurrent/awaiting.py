@@ -1,0 +1,57 @@
+"""Running a coroutine while the thread of the worker waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+from limpyd_jobs.exceptions import GracePeriodOver
+from limpyd_jobs.workers.concurrent.event_loop import EventLoop
+from limpyd_jobs.workers.running.timers import JobTimer
+
+# A coroutine that goes on after its time is over is canceled again after this many seconds.
+CANCEL_AGAIN_AFTER = 5.0
+
+# How many seconds a coroutine has to end once the worker has to end without it.
+LAST_SECONDS = 3.0
+
+
+class Awaiting:
+    """Runs coroutines one at a time. The thread that calls it waits, and handles signals, if it is the main thread."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], timer: JobTimer | None = None) -> Any:
+        """Run a coroutine to its end, and return its result, or raise what it raised.
+
+        When an exception of the timer is due, the coroutine is canceled. If that ends it, the exception is raised. If
+        the worker has to end, and the coroutine goes on all the same, it is raised after a moment.
+        """
+        timer, wakeups = timer or JobTimer(), SimpleQueue[None]()
+        wake = partial(wakeups.put, None)  # a signal handler may do that at any time
+        timer.on_set = wake
+        awaited = self._loop.start(coroutine, wake)
+        last, again_at = None, 0.0
+        try:
+            while not awaited.has_ended:
+                try:
+                    with suppress(Empty):
+                        wakeups.get(timeout=timer.seconds_left())
+                except KeyboardInterrupt as interrupt:
+                    timer.set("interrupt", 0, interrupt)
+                moment, reason = timer.due()
+                now = monotonic()
+                if reason is not None and (reason is not last or now >= again_at):
+                    self._loop.cancel(awaited, reason)
+                    last, again_at = reason, now + CANCEL_AGAIN_AFTER
+                if isinstance(reason, (GracePeriodOver, KeyboardInterrupt)) and now >= moment + LAST_SECONDS:
+                    raise reason
+        finally:
+            timer.on_set = None
+            timer.clear("interrupt")
+        return awaited.result

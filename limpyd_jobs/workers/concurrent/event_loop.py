@@ -1,0 +1,148 @@
+"""One event loop in a thread of its own, on which the coroutines of a worker run."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop, CancelledError, Task
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Any
+
+from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.workers.concurrent.stepping import stepped_task
+from limpyd_jobs.workers.process.forks import end_child
+
+# How many seconds the tasks that are left have to end once the worker has ended.
+CLOSE_WITHIN = 1.0
+
+
+class Awaited:
+    """A coroutine that runs on the loop. `on_end` is called, by the thread of the loop, once it has ended.
+
+    Nothing that it raises reaches the loop, which a `SystemExit` would stop.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[], object]) -> None:
+        self.has_ended = False
+        self.reason: BaseException | None = None  # why it was canceled, if it was
+        self._coroutine = coroutine
+        self._on_end = on_end
+        self._task: Task[None] | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._has_begun = False
+        self._pid = this_process.pid
+
+    @property
+    def result(self) -> Any:
+        """What it returned. If it did not, what it raised is raised: the reason if it was canceled for one."""
+        if self._error is None:
+            return self._result
+        try:
+            if self.reason is not None and isinstance(self._error, CancelledError):
+                raise self.reason from self._error
+            raise self._error
+        finally:
+            self._error = None  # its traceback refers to this frame
+
+    @property
+    def swallowed(self) -> bool:
+        """Whether it was canceled, and went on to its end all the same."""
+        return self.reason is not None and not isinstance(self._error, CancelledError)
+
+    # -- In the thread of the loop
+
+    def begin(self, loop: AbstractEventLoop) -> None:
+        self._task = loop.create_task(self._main())
+        self._task.add_done_callback(self._ended)
+        if self.reason is not None:
+            self._task.cancel()
+
+    def cancel(self, reason: BaseException) -> None:
+        """Cancel it, for a reason."""
+        if not self.has_ended:
+            self.reason = reason
+            if self._task is not None:
+                self._task.cancel()
+
+    async def _main(self) -> None:
+        self._has_begun = True
+        try:
+            self._result = await self._coroutine
+        except BaseException as error:
+            if this_process.pid != self._pid:
+                end_child()
+            self._error = error
+
+    def _ended(self, task: Task[None]) -> None:
+        if not self._has_begun:
+            self._coroutine.close()
+            self._error = CancelledError()
+        self.has_ended = True
+        self._on_end()
+
+
+class EventLoop:
+    """An event loop in a thread of its own, which the first coroutine starts.
+
+    A coroutine has a copy of the context of its caller (see `contextvars`). The policy of the application makes the
+    loop: it may be one of uvloop.
+    """
+
+    def __init__(self) -> None:
+        self._loop: AbstractEventLoop | None = None
+        self._pid = 0
+        self._thread: Thread
+        self._is_closing = False
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[], object]) -> Awaited:
+        """Let a coroutine run; return at once."""
+        awaited, loop = Awaited(coroutine, on_end), self._running_loop()
+        loop.call_soon_threadsafe(awaited.begin, loop)
+        return awaited
+
+    def cancel(self, awaited: Awaited, reason: BaseException) -> None:
+        """Cancel a coroutine, for a reason. Any thread may do so."""
+        with suppress(RuntimeError):  # the loop is closed, as all that ran on it
+            self._running_loop().call_soon_threadsafe(awaited.cancel, reason)
+
+    def close(self) -> None:
+        """Cancel what is left, and end the thread, unless code on the loop holds it for longer than a moment."""
+        loop, self._loop = self._loop, None
+        if loop is None or self._pid != this_process.pid:
+            return
+        self._is_closing = True
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(loop.stop)
+        self._thread.join(2 * CLOSE_WITHIN)
+
+    def _running_loop(self) -> AbstractEventLoop:
+        if self._loop is None or self._pid != this_process.pid:
+            self._loop, self._pid, started = asyncio.new_event_loop(), this_process.pid, Event()
+            self._loop.set_task_factory(stepped_task)
+            self._loop.call_soon(started.set)
+            self._thread = Thread(target=self._run, args=(self._loop,), name="limpyd-jobs-coroutines", daemon=True)
+            self._thread.start()
+            started.wait()
+        return self._loop
+
+    def _run(self, loop: AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while not self._is_closing:
+            with suppress(SystemExit, KeyboardInterrupt):  # of a task that a job made: the job has it, too
+                loop.run_forever()
+        with suppress(BaseException):
+            loop.run_until_complete(_end_tasks())
+            loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), CLOSE_WITHIN))
+        with suppress(BaseException):
+            loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancel the tasks that jobs left, and wait for their end, but not for long."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLOSE_WITHIN)

@@ -1,0 +1,58 @@
+"""The steps of coroutines, from one ``await`` to the next."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Task
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.workers.process.forks import end_child
+
+
+class Stepped(Coroutine[Any, Any, Any]):
+    """A coroutine that ends the process after a step in which its code forked it: the child has a copy of the loop,
+    of its timers and of the other jobs, and only the parent may go on with them."""
+
+    __slots__ = ("_coroutine", "_pid")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+        self._pid = this_process.pid
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(self._coroutine.throw, *error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what tasks show of a coroutine: its name, its frame, its code."""
+        return getattr(self._coroutine, name)
+
+    def _step(self, step: Callable[..., Any], *values: Any) -> Any:
+        end = awaited = None
+        try:
+            awaited = step(*values)
+        except StopIteration as stop:
+            end = stop
+        except BaseException:
+            if this_process.pid != self._pid:
+                end_child()
+            raise
+        if this_process.pid != self._pid:
+            end_child()
+        if end is not None:
+            raise end
+        return awaited
+
+
+def stepped_task(loop: AbstractEventLoop, coroutine: Any, **options: Any) -> Task[Any]:
+    """Make a task of a coroutine; a loop calls it for all its tasks."""
+    return Task(Stepped(coroutine), loop=loop, **options)
