@@ -17,6 +17,9 @@ MAX_QUEUE_NAME_BYTES = 1024
 # The longest lease of a claim, in seconds: some thirty years, so that its end is a date.
 MAX_LEASE = 10**9
 
+# The longest time limit, in seconds: some 300 years, so that its end is a date.
+MAX_DURATION = 10**10
+
 # What is stored with a claim.
 MAX_OWNER_BYTES = 1024
 
@@ -105,6 +108,30 @@ def stored_timeout(seconds: Any) -> str:
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"The job_timeout of a job must be a number of seconds, 0 or more, not {seconds!r}")
     return str(seconds)
+
+
+def stored_duration(name: str, duration: Any) -> str:
+    """Return a time limit, a number of seconds or a timedelta, as it is stored: seconds."""
+    return f"{checked_duration(name, duration):.6f}".rstrip("0").rstrip(".")
+
+
+def checked_duration(name: str, duration: Any) -> float:
+    """Return a time limit in seconds; raise `TypeError` or `ValueError` if it is none."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not is_number(seconds):
+        raise TypeError(f"{name} must be a number of seconds or a timedelta, not {duration!r}")
+    if not 0 <= seconds <= MAX_DURATION:
+        raise ValueError(f"{name} must be from 0 to {MAX_DURATION:,} seconds, not {duration!r}")
+    return float(seconds)
+
+
+def own_duration(value: Any) -> float | None:
+    """Return the seconds of a time limit that a class has as an attribute; None for no limit, or if the attribute is an
+    application's own."""
+    try:
+        return None if value is None else checked_duration("", value) or None
+    except (TypeError, ValueError):
+        return None
 
 
 def own_seconds(value: Any) -> float | None:

@@ -109,11 +109,10 @@ class NotClaimable(LimpydJobsException):
         The status of the job: a value of `STATUSES`.
     """
 
-    def __init__(self, ident: str, status: str, delayed_until: str = "") -> None:
+    def __init__(self, ident: str, status: str, delayed_until: str = "", reason: str = "") -> None:
         name = STATUSES.by_value(status, status or "none")
-        super().__init__(
-            f"{ident} cannot be claimed: its status is {name}{delayed_until and f', until {delayed_until} (UTC)'}"
-        )
+        more = f", until {delayed_until} (UTC)" if delayed_until else f": {reason}" if reason else ""
+        super().__init__(f"{ident} cannot be claimed: its status is {name}{more}")
         self.ident = ident
         self.status = status
 

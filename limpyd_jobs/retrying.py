@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import is_number, read_priority, stored_priority
+from limpyd_jobs.arguments import is_number, own_duration, read_priority, read_seconds, stored_priority
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -254,6 +254,8 @@ class History(NamedTuple):
     uncounted: str | None
     start: str | None
     since: str | None
+    retry_for: str | None = None
+    failing_since: str | None = None
 
     def decide(
         self, exception: BaseException, ran: float, default: Any, fallback: Retry | None
@@ -262,10 +264,23 @@ class History(NamedTuple):
         policy = read_policy(self.policy) or own_policy(default) or fallback
         if policy is None:
             return None
-        began, born = parse_datetime(self.start), parse_datetime(self.since)
-        waited = max((began - born).total_seconds(), 0.0) if began and born else 0.0
         runs = (read_priority(self.tries) or 0) - (read_priority(self.uncounted) or 0)
-        return decide(policy, exception, runs, waited + ran)
+        return decide(policy, exception, runs, self._waited_since(self.since) + ran)
+
+    def limit(self, default: Any) -> float | None:
+        """Return for how many seconds after its first failure it is tried again, by itself or its class; None for no
+        limit."""
+        own = read_seconds(self.retry_for)
+        return own_duration(default if own is None else own)
+
+    def may_begin(self, ran: float, limit: float, delay: float) -> bool:
+        """Whether a next run, after such a delay, would begin within the limit."""
+        failing = self._waited_since(self.failing_since) + ran if self.failing_since else 0.0
+        return failing + delay <= limit
+
+    def _waited_since(self, text: str | None) -> float:
+        began, moment = parse_datetime(self.start), parse_datetime(text)
+        return max((began - moment).total_seconds(), 0.0) if began and moment else 0.0
 
 
 def as_policy(value: Any) -> Retry | None:
@@ -392,3 +407,6 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
     "max_age": _read_seconds,
     "priority_delta": _read_integer,
 }
+
+# The policy of a job that has none, and is tried again for a limited time.
+UNTIL_LIMIT = Retry(times=MAX_TIMES)

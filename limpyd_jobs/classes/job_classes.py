@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from importlib import import_module
 from itertools import islice
 from pkgutil import iter_modules
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.arguments import checked_duration, is_number
 from limpyd_jobs.classes.binding import bound_like, origin_of
 from limpyd_jobs.classes.imports import hint_for, why_not_imported
 from limpyd_jobs.classes.sources import defines_subclass, is_ours, is_standard
@@ -244,8 +246,10 @@ def check_addable(job_class: Any) -> None:
     Raises
     ------
     ConfigurationException
-        If a worker that calls its `run` method would not run its code.
+        If a worker that calls its `run` method would not run its code, or a time limit of the class is not valid.
     """
+    for name in ("start_within", "retry_for"):
+        _check_limit(job_class, name)
     kind = unrun_kind(getattr(job_class, "run", None))
     if kind:
         raise ConfigurationException(f"{path_of(job_class)}.run is {kind}: a worker would run nothing of it. {REMEDY}.")
@@ -256,6 +260,16 @@ def check_addable(job_class: Any) -> None:
             "Define the class at the top level of a module that workers can import, such as myapp/jobs.py.",
             stacklevel=_frames_of_ours(),
         )
+
+
+def _check_limit(job_class: Any, name: str) -> None:
+    """Refuse a number that is not a time limit. Anything else of that name is the application's own."""
+    value = getattr(job_class, name, None)
+    try:
+        if is_number(value) or isinstance(value, timedelta):
+            checked_duration(f"{path_of(job_class)}.{name}", value)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationException(str(error)) from None
 
 
 def _place_out_of_reach(cls: type) -> str:

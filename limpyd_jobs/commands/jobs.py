@@ -492,8 +492,10 @@ def _print_details(job: JobDetails) -> None:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
     fields |= {"trace": job.trace_id or None, "result": job.result}
     print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
-    for at, status, owner in job.history:
-        print(f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}")
+    for at, status, owner, reason in job.history:
+        print(
+            f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}{reason and f': {one_line(reason)}'}"
+        )
     for line in job.log:
         print(f"  {one_line(line, MESSAGE)}")
     for error in job.errors:

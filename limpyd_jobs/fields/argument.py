@@ -12,6 +12,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.arguments import check_size
 from limpyd_jobs.fields.atomic_fields import AtomicHashField
 from limpyd_jobs.fields.codecs import Stored, codec_of
+from limpyd_jobs.fields.own_fields import is_own
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import why_fixed
@@ -207,9 +208,11 @@ def know_arguments(job: RedisModel, texts: Sequence[Any]) -> None:
 
 
 def as_stored(job_class: type[RedisModel], texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark the arguments among fields that were stored before as texts, not values."""
+    """Mark the arguments, and the fields of this library, among fields that were stored before as texts, not values."""
     arguments = arguments_of(job_class)
-    return {name: Stored(text) if name in arguments else text for name, text in texts.items()}
+    return {
+        name: Stored(text) if name in arguments or is_own(job_class, name) else text for name, text in texts.items()
+    }
 
 
 @memoized

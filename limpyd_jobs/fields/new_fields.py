@@ -5,14 +5,16 @@ These are functions, not methods of the models, because an application may have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.arguments import check_indexed, stored_priority, stored_timeout
+from limpyd_jobs.arguments import check_indexed, read_seconds, stored_duration, stored_priority, stored_timeout
 from limpyd_jobs.fields.argument import arguments_of, stored_arguments, value_fields_of, with_stored_values
+from limpyd_jobs.fields.codecs import Stored
 from limpyd_jobs.fields.own_fields import is_own, stored_name
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.retrying import stored_policy
@@ -21,7 +23,15 @@ from limpyd_jobs.retrying import stored_policy
 RESERVED = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued")
 
 # The own fields of this library that can be given, each with a function that returns the stored text of a value.
-_OWN = {"job_timeout": stored_timeout, "retry_policy": stored_policy}
+_OWN: dict[str, Callable[[Any], str]] = {
+    "job_timeout": stored_timeout,
+    "retry_policy": stored_policy,
+    "start_within": partial(stored_duration, "start_within"),
+    "retry_for": partial(stored_duration, "retry_for"),
+}
+
+# Those that may be None: then the attribute of the class counts.
+_MAY_BE_NONE = ("start_within", "retry_for")
 
 
 def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:
@@ -53,6 +63,8 @@ _OF_OTHERS = {
     "countdown": "delayed_for",
     "delay": "delayed_for",
     "eta": "delayed_until",
+    "expires": "start_within",
+    "expires_in": "start_within",
     "queue": "queue_name",
     "retries": "retry_policy",
     "retry": "retry_policy",
@@ -93,8 +105,17 @@ def checked_fields(job_class: type[RedisModel], fields: dict[str, Any], *, is_ne
         theirs = {name: value for name, value in fields.items() if name not in own} if own else fields
         check_fields(job_class, theirs, reserved=RESERVED)
         for name in own:
-            fields[name] = _OWN[name](fields[name])
+            if fields[name] is not None or name not in _MAY_BE_NONE:
+                fields[name] = _stored_own(name, fields[name])
+            elif is_new:
+                del fields[name]
     return fields
+
+
+def _stored_own(name: str, value: Any) -> str:
+    """Return the text of the value of an own field, which may have been stored before."""
+    is_text_of_seconds = isinstance(value, Stored) and name != "retry_policy"
+    return _OWN[name](read_seconds(value) if is_text_of_seconds else value)
 
 
 def stored_names(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,15 @@ which limpyd does not allow to applications. They are read by a public name, unl
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from limpyd.fields import InstanceHashField, RedisField
 from limpyd.model import RedisModel
 
 Model = TypeVar("Model", bound=type[RedisModel])
+
+_settings: set[str] = set()  # the names of the fields of settings
 
 
 class Alias:
@@ -38,6 +41,11 @@ class OwnField(Alias):
         super().__init__(f"_{name}")
 
 
+class OwnSetting(OwnField):
+    """A field of this library for a setting that a class has as an attribute, of the same name: ``start_within``. Each
+    job may have a value of its own, stored as ``_start_within``."""
+
+
 def with_own_fields(model: Model) -> Model:
     """Make own fields of a model fields of limpyd, which ignores names that begin with an underscore."""
     for own in [value for value in vars(model).values() if isinstance(value, OwnField)]:
@@ -48,6 +56,9 @@ def with_own_fields(model: Model) -> Model:
         model._fields.append(field.name)
         if isinstance(field, InstanceHashField):
             model._instancehash_fields.append(field.name)
+        if isinstance(own, OwnSetting):
+            _settings.add(own.field_name)
+            setattr(model, own.field_name.removeprefix("_"), None)
     return model
 
 
@@ -58,4 +69,11 @@ def stored_name(model: type[RedisModel], name: str) -> str:
 
 def is_own(model: type[RedisModel], name: str) -> bool:
     """Whether a public name stands for an own field in a model, and the model uses it for nothing else."""
-    return isinstance(getattr(model, name, None), OwnField) and name not in model._fields
+    own = getattr(model, name, None)
+    is_ours = isinstance(own, OwnField) or (f"_{name}" in _settings and is_setting(own))
+    return is_ours and name not in model._fields
+
+
+def is_setting(value: object) -> bool:
+    """Whether the attribute of a class is a setting, or may be meant as one: no method, for example."""
+    return value is None or (isinstance(value, (int, float, timedelta)) and not isinstance(value, bool))

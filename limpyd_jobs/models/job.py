@@ -73,6 +73,12 @@ class Job(JobRecord):
     default_retry_policy: Retry
         When to try a failed job again, unless its field `retry_policy` says something else. None to leave it to the
         worker.
+    start_within: float or timedelta
+        How long its jobs may wait for their first run, in seconds unless a timedelta, from when they are added, or from
+        the end of their delay. A job that was not begun by then is canceled. None or 0 for no limit.
+    retry_for: float or timedelta
+        For how long after its first failure a job is tried again: no try begins later. Without a retry policy, it is
+        tried again after the delays of `Exponential`. None or 0 for no limit.
     max_job_bytes: int
         How many bytes the names and values of the fields that `add_job` is given have at most, with the identifier, as
         they are stored. None for no limit.
@@ -84,6 +90,8 @@ class Job(JobRecord):
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
+    start_within: float | timedelta | None = None
+    retry_for: float | timedelta | None = None
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     default_job_timeout: float | None = None
     keep_result: bool | float | timedelta = False
@@ -155,6 +163,8 @@ class Job(JobRecord):
             How long to wait before the job may run, in seconds unless a timedelta.
         delayed_until: datetime
             When the job may run: naive UTC, or aware.
+        start_within, retry_for: int, float or timedelta
+            For a new job only: its own value in place of the attribute of the class; 0 for no limit.
         **fields_if_new
             Other fields, for a new job only; indexed ones of at most 64 kB each.
 

@@ -12,7 +12,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.classes.job_classes import job_classes, path_of
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.fields.atomic_fields import AtomicHashField
-from limpyd_jobs.fields.own_fields import OwnField, with_own_fields
+from limpyd_jobs.fields.own_fields import OwnField, OwnSetting, with_own_fields
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.collection import JobCollection
 from limpyd_jobs.records.layout import found_by
@@ -45,9 +45,13 @@ class JobRecord(BaseJobsModel):
     queue_key = OwnField(AtomicHashField())
     job_timeout = OwnField(AtomicHashField())
     retry_policy = OwnField(AtomicHashField())
+    start_within = OwnSetting(AtomicHashField())
+    retry_for = OwnSetting(AtomicHashField())
     uncounted_tries = OwnField(AtomicHashField())
     requeued_at = OwnField(AtomicHashField())
     first_priority = OwnField(AtomicHashField())
+    failing_since = OwnField(AtomicHashField())
+    cancel_reason = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())
 

@@ -14,7 +14,7 @@ from limpyd.fields import InstanceHashField, RedisField
 from limpyd.indexes import BaseIndex, EqualIndex, NumberRangeIndex
 from limpyd.model import RedisModel
 
-from limpyd_jobs.arguments import own_seconds, stored_value
+from limpyd_jobs.arguments import own_duration, own_seconds, stored_duration, stored_value
 from limpyd_jobs.classes.job_classes import check_addable
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized, overrides
@@ -81,6 +81,9 @@ def layout_of(model: type[RedisModel]) -> Layout:
     plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
     check_found_by(model, (name for base, names in _LOOKED_UP.items() if issubclass(model, base) for name in names))
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
+    within = own_duration(getattr(model, "start_within", None)) if "_start_within" in fields else None
+    if within:
+        defaults["_start_within"] = stored_duration("start_within", within)
     description = {
         "name": model._name,
         "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",

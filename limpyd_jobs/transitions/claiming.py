@@ -96,6 +96,7 @@ class Delivery:
     retry: Sequence[str] = ("", "", "")
     arguments: Sequence[Any] = ()
     delayed_until: str = ""
+    reason: str = ""  # why it was canceled instead
     error: Exception | None = field(default=None, compare=False)
 
     # The class path and the pk of the job, and the beginning of the keys of the queue: its model's name and its pk. As
@@ -115,8 +116,8 @@ class Delivery:
     @property
     def history(self) -> History:
         """What a retry policy needs if the job fails."""
-        policy, uncounted, since = self.retry
-        return History(policy, self.tries, uncounted, self.start, since)
+        policy, uncounted, since, *limit = self.retry
+        return History(policy, self.tries, uncounted, self.start, since, *limit)
 
     @property
     def is_one_of_several(self) -> bool:
@@ -191,6 +192,8 @@ def claim_job(
     check_database(type(job), queue_model)
 
     def read(reply: dict[str, Any]) -> Delivery:
+        if reply["outcome"] == "found":
+            raise NotClaimable(job.ident, STATUSES.CANCELED, reason=Delivery(*reply["delivery"]).reason)
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
         if registry:
@@ -354,15 +357,22 @@ def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) ->
 
 @Verb
 def release(
-    job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", *, heeds_status: bool = False
+    job_class: type[RedisModel],
+    ident: str,
+    token: str,
+    queue_key: str,
+    delay: str = "",
+    *,
+    heeds_status: bool = False,
+    begun: bool = False,
 ) -> Call[Mapping[str, Any]]:
     """Give a claimed job back, unharmed, to the front of its waiting list; or with a delay, for later. Only a caller
-    that heeds the status hears that the job was deleted, by `JobGone`."""
+    that heeds the status hears that the job was deleted, by `JobGone`. One whose code was `begun` has begun in time."""
 
     def read(reply: dict[str, Any]) -> Mapping[str, Any]:
         return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
 
-    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": heeds_status}
+    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": heeds_status, "begun": begun}
     return Call(sender_of(job_class), _release, request, read, [job_class])
 
 

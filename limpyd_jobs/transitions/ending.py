@@ -195,18 +195,22 @@ def fail(
     *,
     hold: bool = False,
     heed_field: bool = True,
+    failing: bool = False,
     began: float | None = None,
     next_claim: ClaimRequest | None = None,
 ) -> Call[Ending]:
     """Record the failure of a job, and put it back in a queue if it may run again.
 
     With `hold`, a job that may run again is held in error, still claimed and queued, until the caller calls `requeue`
-    or `abandon`. Unless `heed_field`, the field `cancel_on_error` of the job is ignored then.
+    or `abandon`. Unless `heed_field`, the field `cancel_on_error` of the job is ignored then. It is `failing` if it is
+    tried again for a limited time.
     """
     mode = "place" if not hold else "hold" if heed_field else "hold anyway"
     request = place_named(type(queue), queue_name, priority, delay, mode=mode)
     if requeue_times is not None:
         request["requeue_times"] = requeue_times
+    if failing:
+        request["failing"] = True
     if began is not None:
         request["began"] = _microseconds(monotonic() - began)
     before = preparing(type(queue), queue_name, priority) if requeue_times != 0 and not hold else None

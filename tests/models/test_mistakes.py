@@ -44,7 +44,8 @@ class TestAFieldThatThereIsNot:
             ("retries", "is 'retry_policy' meant?"),
             (
                 "x",
-                "the fields to be given are 'tries', 'cancel_on_error', 'note', 'lines', 'job_timeout', 'retry_policy'",
+                "the fields to be given are 'tries', 'cancel_on_error', 'note', 'lines', 'job_timeout', "
+                "'retry_policy', 'start_within', 'retry_for'",
             ),
         ],
     )

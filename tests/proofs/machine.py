@@ -38,7 +38,7 @@ from version_2 import Version2
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.dates import parse_datetime
-from limpyd_jobs.exceptions import ClaimLost, JobGone, NotEditable
+from limpyd_jobs.exceptions import ClaimLost, JobGone, NotClaimable, NotEditable
 from limpyd_jobs.records import records
 from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending
 
@@ -75,6 +75,7 @@ QUEUES = [(name, priority) for priority in ("1", "0") for name in ("q", "p")]
 identifiers = st.sampled_from("abc")
 queues = st.sampled_from(QUEUES)
 delays = st.sampled_from([None, 30, -1])
+limits = st.sampled_from([0, 0, 40])
 sometimes = st.booleans()
 
 
@@ -159,22 +160,28 @@ class Life(RuleBasedStateMachine):
     def some_jobs_are_there(self) -> Any:
         return multiple(*(self.a_job_is_added(each, QUEUES[0], None, False, False) for each in "ab"))
 
-    @rule(target=jobs, identifier=identifiers, to=queues, delay=delays, prepend=sometimes, again=sometimes)
-    def a_job_is_added(self, identifier: str, to: Place, delay: int | None, prepend: bool, again: bool) -> Any:
+    @rule(
+        target=jobs, identifier=identifiers, to=queues, delay=delays, prepend=sometimes, again=sometimes, within=limits
+    )
+    def a_job_is_added(
+        self, identifier: str, to: Place, delay: int | None, prepend: bool, again: bool, within: int = 0
+    ) -> Any:
         """A queued job of that identifier is the job, and moves up, unless it runs."""
-        add = partial(transitions.add, Errand, identifier, Counterdesk, *to, prepend=prepend, delay=_text(delay))
+        fields = {"_start_within": str(within)} if within else {}
+        options: Any = {"prepend": prepend, "delay": _text(delay), "fields": fields}
+        add = partial(transitions.add, Errand, identifier, Counterdesk, *to, **options)
         outcomes = []
         for _ in range(1 + again):
             outcome, pk = add()
             outcomes.append(outcome)
-            assert outcome == self._add(f"{PATH}:{pk}", identifier, to, delay, prepend)
+            assert outcome == self._add(f"{PATH}:{pk}", identifier, to, delay, prepend, within)
         self._tell(*outcomes)
         return multiple() if outcomes[0] != "added" else f"{PATH}:{pk}"
 
-    def _add(self, ident: str, identifier: str, to: Place, delay: int | None, prepend: bool) -> str:
+    def _add(self, ident: str, identifier: str, to: Place, delay: int | None, prepend: bool, within: int) -> str:
         queued, queue = self.expected.queued_now(identifier), self.expected.queue_of(*to)
         if queued is None:
-            self.expected.new(ident, identifier, queue, delay, prepend)
+            self.expected.new(ident, identifier, queue, delay, prepend, within)
             return "added"
         job = self.expected.jobs[queued]
         assert ident == queued, f"{ident} is added, though {queued}, of the same identifier, is {job.status}"
@@ -246,6 +253,8 @@ class Life(RuleBasedStateMachine):
             if job and is_free:
                 if job.token:
                     self.expected.unplace(ident, to[0])
+                else:
+                    job.within = 0
                 job.ended_claim = ""
                 self.expected.place(ident, self.expected.queue_of(*to), delay)
                 self._tell("requeued by hand")
@@ -263,11 +272,17 @@ class Life(RuleBasedStateMachine):
 
     @rule(target=claims, ident=jobs, name=st.sampled_from("qp"), again=sometimes)
     def an_application_claims_a_job(self, ident: str, name: str, again: bool) -> Any:
-        """Wherever it stands. If it is another's, or not to be run, nothing happens."""
+        """Wherever it stands. If it is another's, or not to be run, nothing happens; if too late, it is canceled."""
         token = f"token {next(self.numbers)}"
         claim = partial(transitions.claim_job, _job(ident), Counterdesk, name, token, LEASE)
         delivery = None
         is_refused = not self.expected.can_be_claimed(ident)
+        if not is_refused and self.expected.jobs[ident].is_too_late(self.expected.now):
+            with pytest.raises(NotClaimable, match="not begun"):
+                claim()
+            self.expected.claim_job(ident, name, token)
+            self._tell("too late")
+            return multiple()
         with self._refused_if(is_refused, LimpydJobsException if ident in self.expected.jobs else DoesNotExist):
             delivery = claim()
         if delivery is None:
@@ -406,10 +421,11 @@ class Life(RuleBasedStateMachine):
             job.status, job.priority, job.due = "d", to[1], self.expected.now + (delay or 0)
             self._tell("marked as delayed")
 
-    @rule(claim=claims, delay=delays, again=sometimes)
-    def a_worker_gives_its_job_back(self, claim: Claim, delay: int | None, again: bool) -> None:
+    @rule(claim=claims, delay=delays, again=sometimes, begun=sometimes)
+    def a_worker_gives_its_job_back(self, claim: Claim, delay: int | None, again: bool, begun: bool) -> None:
         """It has to end: the job goes to the front of its list, and the try is not counted."""
-        release = partial(transitions.release, Errand, claim.ident, claim.token, claim.queue, _text(delay))
+        held = Errand, claim.ident, claim.token, claim.queue
+        release = partial(transitions.release, *held, _text(delay), begun=begun)
         if claim.ident not in self.expected.jobs:
             release()
             return
@@ -417,7 +433,7 @@ class Life(RuleBasedStateMachine):
             with self._fenced(claim) as is_held:
                 release()
             if is_held:
-                self.expected.release(claim.ident, claim.queue, claim.token, delay)
+                self.expected.release(claim.ident, claim.queue, claim.token, delay, begun)
                 self._tell("released")
 
     @rule(claim=claims)
@@ -671,7 +687,7 @@ class Life(RuleBasedStateMachine):
         outcome = self.expected.claim(ident, queue, request.token)
         assert fetched
         assert (fetched.outcome, fetched.ident, fetched.queue_key) == (outcome, ident, queue)
-        self._tell(outcome)
+        self._tell(outcome, *["too late"] * (outcome == "found" and self.expected.jobs[ident].within > 0))
         return Claim(ident, queue, request.token) if outcome == "claimed" else None
 
     def _see_to(self, fetched: Delivery | None) -> None:

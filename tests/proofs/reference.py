@@ -24,6 +24,8 @@ class JobState:
         The last claim on it, if it was its holder who ended it.
     is_told: bool
         Whether it was canceled while it ran.
+    within: int
+        For how long it may wait for its first run; 0 for any time.
     """
 
     identifier: str
@@ -37,10 +39,16 @@ class JobState:
     rescues: int = 0
     due: int = 0
     is_told: bool = False
+    within: int = 0
+    added: int = 0
 
     @property
     def is_live(self) -> bool:
         return self.status in LIVE
+
+    def is_too_late(self, now: int) -> bool:
+        """Whether it was not begun in time."""
+        return bool(self.within and not self.tries and now > max(self.added, self.due) + self.within)
 
     def stored(self) -> dict[str, str]:
         """The fields of its hash that tell all this."""
@@ -55,11 +63,12 @@ class JobState:
             "tries": str(self.tries or ""),
             "_rescues": str(self.rescues or ""),
             "cancel_on_error": "1" if self.is_told else "",
+            "_start_within": str(self.within or ""),
         }
         return {name: text for name, text in texts.items() if text}
 
 
-FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, 1, 0, True).stored())
+FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, 1, 0, True, 1).stored())
 
 
 @dataclass
@@ -181,8 +190,10 @@ class Reference:
 
     # -- The verbs
 
-    def new(self, ident: str, identifier: str, queue: str, delay: int | None = None, front: bool = False) -> None:
-        self.jobs[ident] = JobState(identifier, self.queues[queue].priority)
+    def new(
+        self, ident: str, identifier: str, queue: str, delay: int | None = None, front: bool = False, within: int = 0
+    ) -> None:
+        self.jobs[ident] = JobState(identifier, self.queues[queue].priority, within=within, added=self.now)
         self.place(ident, queue, delay, front)
 
     def place(
@@ -195,7 +206,7 @@ class Reference:
             job.status, job.due = "d", self.now + delay
             line.delayed[ident] = job.due
         else:
-            job.status = "w"
+            job.status, job.due = "w", 0
             line.waiting.insert(0 if front else len(line.waiting), ident)
 
     def unplace(self, ident: str, name: str) -> str:
@@ -227,6 +238,9 @@ class Reference:
         if job.status != "w":
             return "found"
         assert not job.token, f"{ident} waits, but is in the hands of {job.token}"
+        if job.is_too_late(self.now):
+            job.status, job.is_queued, job.rescues, job.ended_claim = "c", False, 0, ""
+            return "found"
         job.status, job.is_queued, job.queue, job.tries = "r", True, queue, job.tries + 1
         job.token, job.ended_claim = token, ""
         self.queues[queue].running[ident] = self.now + self.lease
@@ -244,7 +258,7 @@ class Reference:
         return is_to_run and (job.is_queued or not self.queued_now(job.identifier, but=ident))
 
     def claim_job(self, ident: str, name: str, token: str) -> str:
-        """An application claims a job; returns the queue."""
+        """An application claims a job, or finds that it is too late; returns the queue."""
         job = self.jobs[ident]
         if job.status == "w" and job.queue and ident in self.queues[job.queue].waiting:
             queue = job.queue
@@ -275,7 +289,7 @@ class Reference:
         self.end_claim(ident, queue, token)
         self.place(ident, to, delay)
 
-    def release(self, ident: str, queue: str, token: str, delay: int | None) -> None:
+    def release(self, ident: str, queue: str, token: str, delay: int | None, was_begun: bool) -> None:
         job = self.jobs[ident]
         self.end_claim(ident, queue, token)
         if job.status != "r":
@@ -283,6 +297,7 @@ class Reference:
             self.queues[queue].waiting.append(ident)
             return
         job.tries -= 1
+        job.within = 0 if was_begun else job.within
         self.place(ident, queue, delay, front=True, priority=job.priority)
 
     def cancel(self, ident: str, name: str) -> bool:

@@ -45,7 +45,7 @@ EVENTS = {
     *("added", "existing", "moved", "canceled", "told", "canceled by hand"),
     *("claimed", "found", "popped", "registered", "deferred", "claim and lost", "popped and lost"),
     *("succeed: done", "held", "claimed by an application", "marked as delayed", "released", "renewed", "refused"),
-    *("edited", "rescued", "orphan", "begun by version 2", "ended by version 2"),
+    *("edited", "rescued", "orphan", "begun by version 2", "ended by version 2", "too late"),
 }
 
 

@@ -18,8 +18,9 @@
 --               none}. Without `number`, all lists are looked into; else only if there may be a new job.
 -- reply
 --   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout, arguments,
---              retry: {policy, uncounted tries, since}, delayed_until, queues}
---   found      {key, ident, status, identifier, queue_name, queue_priority}: off the list, but not waiting, so not claimed
+--              retry: {policy, uncounted tries, since, and maybe for how long, failing since}, delayed_until, queues}
+--   found      {key, ident, status, identifier, queue_name, queue_priority, reason}: off the list, but not waiting, so not
+--              claimed; the reason if it is canceled now, because it is too late to begin it
 --   unknown    {key, ident}: of a class that was not given: still on the list (unless the ident was given)
 --   gone       {key, ident}: has no hash: dropped
 --   garbage    {key, its first 1,000 bytes}: not an ident: in quarantine now

@@ -4,6 +4,7 @@
 -- what: given back unharmed, the try not counted: to the front of its list, or for later
 -- request
 --   job_model, ident, token, queue_key, delay
+--   begun          '1' if its code was begun, so that its `start_within` is over
 --   heeds_status   '1' if the caller itself handles a job that was canceled or delayed meanwhile; else it is put in the
 --                  waiting list, and the next worker handles it
 -- reply
@@ -40,6 +41,7 @@ end
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
+if request.begun then changes._start_within = false end
 placed(changes, hash[3] or '0', due, queue)
 end_claim(queue, job, changes, token)
 push(queue, job.ident, changes.status, due, true)

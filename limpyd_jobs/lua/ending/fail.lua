@@ -9,6 +9,7 @@
 --   queue_model, queue_name, priority, delay   where to put it back
 --   mode            'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
 --                   requeue or abandon; 'hold anyway' ignores its field cancel_on_error
+--   failing         '1' if it is tried again for a limited time, which begins with its first failure
 --   began           how long ago its code began, in microseconds; or none if it began at the claim
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
@@ -30,7 +31,7 @@ if refused then
   return ended_before(job, token, 'requeued', given) or answer(refused)
 end
 
-local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority')
+local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority', '_failing_since')
 
 local function may_run_again()
   local is_to_be_canceled = (hash[2] or '') ~= '' and request.mode ~= 'hold anyway'
@@ -48,6 +49,7 @@ end
 probe('LLEN', queue .. ':errors')
 local finish = now_text()
 local start = request.began and date_text(now() - tonumber(request.began)) or nil
+local failing_since = request.failing and not hash[5] and finish or nil
 
 if not may_run_again() then
   end_claim(queue, job, {status = 'e', start = start, ['end'] = finish, queued = false}, token)
@@ -56,6 +58,7 @@ if not may_run_again() then
 elseif request.mode ~= 'place' then
   update(job.model, job.pk, {
     status = 'e', start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
+    _failing_since = failing_since,
   })
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return answer('held', {['end'] = finish})
@@ -63,7 +66,8 @@ end
 
 local due, priority = due_at(request.delay), request.priority
 local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
-local changes = placed({start = false, ['end'] = false, _first_priority = note(priority)}, priority, due, base)
+local changes = placed({start = false, ['end'] = false}, priority, due, base)
+changes._first_priority, changes._failing_since = note(priority), failing_since
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)

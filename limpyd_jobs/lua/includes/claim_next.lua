@@ -7,9 +7,19 @@
 --@include quarantine
 
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
--- tries do not count, and the beginning of its age.
-local function retry_of(policy, uncounted_tries, added, requeued_at)
-  return {policy or '', uncounted_tries or '', requeued_at or added or ''}
+-- tries do not count, and the beginning of its age; then, if there is a limit, for how long it is tried again, and since
+-- when it has been failing.
+local function retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since)
+  local retry = {policy or '', uncounted_tries or '', requeued_at or added or ''}
+  if retry_for or failing_since then retry[4], retry[5] = retry_for or '', failing_since or '' end
+  return retry
+end
+
+-- Whether it is too late to begin a job that had to begin within some seconds of its adding, or of the end of its delay.
+--@rarely
+local function is_too_late(within, added, delayed_until)
+  local seconds, since = tonumber(within) or 0, math.max(parse_date(added) or 0, parse_date(delayed_until) or 0)
+  return seconds > 0 and since > 0 and now() > since + seconds * 1000000
 end
 
 -- The arguments among the values from the first on, which travel with the claim; nil if they are long: then the job
@@ -34,7 +44,8 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call(
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
-    'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', unpack(model.arguments or NOTHING))
+    'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
+    '_start_within', unpack(model.arguments or NOTHING))
   local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
 
   if not status and redis.call('EXISTS', job.key) == 0 then
@@ -48,6 +59,17 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     return {
       outcome = 'found', key = key, ident = job.ident, status = status or '', identifier = identifier,
       queue_name = queue[1] or '', queue_priority = queue[2] or '',
+    }
+  end
+  if hash[15] and (tonumber(hash[3]) or 0) == 0 and is_too_late(hash[15], hash[11], hash[8]) then
+    local reason = 'it had not begun within ' .. hash[15] .. ' s'
+    update(model, pk, {
+      status = 'c', queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false, _last_claim = false,
+    })
+    if is_first then pop(key) end
+    return {
+      outcome = 'found', key = key, ident = job.ident, status = 'c', identifier = identifier,
+      queue_name = queue[1] or '', queue_priority = queue[2] or '', reason = reason,
     }
   end
   if number and is_alone and number > 1 then
@@ -65,8 +87,8 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
-    job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12]),
-    arguments = model.arguments and arguments_among(hash, 13),
+    job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12], hash[13], hash[14]),
+    arguments = model.arguments and arguments_among(hash, 16),
     delayed_until = hash[8] or nil, queues = last_queue(base),
   }
 end

@@ -199,7 +199,9 @@ local function note_history(model, pk, changes, before)
   local status = changes.status
   if not status or status == before then return end
   local key = model.name .. ':' .. pk .. ':_history'
-  redis.pcall('RPUSH', key, now_text() .. ' ' .. status .. ' ' .. (changes._claim_token or changes._last_claim or ''))
+  local reason = changes._cancel_reason and '\t' .. changes._cancel_reason or ''
+  local token = changes._claim_token or changes._last_claim or ''
+  redis.pcall('RPUSH', key, now_text() .. ' ' .. status .. ' ' .. token .. reason)
   redis.pcall('LTRIM', key, -model.history, -1)
 end
 

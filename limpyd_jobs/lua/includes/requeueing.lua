@@ -29,6 +29,7 @@ local function requeue_job(job, where)
   local changes = {start = false, ['end'] = false, _claim_token = false, _last_claim = false}
   if not hash[4] then
     changes._uncounted_tries, changes._requeued_at, changes._first_priority = hash[5], now_text(), false
+    changes._failing_since, changes._start_within = false, false
   elseif first then
     changes._first_priority = note_of_priority(first, priority)
   end

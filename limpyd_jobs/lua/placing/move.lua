@@ -51,6 +51,7 @@ else
 end
 
 local changes = {_claim_token = false, _rescues = false, _last_claim = false}
+if hash[2] ~= '1' then changes._start_within, changes._cancel_reason = false, false end
 if request.custom then
   update(job.model, job.pk, placed(changes, priority, due))
 else

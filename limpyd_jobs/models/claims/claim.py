@@ -216,7 +216,7 @@ class Claim(Generic[AJob]):
         """
         delay = delay_argument(delayed_for=delayed_for)
         self._decide()
-        reply = self._do(self._claim.release, delay, heeds_status=True)
+        reply = self._do(self._claim.release, delay, heeds_status=True, begun=True)
         if not self._ends_otherwise(reply["outcome"]):
             self._ended(reply["status"])
 

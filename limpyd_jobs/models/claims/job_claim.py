@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -13,13 +13,13 @@ from redis import Redis
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs.dates import get_delta, parse_datetime
 from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
 from limpyd_jobs.fields.argument import know_arguments
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
-from limpyd_jobs.retrying import Again, History, Requeue, Retry
+from limpyd_jobs.retrying import UNTIL_LIMIT, Again, GiveUp, History, Requeue, Retry
 from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, Ending
 
 # The delay of a job that delays itself without saying until when, in seconds.
@@ -29,11 +29,12 @@ DEFAULT_DELAY = 60
 @dataclass(frozen=True)
 class Return:
     """How a job that failed is put back in its queue: how often, in all its life (None for this time, because its retry
-    policy says so); what to add to its priority; after which delay."""
+    policy says so); what to add to its priority; after which delay; whether it is tried again for a limited time."""
 
     times: int | None = 0
     priority_delta: int | None = None
     delay: float | timedelta | None = None
+    is_limited: bool = False
 
 
 NEVER = Return()
@@ -132,14 +133,15 @@ class JobClaim:
             *where,
             hold=hold,
             heed_field=not (hold and self._decides_itself),
+            failing=back.is_limited,
             began=self.began if self.delivery.is_one_of_several else None,  # it waited for the others
             next_claim=next_claim,
         )
         return self.ended_by(ending._replace(priority=priority))
 
-    def release(self, delay: str = "", *, heeds_status: bool = False) -> Mapping[str, Any]:
+    def release(self, delay: str = "", *, heeds_status: bool = False, begun: bool = False) -> Mapping[str, Any]:
         """Give the job back, its try not counted. If its status is heeded, not if it was canceled or delayed."""
-        reply = transitions.release(*self.names, delay, heeds_status=heeds_status)
+        reply = transitions.release(*self.names, delay, heeds_status=heeds_status, begun=begun)
         if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")
         return reply
@@ -199,16 +201,19 @@ class JobClaim:
         is_claimed = self.delivery.outcome == "claimed"
         history = self.delivery.history if is_claimed else self._stored_history()
         ran = monotonic() - self.began if is_claimed else 0.0
+        limit = history.limit(getattr(type(self.job), "retry_for", None))
+        if limit and not otherwise.times:
+            fallback = fallback or UNTIL_LIMIT
         decision = history.decide(error, ran, self.job.default_retry_policy, fallback)
-        if not isinstance(decision, Again):
-            return otherwise if decision is None else NEVER
-        delta = otherwise.priority_delta if decision.priority_delta is None else decision.priority_delta
-        return Return(None, delta, decision.delay)
+        back = _back_by(decision, otherwise)
+        return _within_limit(back, history, ran, limit) if limit and back != NEVER else back
 
     def _stored_history(self) -> History:
         names = ("_retry_policy", "tries", "_uncounted_tries", "start", "added", "_requeued_at")
-        policy, tries, uncounted, start, added, requeued_at = self.job.hmget(*names)
-        return History(policy, tries, uncounted, start, requeued_at or added)
+        policy, tries, uncounted, start, added, requeued_at, *limit = self.job.hmget(
+            *names, "_retry_for", "_failing_since"
+        )
+        return History(policy, tries, uncounted, start, requeued_at or added, *limit)
 
     @property
     def _is_never_put_back(self) -> bool:
@@ -225,6 +230,19 @@ class JobClaim:
         queue = self.queue
         priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
         return nearest_priority(priority + (back.priority_delta or 0))
+
+
+def _back_by(decision: Again | GiveUp | None, otherwise: Return) -> Return:
+    """How a job is put back by a decision; otherwise, without one."""
+    if not isinstance(decision, Again):
+        return otherwise if decision is None else NEVER
+    delta = otherwise.priority_delta if decision.priority_delta is None else decision.priority_delta
+    return Return(None, delta, decision.delay)
+
+
+def _within_limit(back: Return, history: History, ran: float, limit: float) -> Return:
+    delay = get_delta(back.delay or 0).total_seconds()
+    return replace(back, is_limited=True) if history.may_begin(ran, limit, delay) else NEVER
 
 
 def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:

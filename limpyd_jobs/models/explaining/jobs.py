@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.arguments import read_priority, read_seconds
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.dates import span
+from limpyd_jobs.dates import datetime_to_score, parse_datetime, span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
@@ -192,7 +192,8 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -
     elif status == STATUSES.ERROR:
         yield from _reasons_of_failed(details, stored, end)
     elif status == STATUSES.CANCELED:
-        yield Reason("canceled", "It was canceled.")
+        why = stored.get("_cancel_reason")
+        yield Reason("canceled", f"It was canceled{f': {one_line(why, MESSAGE)}' if why else ''}.")
     elif not place.is_queue:
         yield Reason("no_queue", _NO_QUEUE)
     elif place.is_quarantined and place.position is None and place.due is None:
@@ -206,8 +207,23 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -
         yield Reason("former_path", f"It stands in its queue as {place.ident}: workers import it by that path.")
     if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
         yield Reason("retry", f"Try {stored['tries']}{_of_most(details, stored)} failed: {_last_error(details)}.")
+    if status in (STATUSES.WAITING, STATUSES.DELAYED):
+        yield from _deadline(stored, place)
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield _proposing("paused", f"The queue {place.name} is paused: ", f"resume {quote(place.name)}")
+
+
+def _deadline(stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:
+    """Tell until when it has to begin, if it never began."""
+    within, tries = read_seconds(stored.get("_start_within")), read_priority(stored.get("tries"))
+    since = [date for name in ("added", "delayed_until") if (date := parse_datetime(stored.get(name)))]
+    if not within or tries or not since:
+        return
+    left = datetime_to_score(max(since)) + within - place.now
+    if left > 0:
+        yield Reason("start_within", f"It is canceled if it has not begun within {span(left)}.")
+    else:
+        yield Reason("start_within", f"It is too late to begin it, for {span(-left)}: the next worker cancels it.")
 
 
 def _of_most(details: JobDetails, stored: Mapping[str, str]) -> str:

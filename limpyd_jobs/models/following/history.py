@@ -25,11 +25,14 @@ class StatusChange(NamedTuple):
         Its name, such as ``RUNNING``.
     owner: str
         Who held the claim that began or ended with it; None if it was not claimed.
+    reason: str
+        Why it was canceled, if it was because of a deadline; else empty.
     """
 
     at: datetime
     status: str
     owner: str | None
+    reason: str = ""
 
 
 def read_history(job: Any) -> list[StatusChange]:
@@ -47,7 +50,8 @@ def changes_of(entries: Iterable[str]) -> Iterator[StatusChange]:
     for entry in entries:
         date, _, rest = entry.partition(" ")
         time, _, rest = rest.partition(" ")
-        status, _, token = rest.partition(" ")
+        status, _, rest = rest.partition(" ")
+        token, _, reason = rest.partition("\t")
         at = parse_datetime(f"{date} {time}")
         if at:
-            yield StatusChange(at, STATUSES.by_value(status, status), owner_of(token or None))
+            yield StatusChange(at, STATUSES.by_value(status, status), owner_of(token or None), reason)

@@ -75,6 +75,7 @@ class Executor:
         elif job._cached_status == STATUSES.DELAYED:
             self.worker.job_delayed(job, queue)
         elif not claim.token or job._cached_status == STATUSES.CANCELED:
+            job._cached_reason = claim.delivery.reason
             self.worker.job_skipped(job, queue)
         else:
             try:
@@ -118,7 +119,7 @@ class Executor:
             self._cancel(execution, reason)
         except (GracePeriodOver, KeyboardInterrupt) as interrupt:
             self._interrupted()
-            self.recorder.retry(execution.claim.release)
+            self.recorder.retry(execution.claim.release, begun=True)
             self.overrides.hook("job_released", job, execution.living_queue())
             if isinstance(interrupt, KeyboardInterrupt):
                 raise
