@@ -226,9 +226,9 @@ def stored_value(name: str, value: Any) -> str:
 
 def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None) -> str:
     """Return a delay as scripts take it: ``''``, ``'+<microseconds>'``, or ``'<microseconds of the epoch> <text>'``."""
-    until = compute_delayed_until(delayed_for, delayed_until)
-    if until is None:
+    if delayed_for is None and delayed_until is None:
         return ""
+    until: Any = compute_delayed_until(delayed_for, delayed_until)
     if delayed_for is None or delayed_until is not None:
         return f"{(until - EPOCH) // MICROSECOND} {until}"
     if isinstance(delayed_for, timedelta):

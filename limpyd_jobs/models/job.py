@@ -14,28 +14,25 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.classes.roots import has_custom_placement, has_custom_queues, roots
+from limpyd_jobs.classes.roots import has_custom_queues, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
-from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import adding
+from limpyd_jobs.models.awaitable import awaitable, finished
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.following.history import StatusChange, read_history
 from limpyd_jobs.models.following.progress import Progress, append_line, read_lines, read_progress, write_progress
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
-from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
+from limpyd_jobs.models.identifying import LEFT_OUT
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.observing import instruments
-from limpyd_jobs.records import records
-from limpyd_jobs.records.sizes import check_job_size
+from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.transitions import instrumented
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -182,39 +179,35 @@ class Job(JobRecord):
             If the job was added, but not copied in time, and the settings of the database ask for that:
             ``wait_for_replicas``.
         """
-        queue_name = cls._get_queue_name(queue_name)
-        given_model, queue_model = queue_model, queue_model or cls.queue_model
-        delay = delay_argument(delayed_for, delayed_until)
-        is_custom = has_custom_placement(cls, queue_model)
-        identifier = identifier_of_new(cls, identifier, fields_if_new)
-        fields = stored_names(cls, checked_fields(cls, fields_if_new))
-        check_job_size(cls, identifier, fields)
-        add = instrumented.add if instruments.installed else transitions.add
-        outcome, pk = add(
-            cls,
-            identifier,
-            queue_model,
-            queue_name,
-            default_priority(cls, priority),
-            prepend=prepend,
-            delay=delay,
-            fields=fields,
-            place=not is_custom,
+        job: Self = finish(
+            adding.one(
+                cls, identifier, queue_name, priority, queue_model, prepend, delayed_for, delayed_until, fields_if_new
+            )
         )
-        job: Self = records.attached(cls, pk)
-        job.__dict__["_was_added"] = outcome == "added"
-        if is_custom and outcome != "existing":
-            until = compute_delayed_until(delayed_for, delayed_until)
-            try:  # the arguments are those that an override was given by version 2
-                job.enqueue_or_delay(
-                    queue_name, priority, until, prepend, given_model if outcome == "added" else queue_model
-                )
-            except BaseException:
-                if outcome == "added":
-                    job.queued.delete()
-                raise
-        if is_custom:
-            transitions.await_copies(job)
+        return job
+
+    @classmethod
+    @awaitable
+    async def aadd_job(
+        cls,
+        identifier: str = LEFT_OUT,
+        queue_name: str | None = None,
+        priority: int | str | None = 0,
+        queue_model: type[Queue] | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        **fields_if_new: Any,
+    ) -> Self:
+        """Do as `add_job`, under asyncio: see :doc:`/howto/asyncio`. All tasks of a loop share one connection.
+
+        If the task is canceled, the job may be added all the same.
+        """
+        job: Self = await finished(
+            adding.one(
+                cls, identifier, queue_name, priority, queue_model, prepend, delayed_for, delayed_until, fields_if_new
+            )
+        )
         return job
 
     @classmethod
@@ -254,21 +247,47 @@ class Job(JobRecord):
         list of Job
             In the order of the given ones.
         """
-        common: dict[str, Any] = {
-            "queue_name": queue_name,
-            "priority": priority,
-            "queue_model": queue_model,
-            "prepend": prepend,
-            "delayed_for": delayed_for,
-            "delayed_until": delayed_until,
-            **fields_if_new,
-        }
-        added: list[Self] = []
-        for step in adding.steps(cls, jobs, common):
-            added += step()
-            if progress:
-                progress(len(added))
-        return added
+        return finish(
+            adding.many(
+                *(cls, jobs, progress, fields_if_new),
+                queue_name=queue_name,
+                priority=priority,
+                queue_model=queue_model,
+                prepend=prepend,
+                delayed_for=delayed_for,
+                delayed_until=delayed_until,
+            )
+        )
+
+    @classmethod
+    @awaitable
+    async def aadd_jobs(
+        cls,
+        jobs: Iterable[str | Mapping[str, Any]],
+        queue_name: str | None = None,
+        priority: int | str | None = 0,
+        queue_model: type[Queue] | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        progress: Callable[[int], object] | None = None,
+        **fields_if_new: Any,
+    ) -> list[Self]:
+        """Do as `add_jobs`, under asyncio: see :doc:`/howto/asyncio`. Between two steps, other tasks go on.
+
+        If the task is canceled, the steps before stay, and the last one may be done.
+        """
+        return await finished(
+            adding.many(
+                *(cls, jobs, progress, fields_if_new),
+                queue_name=queue_name,
+                priority=priority,
+                queue_model=queue_model,
+                prepend=prepend,
+                delayed_for=delayed_for,
+                delayed_until=delayed_until,
+            )
+        )
 
     def enqueue_or_delay(
         self,

@@ -26,7 +26,17 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.wrong_types import naming_wrong_keys
-from limpyd_jobs.redis.calls import Call, chunks, given, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.calls import (
+    Call,
+    Procedure,
+    Steps,
+    chunks,
+    given,
+    listed,
+    outcome_of,
+    passing_over_wrong_types,
+    send,
+)
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.replication import CopyingSender
@@ -335,21 +345,34 @@ def creating(
     return call
 
 
-def create(model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Creating) -> Reply:
+@Procedure
+def create(
+    model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Creating
+) -> Steps[Reply]:
     """Create a record by a script, after the fields that only limpyd can write; see `add.lua` for reserving."""
     plain, others = layout_of(model).split(fields, scripted)
-    reply = send(call("", plain, bool(others)))
+    reply: Reply = yield call("", plain, bool(others))
     if reply["outcome"] == "reserved":
-        pk = reply["pk"]
-        record = attached(model, pk)
-        try:
-            record.set_fields(**others)
-            reply = send(call(pk, plain, False))
-        except BaseException:
-            _delete_fields(record, others)
-            raise
-        if reply.get("pk") != pk:
-            _delete_fields(record, others)
+        reply = yield from create_reserved(model, reply["pk"], plain, others, call)
+    return reply
+
+
+def create_reserved(
+    model: type[RedisModel], pk: str, plain: Mapping[str, str], others: Mapping[str, Any], call: Creating
+) -> Steps[Reply]:
+    """Create a record whose pk is reserved: write the fields that only limpyd can write, then call the script."""
+    record = attached(model, pk)
+    undo = partial(_delete_fields, record, others)
+    try:
+        yield partial(record.set_fields, **others)
+        reply: Reply = yield call(pk, plain, False)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield undo
+        raise
+    if reply.get("pk") != pk:
+        yield undo
     return reply
 
 

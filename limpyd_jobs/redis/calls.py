@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from itertools import islice
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -77,6 +77,10 @@ class Call(Generic[Reply]):
             log_not_audited(zip(values[::2], values[1::2], strict=True), reply["not_audited"])
         return self.read(reply)
 
+    def failed(self, error: RedisError) -> RedisError | NotRecorded:
+        """Return what to raise if Redis failed."""
+        return NotRecorded(f"How {self.subject} ended is not recorded: {error}") if self.subject else error
+
 
 class Verb(Generic[P, Reply]):
     """A function that makes a `Call` and sends it at once; ``verb.call(…)`` returns the call instead."""
@@ -98,7 +102,7 @@ def send(call: Call[Reply]) -> Reply:
     except RedisError as error:
         if not call.subject:
             raise
-        raise NotRecorded(f"How {call.subject} ended is not recorded: {error}") from error
+        raise call.failed(error) from error
     return call.accept(text)
 
 
@@ -130,8 +134,9 @@ def commanded(connection: Redis, *command: Any) -> Steps[Any]:
     return reply
 
 
-def _answered(steps: Steps[T]) -> Generator[None, None, T]:
-    """Answer the requests of some steps, one at a time; return their result."""
+def finish(steps: Steps[T]) -> T:
+    """Send the requests of a verb of several steps, which is given each reply before its next request; return its
+    result. For asyncio, see `limpyd_jobs.redis.awaiting.finished`."""
     try:
         request = next(steps)
         while True:
@@ -141,30 +146,52 @@ def _answered(steps: Steps[T]) -> Generator[None, None, T]:
                 request = steps.throw(error)
             else:
                 request = steps.send(reply)
-            yield
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-def finish(steps: Steps[T]) -> T:
-    """Send the requests of a verb of several steps, which is given each reply before its next request; return its
-    result."""
-    answered = _answered(steps)
-    while True:
-        try:
-            next(answered)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+class Stream(Generic[T]):
+    """What some steps put in a queue, one after the other, while they go on."""
+
+    def __init__(self, steps: Steps[None], found: deque[T]) -> None:
+        self._steps, self._found = steps, found
+        self._proceed: Callable[[], Request] | None = partial(next, steps)
+
+    def next(self) -> Steps[T | None]:
+        """Return the next one; None at the end."""
+        while not self._found and self._proceed:
+            try:
+                request = self._proceed()
+            except StopIteration:
+                self._proceed = None
+                break
+            try:
+                reply = yield request
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                self._proceed = partial(self._steps.throw, error)
+            else:
+                self._proceed = partial(self._steps.send, reply)
+        return self._found.popleft() if self._found else None
 
 
-def streamed(steps: Steps[None], found: deque[T]) -> Iterator[T]:
-    """Send the requests of some steps in the same way, and yield what they put in a queue."""
-    for _ in _answered(steps):
-        while found:
-            yield found.popleft()
-    yield from found
+def streamed(stream: Stream[T]) -> Iterator[T]:
+    """Yield what a stream brings."""
+    while (each := finish(stream.next())) is not None:
+        yield each
+
+
+class Procedure(Generic[P, T]):
+    """A function that makes steps and sends their requests at once; ``procedure.steps(…)`` returns them."""
+
+    def __init__(self, steps: Callable[P, Steps[T]]) -> None:
+        self.steps = steps
+        update_wrapper(self, steps)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return finish(self.steps(*args, **kwargs))
 
 
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:

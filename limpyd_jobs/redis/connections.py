@@ -57,7 +57,9 @@ class PinnedConnection:
         """Send some commands at once; return their replies. Some of them may be errors."""
         connection = self._ready_connection()
         try:
-            connection.send_packed_command(_packed(connection, commands))
+            connection.send_packed_command(
+                list(connection.pack_commands(commands)) if HIREDIS_AVAILABLE else packed(connection.encoder, commands)
+            )
             replies = [_reply_or_error(connection) for _ in commands]
         except BaseException:
             connection.disconnect()  # a reply may still be on its way
@@ -108,6 +110,11 @@ class SharedConnection:
         self._client = client
         self._begin()
 
+    @property
+    def connection_pool(self) -> Any:
+        """The pool of the client."""
+        return self._client.connection_pool
+
     def _begin(self) -> None:
         self._pid = this_process.pid
         self._free = [PinnedConnection(lambda: self._client, looks=True)]
@@ -143,11 +150,10 @@ def _can_read(connection: Any) -> bool:
     return bool(poll.poll(0))
 
 
-def _packed(connection: Any, commands: Sequence[Sequence[Any]]) -> list[bytes]:
-    """Return the bytes of some commands, as the connection makes them, in a third of the time unless it has hiredis."""
-    if HIREDIS_AVAILABLE:
-        return list(connection.pack_commands(commands))
-    encoder, parts = connection.encoder, []
+def packed(encoder: Any, commands: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Return the bytes of some commands, as a connection with that encoder makes them, in a third of the time unless it
+    has hiredis."""
+    parts = []
     encoding, errors = encoder.encoding, encoder.encoding_errors
     for words in commands:
         parts.append(b"*%d\r\n" % len(words))

@@ -175,6 +175,21 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         if self._direct_connection is not None:
             self._direct_connection.connection_pool.disconnect(inuse_connections=False)
 
+    async def aclose(self) -> None:
+        """Close the connections that the awaitable methods have made in this event loop; the next call makes one.
+
+        The end of the loop does the same, if it is run by `asyncio.run`, or by a server of web applications.
+
+        Raises
+        ------
+        ConfigurationException
+            If no loop of asyncio runs.
+        """
+        from limpyd_jobs.redis.awaiting import close_lines  # not at the start of each process
+
+        if self._direct_connection is not None:
+            await close_lines(self._direct_connection.connection_pool)
+
     def pipeline(self, transaction: bool = True, share_in_threads: bool = False) -> Any:
         """Return limpyd's pipeline: while it is open, the commands of this thread (or of all) go into it."""
         self.connect()
@@ -363,9 +378,17 @@ def _greet(connection: Any) -> None:
         information = str(connection.read_response())
     except redis.ResponseError:
         return  # INFO is forbidden to this user
+    try:
+        check_server(information)
+    except ConfigurationException:
+        connection.disconnect()
+        raise
+
+
+def check_server(information: str) -> None:
+    """Refuse a server that is too old, by its reply to ``INFO server``."""
     version = re.search(r"^redis_version:((\d+)\.(\d+)\S*)", information, re.MULTILINE)
     if version and (int(version[2]), int(version[3])) < OLDEST_REDIS:
-        connection.disconnect()
         needed = ".".join(map(str, OLDEST_REDIS))
         raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
 
@@ -406,8 +429,7 @@ def _escaping(connection_class: Any) -> Any:
 @cache
 def _improved(connection_class: Any) -> Any:
     """Return the same class, but its connections also leave a server that is not a primary any more."""
-    # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
-    reasons = ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+    reasons = reasons_to_leave(connection_class)
 
     class Connection(_escaping(connection_class)):  # type: ignore[misc]
         def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
@@ -418,17 +440,29 @@ def _improved(connection_class: Any) -> Any:
             try:
                 return super().read_response(*args, **kwargs)
             except redis.ResponseError as error:
-                reason = "READONLY" if isinstance(error, redis.ReadOnlyError) else _refusal(error, reasons)
-                if not reason:
+                lost = as_lost(error, reasons)
+                if not lost:
                     raise
                 self.disconnect()
-                raise redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") from error
+                raise lost from error
             except (ValueError, AttributeError) as error:
                 if isinstance(error, UnicodeError):
                     raise
                 raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
 
     return Connection
+
+
+def reasons_to_leave(connection_class: Any) -> tuple[str, ...]:
+    """Return with which errors a server tells connections of a class that it is not the primary any more."""
+    # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
+    return ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+
+
+def as_lost(error: redis.ResponseError, reasons: Iterable[str]) -> redis.ConnectionError | None:
+    """Return what to raise, and leave the server, if an error has one of these reasons; else None."""
+    reason = "READONLY" if isinstance(error, redis.ReadOnlyError) else _refusal(error, reasons)
+    return redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") if reason else None
 
 
 def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:

@@ -74,6 +74,13 @@ class PrimaryPool(SentinelConnectionPool):
             self._follow()
         return super().get_connection(*args, **kwargs)
 
+    def primary_address(self) -> Address:
+        """Return the address of the primary, to which connections of another kind lead. Sentinel is asked as often as
+        for a connection of this pool."""
+        if self.master_address is not None and monotonic() >= self._ask_at:
+            self._follow()
+        return self.master_address or self.get_master_address()  # type: ignore[no-untyped-call, no-any-return]
+
     def count_replicas(self) -> int | None:
         """Return how many replicas Sentinel knows, also those that are away; None if no sentinel answers."""
         return self.sentinel_manager.count_replicas(self.service_name)  # type: ignore[no-any-return]

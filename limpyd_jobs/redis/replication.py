@@ -48,6 +48,11 @@ class CopyingSender:
         self._client, self._wanted = client, wanted
         self._copied: Any = None
 
+    @property
+    def connection_pool(self) -> Any:
+        """The pool of the client."""
+        return self._client.connection_pool
+
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply."""
         reply = self._send(words)
@@ -69,8 +74,15 @@ class CopyingSender:
 
     def _send(self, *commands: Sequence[Any]) -> Any:
         pipeline: Any = self._client.pipeline(transaction=False)
-        wait = ("WAIT", self._wanted.replicas, int(1000 * self._wanted.seconds))
-        for words in (*commands, PUBLISHED, wait):
+        for words in self.with_wait(*commands):
             pipeline.execute_command(*words)
-        reply, *_, self._copied = pipeline.execute(raise_on_error=False)
+        return self.accept(pipeline.execute(raise_on_error=False))
+
+    def with_wait(self, *commands: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return some commands, and those that wait for the replicas."""
+        return [*commands, PUBLISHED, ("WAIT", self._wanted.replicas, int(1000 * self._wanted.seconds))]
+
+    def accept(self, replies: Sequence[Any]) -> Any:
+        """Take the replies to all these, for `check`; return the first one, which may be an error."""
+        reply, *_, self._copied = replies
         return reply

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from inspect import unwrap
 from typing import Any, ClassVar, NamedTuple
 
 from redis.exceptions import ConnectionError, TimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
-from limpyd_jobs.classes.roots import has_custom_placement, roots
+from limpyd_jobs.classes.roots import extends, has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import AlreadyClaimed, naming
 from limpyd_jobs.functions import overrides
@@ -187,17 +186,8 @@ def _stored(job_class: type[Any], pk: str) -> dict[str, str]:
     return next((fields for _, fields in records.read_many(job_class, [pk])), {})
 
 
-def _extends(job_class: type[Any], name: str) -> bool:
-    """Whether a class has a method of this name that calls ours. Version 2 lacks ours, so it may be another thing."""
-    if not overrides(job_class, roots.job, name):
-        return False
-    code: Any = getattr(unwrap(getattr(job_class, name)), "__code__", None)
-    callers = {"super", *(base.__name__ for base in job_class.__mro__)}
-    return bool(code) and name in code.co_names and not callers.isdisjoint(code.co_names)
-
-
 def _cancel(job: Any) -> None:
-    if _extends(type(job), "cancel"):
+    if extends(type(job), "cancel"):
         job.cancel()
     else:
         roots.job.cancel(job)
@@ -266,7 +256,7 @@ class CancelMany(Action):
         return after.get("status") not in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
     def needs_python(self, job_class: type[Any]) -> bool:
-        return _extends(job_class, "cancel")
+        return extends(job_class, "cancel")
 
 
 class DeleteMany(Action):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import Commands, Steps, commanded, given, listed, streamed
+from limpyd_jobs.redis.calls import Commands, Steps, Stream, commanded, given, listed, streamed
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.transitions import many
 from limpyd_jobs.transitions.many import Found
@@ -263,8 +263,12 @@ class Walk:
 
     def looks(self, source: Source, ask: Ask[ALook], **how: Any) -> Iterator[ALook]:
         """Do the same by another script. For `how` see `Source.all`."""
+        return streamed(self.stream(source, ask, **how))
+
+    def stream(self, source: Source, ask: Ask[ALook], **how: Any) -> Stream[ALook]:
+        """Return the same looks as a stream."""
         found: deque[ALook] = deque()
-        return streamed(self.each(source, ask, found.append, **how), found)
+        return Stream(self.each(source, ask, found.append, **how), found)
 
     def each(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], **how: Any) -> Steps[None]:
         """Ask about the records of a source, and act on each reply, until there is no time left."""

@@ -6,21 +6,24 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from threading import Lock
 from typing import Any
 
 from limpyd_jobs.models import Job, queue_name
+from limpyd_jobs.models.awaitable import awaitable, in_thread
 from limpyd_jobs.testing.running import LIMIT, check_options, is_busy, queue_of, run_added, status_of
 from limpyd_jobs.workers import Worker
 
-ORIGINALS: dict[str, Any] = {name: vars(Job)[name] for name in ("add_job", "add_jobs")}
+ORIGINALS: dict[str, Any] = {name: vars(Job)[name] for name in ("add_job", "add_jobs", "aadd_job", "aadd_jobs")}
 
 
 @contextmanager
 def jobs_at_once(
     raise_errors: bool = True, limit: int = LIMIT, worker_class: type[Worker] = Worker, **options: Any
 ) -> Iterator[None]:
-    """Inside the block, let `add_job` and `add_jobs` run what they add, in this process, before they return.
+    """Inside the block, let `add_job` and `add_jobs` run what they add, in this process, before they return; and so
+    their awaitable forms, in a thread.
 
     If a running job adds a job, that job is run when the running one has ended, still before the first call returns.
     Each job is run once: a job that is put back in a queue waits there. Delayed jobs, and jobs in paused queues, are
@@ -69,7 +72,8 @@ class _Blocks:
         with self._lock:
             if not self._all:
                 self._before = {name: vars(Job)[name] for name in ORIGINALS}
-                self._replace({"add_job": classmethod(_add_job), "add_jobs": classmethod(_add_jobs)})
+                replaced = {"add_job": _add_job, "add_jobs": _add_jobs, "aadd_job": aadd_job, "aadd_jobs": aadd_jobs}
+                self._replace({name: classmethod(method) for name, method in replaced.items()})
             self._all.append(adding)
 
     def end(self, adding: _Adding) -> None:
@@ -105,6 +109,18 @@ def _add_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
     if adding:
         adding.added([*others, *jobs])
     return jobs
+
+
+@awaitable
+async def aadd_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
+    """Do as `add_job` in such a block."""
+    return await in_thread(partial(_add_job, cls, *args, **kwargs))
+
+
+@awaitable
+async def aadd_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
+    """Do as `add_jobs` in such a block."""
+    return await in_thread(partial(_add_jobs, cls, *args, **kwargs))
 
 
 class _Adding:

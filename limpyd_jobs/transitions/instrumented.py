@@ -8,9 +8,11 @@ from typing import Any
 from limpyd.model import RedisModel
 
 from limpyd_jobs.observing.instruments import Adding, Around
+from limpyd_jobs.redis.calls import Procedure, Steps
 from limpyd_jobs.transitions import placing
 
 
+@Procedure
 def add(
     job_class: type[RedisModel],
     identifier: str,
@@ -20,16 +22,18 @@ def add(
     *,
     fields: Mapping[str, Any],
     **options: Any,
-) -> tuple[str, str]:
+) -> Steps[tuple[str, str]]:
     """Do as `placing.add`."""
     adding = Adding(job_class, queue_name)
     with Around(adding):
+        where = queue_model, queue_name, priority
         fields = adding.with_context(fields)
-        outcome, pk = placing.add(job_class, identifier, queue_model, queue_name, priority, fields=fields, **options)
+        outcome, pk = yield from placing.add.steps(job_class, identifier, *where, fields=fields, **options)
         adding.ended([pk], outcome)
     return outcome, pk
 
 
+@Procedure
 def add_many(
     job_class: type[RedisModel],
     jobs: Sequence[tuple[str, Mapping[str, str]]],
@@ -37,12 +41,12 @@ def add_many(
     queue_name: str,
     priority: str,
     **options: Any,
-) -> list[str]:
+) -> Steps[list[str]]:
     """Do as `placing.add_many`."""
     adding = Adding(job_class, queue_name, len(jobs))
     with Around(adding):
         jobs = [(identifier, adding.with_context(fields)) for identifier, fields in jobs]
-        pks = placing.add_many(job_class, jobs, queue_model, queue_name, priority, **options)
+        pks: list[str] = yield placing.add_many.call(job_class, jobs, queue_model, queue_name, priority, **options)
         adding.ended(pks)
     return pks
 

@@ -17,13 +17,14 @@ from limpyd_jobs.records.records import (
     check_database,
     copying_sender_of,
     create,
+    create_reserved,
     creating,
     due_key,
     get_queue,
     redis_of,
     sender_of,
 )
-from limpyd_jobs.redis.calls import Call, Verb, given, listed
+from limpyd_jobs.redis.calls import Call, Procedure, Steps, Verb, given, listed
 from limpyd_jobs.redis.scripting import Script
 
 _add = Script("placing/add")
@@ -64,6 +65,7 @@ class Placed(NamedTuple):
     delayed_until: str
 
 
+@Procedure
 def add(
     job_class: type[RedisModel],
     identifier: str,
@@ -75,7 +77,7 @@ def add(
     delay: str = "",
     fields: Mapping[str, Any] | None = None,
     place: bool = True,
-) -> tuple[str, str]:
+) -> Steps[tuple[str, str]]:
     """Add a job, or find the queued one of that identifier and move it up; return the outcome, ``outranked`` if the
     caller has to move the job, and its pk. Without `place`, the caller has to put the job in a queue, and to call
     `await_copies`. Exceptions: as `Job.add_job`."""
@@ -96,7 +98,10 @@ def add(
     # A job must be found by all its fields before a worker can see it.
     before = asking_for(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=copying or sender_of(job_class), before=before)
-    reply = create(job_class, fields or {}, layout.plain, call)
+    plain, others = layout.split(fields or {}, layout.plain)
+    reply = yield call("", plain, bool(others))
+    if reply["outcome"] == "reserved":
+        reply = yield from create_reserved(job_class, reply["pk"], plain, others, call)
     if registry:
         was_written((job_class,), queue_model)
     if copying:

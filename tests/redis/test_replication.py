@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,13 +69,30 @@ def added_with_lines(job_class: type[Job], identifier: str) -> list[Job]:
     return [job_class.add_job(identifier, lines=["a", "b"])]
 
 
+def added_by_asyncio(job_class: type[Job], identifier: str) -> list[Job]:
+    return [asyncio.run(job_class.aadd_job(identifier))]
+
+
+def added_together_by_asyncio(job_class: type[Job], identifier: str) -> list[Job]:
+    return asyncio.run(job_class.aadd_jobs([identifier, f"{identifier}:2"]))
+
+
 def added_together(job_class: type[Job], identifier: str) -> list[Job]:
     return job_class.add_jobs([identifier, f"{identifier}:2"])
 
 
 @pytest.mark.parametrize(
     ("job_class", "add"),
-    [(Order, added), (Order, added_together), (Listed, added_with_lines), (OwnWay, added), (OwnWay, added_together)],
+    [
+        (Order, added),
+        (Order, added_together),
+        (Order, added_by_asyncio),
+        (Order, added_together_by_asyncio),
+        (Listed, added_with_lines),
+        (OwnWay, added),
+        (OwnWay, added_together),
+        (OwnWay, added_by_asyncio),
+    ],
 )
 def test_a_job_that_was_not_copied_is_there_and_may_be_added_again(
     pair: tuple[RedisServer, RedisServer], job_class: type[Job], add: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from servers import RedisServer, SentinelServer, free_port, wait_until
 from limpyd_jobs import Queue
 from limpyd_jobs.check import check
 from limpyd_jobs.redis import primary as primary_module
+from limpyd_jobs.redis.awaiting import line_to
 from limpyd_jobs.redis.database import JobsDatabase
 
 
@@ -112,6 +114,42 @@ def test_connection_to_a_demoted_primary_is_dropped_and_the_next_finds_the_new_o
     database.connection.set("after", "1")
     with service.replica.client(db=2) as client:
         assert client.get("after") == "1"
+
+
+def test_tasks_of_asyncio_follow_sentinel(service: Service) -> None:
+    database = JobsDatabase(url=service.url)
+
+    async def main() -> None:
+        line = line_to(database.connection)
+        await line.execute(("SET", "key", "before"))
+        await asyncio.to_thread(name_the_replica, service)
+        primary_pool: Any = database.connection.connection_pool
+        primary_pool._ask_at = line._valid_until = 0.0  # as if a second had passed
+        await asyncio.gather(*(line.execute(("SET", f"key:{i}", "after")) for i in range(10)))
+
+    asyncio.run(main())
+    with service.primary.client(db=2) as primary, service.replica.client(db=2) as replica:
+        assert [primary.get("key"), primary.get("key:9"), replica.get("key:9")] == ["before", None, "after"]
+
+
+def test_tasks_of_asyncio_find_the_new_primary_after_the_old_one_crashed(service: Service) -> None:
+    database = JobsDatabase(url=service.url)
+
+    async def write_at_last() -> None:
+        while True:
+            with suppress(redis.RedisError):
+                if await line_to(database.connection).execute(("SET", "after", "1")) == ["OK"]:
+                    return
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        await line_to(database.connection).execute(("SET", "before", "1"), ("WAIT", "1", "10000"))
+        service.primary.kill()
+        await write_at_last()
+
+    asyncio.run(main())
+    with service.replica.client(db=2) as client:
+        assert client.mget("before", "after") == ["1", "1"]
 
 
 def name_the_replica(service: Service) -> None:
