@@ -24,6 +24,8 @@ from limpyd_jobs.exceptions import (
 )
 from limpyd_jobs.fields.argument import Argument, ValueField
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
+from limpyd_jobs.models.functions.decorator import job
+from limpyd_jobs.models.functions.function import AddedJob, JobFunction
 from limpyd_jobs.records.indexes import DateTimeRangeIndex
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
@@ -35,6 +37,7 @@ __all__ = [
     "EXACT_VERSION",
     "STATUSES",
     "VERSION",
+    "AddedJob",
     "AlreadyClaimed",
     "Argument",
     "Cancel",
@@ -47,6 +50,7 @@ __all__ = [
     "Job",
     "JobCanceled",
     "JobFailed",
+    "JobFunction",
     "JobGone",
     "LimpydJobsException",
     "NoResult",
@@ -66,4 +70,5 @@ __all__ = [
     "ValueField",
     "Worker",
     "WorkerPresence",
+    "job",
 ]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from limpyd.contrib.related import RelatedFieldMixin
 from limpyd.model import RedisModel
 
+from limpyd_jobs.classes.naming import key_name_of, made_model
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.database import JobsDatabase, databases_lock
 
@@ -75,7 +76,7 @@ def _made(origin: Any, database: JobsDatabase, namespace: str) -> Any:
     is_model = isinstance(queues, type) and issubclass(queues, RedisModel)
     if is_model and queues.database is origin.database:
         attributes["queue_model"] = bound(queues, database, _new_namespace(origin, namespace))
-    return type(origin)(origin.__name__, (origin,), attributes)
+    return made_model(origin, origin.__name__, key_name_of(origin), attributes)
 
 
 def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
@@ -85,7 +86,7 @@ def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
     if relations or any(isinstance(field, RelatedFieldMixin) for field in origin.get_fields()):
         raise ConfigurationException(f"{origin.__name__} has relations to other models, so it cannot be bound")
     # limpyd would return the other class instead, because both are made here
-    name = f"{namespace}:{origin.__name__.lower()}"
+    name = f"{namespace}:{key_name_of(origin)}"
     if name in database._models:
         other = origin_of(database._models[name])
         raise ConfigurationException(

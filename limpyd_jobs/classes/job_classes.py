@@ -18,7 +18,8 @@ from limpyd.model import RedisModel
 from limpyd_jobs.arguments import checked_duration, is_number
 from limpyd_jobs.classes.binding import bound_like, origin_of
 from limpyd_jobs.classes.imports import hint_for, why_not_imported
-from limpyd_jobs.classes.sources import defines_subclass, is_ours, is_standard
+from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.classes.sources import defines_job_function, defines_subclass, is_ours, is_standard
 from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.exceptions import ConfigurationException
 
@@ -36,7 +37,8 @@ def resolve_path(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
     If the class is not imported yet, the source of its module is read before. The module is imported only if, as far as
-    its source tells (see `defines_subclass`), it defines such a class itself, and if it is part neither of the standard
+    its source tells (see `defines_subclass` and `defines_job_function`), it defines such a class, or a function that is
+    a job, itself, and if it is part neither of the standard
     library nor of this one: an integration that happens to be installed is for the application to import. It raises
     ValueError for what is not such a path, and ImportError or AttributeError if there is no such class.
     """
@@ -60,10 +62,10 @@ def _check_source(module_name: str, name: str, base: type) -> None:
         raise ValueError(f"{module_name}.{name} is not imported: a __main__ is a program, so to import it is to run it")
     if is_standard(module_name):
         raise ValueError(f"{module_name}.{name} is not imported: {module_name} is part of the standard library")
-    if not defines_subclass(module_name, name, base):
+    if not (defines_subclass(module_name, name, base) or defines_job_function(module_name, name)):
         raise AttributeError(
             f"{module_name} is not imported: its source defines no subclass of {base.__name__} named {name}, "
-            "as far as it tells"
+            "as far as it tells, and no function of that name with @job"
         )
     if is_ours(module_name):
         raise NotAllowed(
@@ -85,6 +87,10 @@ def _look_up(module: ModuleType, name: str, path: str, base: type[T]) -> type[T]
     if name not in names:
         raise AttributeError(f"{path!r} is not there: its module has no such name")
     found: Any = names[name]
+    if type(found) is roots.job_function:
+        found = job_class_of(found)
+        if path_of(found) != path:  # the keys of its jobs are by its own path
+            raise ValueError(f"{path!r} is not the path of a job, but another name of {path_of(found)}")
     if not (issubclass(type(found), type) and issubclass(found, base)):
         raise ValueError(f"{path!r} is not a subclass of {base.__name__}")
     if vars(found).get("abstract", False):
@@ -233,10 +239,16 @@ class BoundJobClasses:
 job_classes: JobClasses[Any] = JobClasses(RedisModel)
 
 
+def job_class_of(given: Any) -> Any:
+    """Return the job class of a function that is a job; anything else as it is."""
+    return vars(given)["job_class"] if type(given) is roots.job_function else given
+
+
 def imported_job_class(path: str) -> Any:
     """Return the job class of a path, if this process has imported it; else None. Nothing is imported."""
     module, _, name = path.rpartition(".")
     found = vars(sys.modules[module]).get(name) if module in sys.modules else None  # which runs no code of the module
+    found = job_class_of(found)
     return found if isinstance(found, type) and issubclass(found, job_classes.base) else None
 
 

@@ -9,12 +9,14 @@ from limpyd_jobs.functions import overrides
 
 
 class Roots:
-    """`BaseJobsModel`, `Job`, `Queue` and `Error`, each set where it is defined, for what stands below it."""
+    """`BaseJobsModel`, `Job`, `Queue`, `Error` and `JobFunction`, each set where it is defined, for what stands below
+    it."""
 
     base: Any
     job: Any
     queue: Any
     error: Any
+    job_function: Any = None
 
 
 roots = Roots()

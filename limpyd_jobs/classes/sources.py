@@ -20,6 +20,9 @@ BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With)
 # Conditions that do not hold while a module is imported.
 NEVER = frozenset({"False", "0", "TYPE_CHECKING", "typing.TYPE_CHECKING", "__name__ == '__main__'"})
 
+# Where the decorator is that makes a function a job: its module, and its name there.
+OUR_DECORATOR = (__name__.partition(".")[0], "job")
+
 # The line and the column of a statement; the last is after all.
 Position = tuple[float, float]
 END: Position = (float("inf"), 0)
@@ -49,6 +52,25 @@ def defines_subclass(module: str, name: str, base: type) -> bool:
     """
     search = _Search(base)
     return search.defines(module, name)
+
+
+def defines_job_function(module: str, name: str) -> bool:
+    """Return whether a module, once imported, would have a function of that name that it defines itself, at its top
+    level, and makes a job by our decorator: ``@job``, ``@limpyd_jobs.job(…)``, or under the name that an import gives
+    it. The last statement that binds the name counts.
+
+    A decorator that the module has from elsewhere, or makes itself, is not found; nor is a function that is made a job
+    in another way.
+    """
+    search = _Search(object)
+    return any(search.is_job_function(node, module) for node in _bindings(search.read(module), name, END))
+
+
+def definitions_of(module: str, name: str) -> int:
+    """Return how many functions of a name the source of a module makes jobs, in this way."""
+    search = _Search(object)
+    nodes = search.read(module).nodes
+    return sum(search.is_job_function(node, module) for node, _ in nodes if name in _bound(node))
 
 
 class _Source(NamedTuple):
@@ -94,6 +116,18 @@ class _Search:
             if is_defined:
                 return True
         return False
+
+    def is_job_function(self, node: ast.AST, module: str) -> bool:
+        """Return whether a statement of a module defines a function with our decorator."""
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        called = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+        return any(self._is_our_decorator(name, module, _position(node)) for name in map(ast.unparse, called))
+
+    def _is_our_decorator(self, name: str, module: str, before: Position) -> bool:
+        source = self.read(module)
+        nodes = _bindings(source, name.partition(".")[0], before)
+        return any(place == OUR_DECORATOR for node in nodes for place in _imports(node, name, source.package))
 
     def read(self, module: str) -> _Source:
         """Return the source of a module, which is read once."""

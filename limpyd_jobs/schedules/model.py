@@ -16,12 +16,13 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd_jobs import dates
 from limpyd_jobs.arguments import is_number, stored_identifier, stored_queue_name, stored_value
 from limpyd_jobs.classes.binding import bound_like
-from limpyd_jobs.classes.job_classes import path_of
+from limpyd_jobs.classes.job_classes import job_class_of, path_of
 from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.fields.argument import as_stored
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority
 from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_classes
+from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
@@ -69,7 +70,7 @@ class Schedule(BaseJobsModel):
     def add(
         cls,
         name: str,
-        job_class: type[Job] | str,
+        job_class: type[Job] | JobFunction[..., Any, Any] | str,
         *,
         cron: str | Mapping[str, Any] | None = None,
         interval: float | timedelta | Mapping[str, Any] | None = None,
@@ -90,8 +91,8 @@ class Schedule(BaseJobsModel):
         ----------
         name: str
             No other schedule may have it.
-        job_class: type of Job, or str
-            The class of the jobs, or its path.
+        job_class: type of Job, JobFunction, or str
+            The class of the jobs, or the function that is a job, or its path.
         cron: str or mapping
             Five fields as in crontab, six with the seconds first, or an alias such as ``@daily``; or the arguments of
             APScheduler's `CronTrigger`.
@@ -153,7 +154,7 @@ class Schedule(BaseJobsModel):
         return cls._made(values, job_class, paused)
 
     @classmethod
-    def _made(cls, values: dict[str, str], job_class: type[Job] | str, paused: bool = False) -> Schedule:
+    def _made(cls, values: dict[str, str], job_class: Any, paused: bool = False) -> Schedule:
         values.update(cls._start(values["trigger"], values["timezone"], paused))
         # for the workers of the queue to know it before its first job
         queue_model = _job_class(cls, job_class).queue_model
@@ -340,7 +341,7 @@ def _with_job_fields(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
-    found: Any = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class
+    found: Any = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class_of(job_class)
     if not (isinstance(found, type) and issubclass(found, Job)):
         raise TypeError(f"What a schedule adds must be a subclass of Job, or its path, not {job_class!r}")
     if has_custom_placement(found, found.queue_model):

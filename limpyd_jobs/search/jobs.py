@@ -12,7 +12,7 @@ from typing import Any
 from limpyd.model import RedisModel
 
 from limpyd_jobs.classes.imports import not_imported
-from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import Steps, finish, listed
@@ -307,7 +307,8 @@ class JobFilter(Filter[FoundJob]):
         self.unseen = search.unseen
 
 
-def _of_class(job_class: Any) -> Condition:
+def _of_class(given: Any) -> Condition:
+    job_class = job_class_of(given)
     if not (isinstance(job_class, type) and issubclass(job_class, roots.job)):
         raise TypeError(f"A filter is made of texts and job classes, not of {job_class!r}")
     return Condition.of("class", "=", job_class)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, overload
 
+from limpyd_jobs.classes.job_classes import job_class_of
 from limpyd_jobs.dates import as_naive_utc, parse_datetime
 from limpyd_jobs.fields.argument import ValueField
 from limpyd_jobs.fields.own_fields import stored_name
 from limpyd_jobs.models import BaseJobsModel, Job, job_classes
+from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.testing.running import AJob, queue_of, status_of
 from limpyd_jobs.texts import printable
@@ -21,12 +23,20 @@ MAX_JOBS = 20
 RARELY_SHOWN = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_error")
 
 
-def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
+@overload
+def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]: ...
+
+
+@overload
+def added_jobs(job_class: JobFunction[..., Any, Any], **fields: Any) -> list[Job]: ...
+
+
+def added_jobs(job_class: Any, **fields: Any) -> list[Any]:
     """Return the stored jobs of a class, whatever their status is, in the order in which they were added.
 
     Parameters
     ----------
-    job_class: type of Job
+    job_class: type of Job, or JobFunction
         Jobs of its subclasses do not count.
     **fields
         The values that they must have: `identifier`, `priority`, `queue_name`, `status` (as ``"waiting"``),
@@ -41,11 +51,20 @@ def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
     TypeError, ValueError
         If no job could have such a value, such as ``status="wating"``.
     """
+    job_class = job_class_of(job_class)
     checked = _checked(job_class, fields)
     return [job for job in _stored(job_class) if not _differing(job, checked)]
 
 
-def assert_added(job_class: type[AJob], **fields: Any) -> AJob:
+@overload
+def assert_added(job_class: type[AJob], **fields: Any) -> AJob: ...
+
+
+@overload
+def assert_added(job_class: JobFunction[..., Any, Any], **fields: Any) -> Job: ...
+
+
+def assert_added(job_class: Any, **fields: Any) -> Any:
     """Assert that a job was added; return the last such job. For the parameters see `added_jobs`.
 
     Raises
@@ -55,13 +74,14 @@ def assert_added(job_class: type[AJob], **fields: Any) -> AJob:
     AttributeError, TypeError, ValueError
         As `added_jobs` does.
     """
+    job_class = job_class_of(job_class)
     found = added_jobs(job_class, **fields)
     if not found:
         raise AssertionError(f"No {_wanted(job_class, fields)} was added.\n{_what_was_added(job_class, fields)}")
     return found[-1]
 
 
-def refute_added(job_class: type[Job], **fields: Any) -> None:
+def refute_added(job_class: type[Job] | JobFunction[..., Any, Any], **fields: Any) -> None:
     """Assert that no such job was added. For the parameters see `added_jobs`.
 
     Raises
@@ -71,10 +91,10 @@ def refute_added(job_class: type[Job], **fields: Any) -> None:
     AttributeError, TypeError, ValueError
         As `added_jobs` does.
     """
-    found = added_jobs(job_class, **fields)
+    found, meant = added_jobs(job_class, **fields), job_class_of(job_class)
     if found:
         shown = "\n".join(f"  {_shown(job, fields)}" for job in found[-MAX_JOBS:])
-        raise AssertionError(f"No {_wanted(job_class, fields)} should have been added, but there is:\n{shown}")
+        raise AssertionError(f"No {_wanted(meant, fields)} should have been added, but there is:\n{shown}")
 
 
 # The values of a job

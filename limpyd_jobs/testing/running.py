@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import events
+from limpyd_jobs.classes.job_classes import job_class_of
 from limpyd_jobs.commandline.parameters import SPELLINGS
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
+from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import is_meant
 from limpyd_jobs.workers import Worker
@@ -87,7 +89,7 @@ class Outcome(Generic[AJob]):
 
 def drain(
     *queues: str,
-    job_class: type[Job] | None = None,
+    job_class: type[Job] | JobFunction[..., Any, Any] | None = None,
     with_delayed: bool = False,
     raise_errors: bool = True,
     limit: int = LIMIT,
@@ -102,7 +104,7 @@ def drain(
     ----------
     *queues: str
         The names of the queues; by default the queue of the `job_class`, or else all queues.
-    job_class: type of Job
+    job_class: type of Job, or JobFunction
         The class whose queue model to use; by default the queue models of all known job classes. Jobs of other classes
         in these queues are run, too.
     with_delayed: bool
@@ -126,8 +128,8 @@ def drain(
         The exception of a job: see `raise_errors`.
     """
     check_options(worker_class, options, ("job_class", "with_delayed", "raise_errors", "limit"))
-    run, seen = _Run(raise_errors, limit), None
-    while seen != (seen := (run.loops, _targets(queues, job_class, worker_class))):
+    run, seen, found = _Run(raise_errors, limit), None, job_class_of(job_class)
+    while seen != (seen := (run.loops, _targets(queues, found, worker_class))):
         for queue_model, names in seen[1]:
             if with_delayed:
                 _promote_all(queue_model, names)
@@ -136,6 +138,7 @@ def drain(
     return run.drained
 
 
+@overload
 def run_job(
     job_class: type[AJob],
     identifier: str | None = None,
@@ -145,7 +148,32 @@ def run_job(
     worker_class: type[Worker] = Worker,
     options: dict[str, Any] | None = None,
     **fields: Any,
-) -> Outcome[AJob]:
+) -> Outcome[AJob]: ...
+
+
+@overload
+def run_job(
+    job_class: JobFunction[..., Any, Any],
+    identifier: str | None = None,
+    queue_name: str | None = None,
+    priority: int = 0,
+    raise_errors: bool = True,
+    worker_class: type[Worker] = Worker,
+    options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Outcome[Job]: ...
+
+
+def run_job(
+    job_class: Any,
+    identifier: str | None = None,
+    queue_name: str | None = None,
+    priority: int = 0,
+    raise_errors: bool = True,
+    worker_class: type[Worker] = Worker,
+    options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Outcome[Any]:
     """Add a job, and run it once, in this process, as a worker would; return its outcome.
 
     A job that is added with a delay is run all the same, at once. Other jobs that wait are left alone, and so are jobs
@@ -153,7 +181,7 @@ def run_job(
 
     Parameters
     ----------
-    job_class: type of Job
+    job_class: type of Job, or JobFunction
     identifier: str
         By default an identifier that no other job has.
     queue_name: str
@@ -177,6 +205,7 @@ def run_job(
         The exception of the job, if `raise_errors`; and the exceptions of `add_job`.
     """
     check_options(worker_class, options or {})
+    job_class = job_class_of(job_class)
     identifier = f"testing:{uuid.uuid4().hex}" if identifier is None else identifier
     is_queued = bool(job_class.collection(identifier=identifier, queued="1"))
     assert not is_queued, f"A {job_class.__name__} with the identifier {identifier!r} is queued already: drain it"

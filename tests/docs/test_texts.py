@@ -14,7 +14,7 @@ import pytest
 from pages import FAIL, REGISTER, RUN_COMMAND, RUN_JOBS, TEXTS, Block, numbers_aside
 from servers import RedisServer
 
-from limpyd_jobs import STATUSES, Job
+from limpyd_jobs import STATUSES, ConfigurationException, Job, job
 from limpyd_jobs.query import backlog
 from limpyd_jobs.redis.database import JobsDatabase
 
@@ -136,6 +136,14 @@ def check_backlog(text: str, jobs_database: JobsDatabase) -> None:
     assert [*shown["queues"]["mails"]] == [*told["queues"]["mails"]]
 
 
+def check_refused_function(text: str) -> None:
+    source = "\n" * 11 + "@job\ndef greet(*names: str) -> None: ...\n"
+    names = {"__name__": "myapp.jobs", "job": job}
+    with pytest.raises(ConfigurationException) as caught:
+        exec(compile(source, "/srv/myapp/jobs.py", "exec"), names)
+    assert str(caught.value) == text
+
+
 TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "What you get": check_log_of_command,
     "Errors by cause": check_groups,
@@ -147,6 +155,7 @@ TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,
     "A backlog for autoscalers": check_backlog,
+    "What its parameters may be": check_refused_function,
 }
 
 

@@ -1,0 +1,166 @@
+"""The job class of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from limpyd import fields
+
+from limpyd_jobs.arguments import check_servable, own_seconds, read_priority, stored_priority, stored_queue_name
+from limpyd_jobs.classes.naming import made_model
+from limpyd_jobs.classes.sources import definitions_of
+from limpyd_jobs.fields.argument import arguments_of
+from limpyd_jobs.functions import memoized
+from limpyd_jobs.models.functions.parameters import Parameter, parameters_of, values_of
+from limpyd_jobs.models.functions.refusing import path_of_function, refuse
+from limpyd_jobs.models.functions.uniqueness import identify_by
+from limpyd_jobs.models.job import Job
+from limpyd_jobs.redis.database import databases_lock
+from limpyd_jobs.retrying import stored_policy
+
+# The queue of a function, if neither it nor its base names one.
+DEFAULT_QUEUE = "default"
+
+OPTIONS = ("queue", "priority", "retry", "unique", "keep_result", "timeout", "base")
+
+# What other libraries, or `Job`, call an option.
+_OF_OTHERS = {
+    "queue_name": "queue",
+    "name": "queue",
+    "retries": "retry",
+    "max_retries": "retry",
+    "retry_policy": "retry",
+    "job_timeout": "timeout",
+    "time_limit": "timeout",
+    "result_ttl": "keep_result",
+}
+
+
+class Declared(NamedTuple):
+    """The job class of a function, and the parameters that its jobs are given."""
+
+    job_class: type[Job]
+    parameters: Sequence[Parameter]
+
+
+def declared(function: Callable[..., Any], owner: Any, options: dict[str, Any]) -> Declared:
+    """Make the job class of a function that can be a job; `owner` is what stands in its place in its module."""
+    _check_options(function, options)
+    base = _base(function, options.get("base"))
+    parameters = parameters_of(function, base)
+    missing = [name for name, each in arguments_of(base).items() if each.is_needed]
+    if missing:
+        refuse(function, f"{base.__name__} needs the argument {missing[0]!r}, which no call gives: give it a default")
+    attributes = {
+        "__module__": function.__module__,
+        "__qualname__": function.__qualname__,
+        "__doc__": function.__doc__,
+        "_function": owner,
+        "run": _run_of(function, parameters),
+        **{each.field: each.argument for each in parameters},
+        **_attributes(function, base, options, parameters),
+    }
+    return Declared(_made(function, base, attributes), parameters)
+
+
+def _check_options(function: Any, options: dict[str, Any]) -> None:
+    for name in options:
+        if name not in OPTIONS:
+            near = [_OF_OTHERS[name]] if name in _OF_OTHERS else get_close_matches(name, OPTIONS, n=1)
+            hint = f"is {near[0]!r} meant?" if near else f"there are {', '.join(OPTIONS)}"
+            refuse(function, f"@job has no option {name!r}: {hint}")
+
+
+def _base(function: Any, base: Any) -> type[Job]:
+    if base is None:
+        return Job
+    if not (isinstance(base, type) and issubclass(base, Job)):
+        refuse(function, f"base is a subclass of Job, not {base!r}")
+    return base
+
+
+def _attributes(function: Any, base: type[Job], options: dict[str, Any], parameters: Any) -> dict[str, Any]:
+    try:
+        return dict(_checked(function, base, options, parameters))
+    except (TypeError, ValueError) as error:
+        refuse(function, str(error))
+
+
+def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters: Any) -> Any:
+    """Yield the attributes of the class that the options ask for."""
+    queue = options.get("queue")
+    if queue is not None or base.queue_name is None:
+        name = stored_queue_name(DEFAULT_QUEUE if queue is None else queue)
+        check_servable(name)
+        yield "queue_name", name
+    if options.get("priority") is not None:
+        yield "priority", fields.InstanceHashField(indexable=True, default=int(stored_priority(options["priority"])))
+    if options.get("retry") is not None:
+        stored_policy(options["retry"])
+        yield "default_retry_policy", options["retry"]
+    if options.get("timeout") is not None:
+        if own_seconds(options["timeout"]) is None:
+            raise ValueError(f"timeout is a number of seconds, not {options['timeout']!r}")
+        yield "default_job_timeout", options["timeout"]
+    if options.get("keep_result") is not None:
+        yield "keep_result", _keep_result(options["keep_result"])
+    identify = identify_by(function, options.get("unique"), parameters)
+    if identify:
+        yield "identify", staticmethod(identify)
+
+
+def _keep_result(value: Any) -> Any:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not (isinstance(value, bool) or own_seconds(seconds) is not None):
+        raise ValueError(f"keep_result is True, False, a number of seconds or a timedelta, not {value!r}")
+    return value
+
+
+def _run_of(function: Callable[..., Any], parameters: Sequence[Parameter]) -> Callable[[Job, Any], Any]:
+    path = path_of_function(function)
+
+    def run(self: Job, queue: Any) -> Any:
+        in_order, by_name = values_of(self, parameters, path)
+        return function(*in_order, **by_name)
+
+    run.__qualname__, run.__module__, run.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    return run
+
+
+def _made(function: Any, base: type[Job], attributes: dict[str, Any]) -> type[Job]:
+    path = path_of_function(function)
+    with databases_lock():
+        _give_way(function, base, f"{base.namespace}:{path}")
+        made: type[Job] = made_model(base, function.__name__, path, attributes)
+    return made
+
+
+def _give_way(function: Any, base: type[Job], name: str) -> None:
+    """Forget the class that a module made of the function before it was loaded again; refuse a second function of the
+    same path."""
+    models = base.database._models
+    if name not in models:
+        return
+    earlier = models[name]
+    if _is_defined_twice(function.__module__, function.__name__):
+        other = vars(earlier)["_function"].__wrapped__
+        line = getattr(getattr(other, "__code__", None), "co_firstlineno", "?")
+        refuse(function, f"another job of this path is defined in line {line}: give one of them another name")
+    earlier.abstract = True  # no job is of it any more
+    del models[name]
+
+
+def _is_defined_twice(module: str, name: str) -> bool:
+    try:
+        return definitions_of(module, name) > 1
+    except (ImportError, ValueError):  # no source to read
+        return False
+
+
+@memoized
+def default_priority_of(job_class: type[Job]) -> int:
+    """Return the priority of the jobs of a class for which none is given."""
+    return read_priority(str(getattr(job_class.get_field("priority"), "default", 0))) or 0

@@ -1,0 +1,195 @@
+"""A function that is a job: it is called like any function, and its jobs are added with the same arguments."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models.following.results import result_of
+from limpyd_jobs.models.following.waiting import wait_for_end
+from limpyd_jobs.models.functions.declaring import declared, default_priority_of
+from limpyd_jobs.models.functions.refusing import path_of_function, refuse
+from limpyd_jobs.models.job import Job
+from limpyd_jobs.retrying import Retry
+
+P = ParamSpec("P")
+Returned = TypeVar("Returned", covariant=True)
+Result = TypeVar("Result", covariant=True)
+
+
+class AddedJob(Generic[Result]):
+    """What adding a job of a function returns.
+
+    Attributes
+    ----------
+    job: Job
+        The job: the new one, or the one that is queued already.
+    added: bool
+        Whether it is new.
+    """
+
+    def __init__(self, job: Job, added: bool) -> None:
+        self.job = job
+        self.added = added
+
+    @property
+    def ident(self) -> str:
+        """The path of the function, and the pk of the job: ``'myapp.jobs.send_mail:12'``."""
+        return self.job.ident
+
+    @property
+    def identifier(self) -> str:
+        """What the job is about, or the identifier that was made for it."""
+        return str(self.job.identifier.hget())
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait until the job has ended, and return what the function returned, as JSON keeps it: see `Job.result`."""
+        return cast(Result, result_of(self.job, timeout, None))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the job has ended; return whether it has: see `Job.wait`."""
+        return bool(wait_for_end(self.job, timeout))
+
+    def cancel(self) -> bool:
+        """Cancel the job; return False if it has ended before: see `Job.cancel`."""
+        return self.job.cancel()
+
+    def __repr__(self) -> str:
+        return f"<{self.ident}, {'added' if self.added else 'queued already'}>"
+
+
+class Adding(Generic[P, Result]):
+    """Adds jobs of a function in a way that was configured: see `JobFunction.configure`."""
+
+    def __init__(self, function: JobFunction[..., Any, Result], options: Mapping[str, Any]) -> None:
+        self._function = function
+        self._options = options
+
+    def add(self, *args: P.args, **kwargs: P.kwargs) -> AddedJob[Result]:
+        """Add a job: see `JobFunction.add`."""
+        return self._function._added(self._options, args, kwargs)
+
+
+class JobFunction(Generic[P, Returned, Result]):
+    """A function that is a job. To call it runs the function. Made by the decorator `job`.
+
+    Attributes
+    ----------
+    job_class: type of Job
+        The class of its jobs.
+    """
+
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._signature = inspect.signature(function)
+        self._is_checked = False
+        self.job_class, self._parameters = declared(function, self, options)
+        self._fields = {each.name: each.field for each in self._parameters}
+        self._defaults = {"priority": default_priority_of(self.job_class)}
+        if not self._defaults["priority"]:
+            self._defaults = {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Returned:
+        return cast(Returned, self.__wrapped__(*args, **kwargs))  # type: ignore[attr-defined]
+
+    def add(self, *args: P.args, **kwargs: P.kwargs) -> AddedJob[Result]:
+        """Add a job that calls the function with these arguments.
+
+        Returns
+        -------
+        AddedJob
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the function does not take such arguments, or one of them is not as its annotation says.
+        ConfigurationException
+            If its module has something else under its name.
+        LimpydJobsException, UniquenessError, NotReplicated
+            As `Job.add_job` does.
+        """
+        return self._added({}, args, kwargs)
+
+    def configure(
+        self,
+        *,
+        identifier: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        retry: Retry | str | None = None,
+        timeout: float | None = None,
+    ) -> Adding[P, Result]:
+        """Say how to add jobs: ``send_mail.configure(priority=5, delayed_for=60).add("ann")``.
+
+        Parameters
+        ----------
+        identifier: str
+            What the job is about. As long as a job of the function that has it is queued, no other one is added.
+        queue: str
+        priority: int
+        prepend: bool
+        delayed_for: float or timedelta
+        delayed_until: datetime
+            As `Job.add_job` takes them; None for those of the function.
+        retry: Retry or str
+            When to try it again after an error.
+        timeout: float
+            After how many seconds of running it is an error.
+        """
+        given = {
+            "identifier": identifier,
+            "queue_name": queue,
+            "priority": priority,
+            "prepend": prepend or None,
+            "delayed_for": delayed_for,
+            "delayed_until": delayed_until,
+            "retry_policy": retry,
+            "job_timeout": timeout,
+        }
+        return Adding(self, {name: value for name, value in given.items() if value is not None})
+
+    def _added(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
+        if not self._is_checked:
+            self._check_place()
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{path_of_function(self)}.add: {error}") from None
+        fields = {self._fields[name]: value for name, value in given.items()}
+        job = self.job_class.add_job(**{**self._defaults, **options, **fields})
+        return AddedJob(job, vars(job).get("_was_added", True))
+
+    def _check_place(self) -> None:
+        """Raise `ConfigurationException` if workers would find something else under the path of the function."""
+        name, module = self.__name__, sys.modules.get(self.__module__)  # type: ignore[attr-defined]
+        if vars(module).get(name) is not self if module else False:
+            refuse(
+                self,
+                f"{self.__module__} has something else under the name {name!r}, so workers would not find it: write "
+                "@job above its definition, above all other decorators",
+            )
+        self._is_checked = True
+
+    def __reduce__(self) -> str:
+        return str(self.__qualname__)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"<job {path_of_function(self)}>"
+
+
+roots.job_function = JobFunction
+
+
+def check_not_a_job(function: Any) -> None:
+    """Refuse a function that is a job already."""
+    if isinstance(function, JobFunction):
+        raise ConfigurationException(f"{path_of_function(function)} is a job already: write @job once")

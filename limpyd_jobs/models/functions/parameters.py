@@ -1,0 +1,142 @@
+"""The parameters of a function that is a job, and the arguments of its job class that stand for them."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from limpyd_extensions.related import RelatedModel
+
+from limpyd_jobs.fields.argument import Argument, texts_of
+from limpyd_jobs.models.functions.refusing import refuse
+from limpyd_jobs.models.job import Job
+
+_EMPTY = inspect.Parameter.empty
+
+# What a job, its class or `add_job` has under these names since version 2, so that no argument can have them.
+_NAMES_OF_JOBS = (
+    "added add_job always_cancel_on_error cancel_on_error cls delayed_for delayed_until duration end "
+    "enqueue_or_delay get_from_ident get_model_repr ident identifier must_be_cancelled_on_error on_delayed "
+    "on_error on_released on_requeued on_rescued on_scheduled on_skipped on_started on_success prepend priority "
+    "queue_model queue_name queued related_collections requeue run self set_fields start status tries"
+)
+_OF_JOBS = frozenset(_NAMES_OF_JOBS.split())
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function: its name there, the name of the argument of the job class, and how it is given."""
+
+    name: str
+    field: str
+    argument: Argument
+    default: Any
+    is_by_name: bool
+
+    def value_of(self, text: str | None, path: str) -> Any:
+        """Return the value of a stored text; the default if the job was added before there was this parameter."""
+        if text is None:
+            if self.default is _EMPTY:
+                raise TypeError(f"{path} needs the argument {self.name!r}, which its job lacks: it was added before")
+            return self.default
+        try:
+            return self.argument.codec.load(text)
+        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            name = self.argument.codec.name
+            raise ValueError(f"The argument {self.name!r} of {path} is not {name}: {error}") from error
+
+
+def parameters_of(function: Callable[..., Any], base: type[Job]) -> list[Parameter]:
+    """Return the parameters of a function whose job class derives from a base; refuse those that cannot travel."""
+    taken = _taken_names(base)
+    annotations = _Annotations(function)
+    found: list[Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        _check_kind(function, parameter)
+        field = _free_name(parameter.name, taken)
+        taken.add(field)
+        argument = _argument(function, parameter, annotations)
+        by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        found.append(Parameter(parameter.name, field, argument, parameter.default, by_name))
+    return found
+
+
+def values_of(job: Any, parameters: Sequence[Parameter], path: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what to call the function with, by position and by name, for a job."""
+    texts = texts_of(job, [each.field for each in parameters])
+    in_order = [each.value_of(texts[each.field], path) for each in parameters if not each.is_by_name]
+    by_name = {each.name: each.value_of(texts[each.field], path) for each in parameters if each.is_by_name}
+    return in_order, by_name
+
+
+def _taken_names(base: type[Job]) -> set[str]:
+    """Return the names that arguments must not have: those of version 2 and of limpyd, those that `add_job` takes, and
+    those that the application's own base has. A name that is ours alone may be hidden, as in any subclass."""
+    own = {*dir(base), *base._fields} - {*dir(Job)}
+    of_adding = {*inspect.signature(Job.add_job).parameters, *inspect.signature(base.add_job).parameters}
+    return {*_OF_JOBS, *dir(RelatedModel), *of_adding - {"args", "kwargs"}, *own}
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return the name of the argument for a parameter: its own one, unless that is taken."""
+    while name in taken or name.startswith("_"):
+        name = f"arg_{name}"
+    return name
+
+
+def _check_kind(function: Any, parameter: inspect.Parameter) -> None:
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        what = f"{parameter.name}: list[str]"
+        refuse(function, f"the parameter *{parameter.name} cannot travel: name what it takes, as {what}")
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        what = f"{parameter.name}: dict[str, str]"
+        refuse(function, f"the parameter **{parameter.name} cannot travel: name what it takes, as {what}")
+
+
+def _argument(function: Any, parameter: inspect.Parameter, annotations: Mapping[str, Any]) -> Argument:
+    name = parameter.name
+    if parameter.annotation is _EMPTY:
+        refuse(
+            function,
+            f"the parameter {name!r} has no annotation: say what it is, as {name}: str, or {name}: Any for JSON",
+        )
+    kind = annotations[name]
+    try:
+        argument = Argument(Any if kind is object else kind)
+    except TypeError as error:
+        refuse(function, f"the parameter {name!r} cannot travel: {error}")
+    if parameter.default is _EMPTY:
+        return argument
+    try:
+        return Argument(Any if kind is object else kind, default=parameter.default)
+    except (TypeError, ValueError) as error:
+        hint = f": annotate it as {argument.codec.name} | None" if parameter.default is None else ""
+        why = str(error).removeprefix("The default of an argument ")
+        refuse(function, f"the default of the parameter {name!r} {why}{hint}")
+
+
+class _Annotations(Mapping[str, Any]):
+    """The annotations of the parameters of a function, each read when it is asked for: that of what it returns, which
+    may name what exists for type checkers only, is not."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._inner = inspect.unwrap(function)
+
+    def __getitem__(self, name: str) -> Any:
+        holder = type("_", (), {"__annotations__": {name: self._inner.__annotations__[name]}})
+        try:
+            return typing.get_type_hints(holder, self._inner.__globals__, include_extras=True)[name]
+        except Exception as error:  # whatever the text of an annotation raises
+            refuse(
+                self._function,
+                f"the annotation of the parameter {name!r} cannot be read: {error}. Import what it names, outside of "
+                "TYPE_CHECKING, and above the function",
+            )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inner.__annotations__)
+
+    def __len__(self) -> int:
+        return len(self._inner.__annotations__)
