@@ -4,6 +4,7 @@ from limpyd_jobs import events
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.classes.job_classes import imported_job_class
 from limpyd_jobs.commandline.options import rate, time_span
+from limpyd_jobs.commandline.programs import run_program
 from limpyd_jobs.dates import parse_datetime, span
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.fields.codecs import codec_of
@@ -42,6 +43,7 @@ __all__ = [
     "parse_datetime",
     "parse_moment",
     "rate",
+    "run_program",
     "span",
     "stored_queue_name",
     "time_span",

@@ -204,11 +204,16 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
     def concrete(base: type) -> Any:
         module = base.__module__
-        return all_of(base) if module in own or not module.rpartition(".")[2].startswith("test_") else ()
+        return all_of(base) if module in own or not _is_of_tests(module) else ()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
         yield
+
+
+def _is_of_tests(module: str) -> bool:
+    """Whether a module is one of tests, or of the application of Django that they have."""
+    return module.rpartition(".")[2].startswith("test_") or module.partition(".")[0] == "bookshop"
 
 
 def _module_of(value: Any) -> str | None:

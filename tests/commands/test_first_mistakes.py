@@ -45,18 +45,13 @@ APPLICATION = {
     "bakery/not-a-name.py": "raise SystemExit('a script, no module of jobs')",
     "burnt/__init__.py": "",
     "burnt/jobs.py": "import os\n1 / 0\n",
-    "django/__init__.py": "READY = []",
-    "django/core/__init__.py": "",
-    "django/core/exceptions.py": "class AppRegistryNotReady(Exception): pass",
-    "django_setup.py": "import django\ndjango.READY.append(True)",
+    "django_setup.py": "import django\nfrom django.conf import settings\nsettings.configure()\ndjango.setup()",
     "orders/__init__.py": "",
     "orders/jobs.py": """
-        import django
-        from django.core.exceptions import AppRegistryNotReady
+        from django.apps import apps
         from limpyd_jobs import Job
 
-        if not django.READY:
-            raise AppRegistryNotReady("Apps aren't loaded yet.")
+        apps.check_apps_ready()
 
         class Order(Job):
             namespace = "orders"
@@ -204,7 +199,7 @@ class TestJobModules:
 class TestDjango:
     """Any module that needs Django raises so until `django.setup()` was called."""
 
-    REMEDY = "Django is not set up: write a module that calls django.setup(), and name it before the modules of"
+    REMEDY = "Django is not set up: with limpyd_jobs.contrib.django in INSTALLED_APPS, use python manage.py limpyd_jobs"
     SET_UP = "--job-modules=django_setup,orders.jobs"
 
     @pytest.mark.parametrize(
@@ -219,7 +214,7 @@ class TestDjango:
         ],
     )
     def test_is_set_up_before_jobs_are_imported(self, run: Run, words: str) -> None:
-        assert_refused(run(*words.split()), "AppRegistryNotReady: Apps aren't loaded yet.", self.REMEDY)
+        assert_refused(run(*words.split()), "ImproperlyConfigured: Requested setting INSTALLED_APPS", self.REMEDY)
 
     def test_is_needed_where_jobs_are_named_by_what_is_stored(self, run: Run) -> None:
         run("limpyd-jobs", "schedules", "add", "daily", "orders.jobs.Order", "--cron=@daily", self.SET_UP)

@@ -1,0 +1,49 @@
+"""The application of Django."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.apps import AppConfig
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import autodiscover_modules
+
+from limpyd_jobs import Job
+from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django.around import AroundJobs
+from limpyd_jobs.contrib.django.checks import check_settings
+from limpyd_jobs.integration import events
+
+# Where jobs and tasks are looked for in each application.
+MODULES = ("jobs", "tasks")
+
+around_jobs = AroundJobs()
+
+
+class LimpydJobsConfig(AppConfig):
+    """Moves the models to the database of the settings, stands around each job, and imports the jobs of all
+    applications: their modules ``jobs`` and ``tasks``, and those that ``LIMPYD_JOBS["MODULES"]`` names."""
+
+    name = "limpyd_jobs.contrib.django"
+    label = "limpyd_jobs"
+    verbose_name = "Jobs"
+
+    def ready(self) -> None:
+        """Do what the class says.
+
+        Raises
+        ------
+        ImproperlyConfigured
+            If a setting is wrong: its jobs would go to another database.
+        """
+        checks.register(check_settings)
+        for problem in settings.problems():
+            raise ImproperlyConfigured(f"{problem.text} (limpyd_jobs.E{problem.number:03})")
+        found = settings.database_settings()
+        if found:
+            Job.database.reset(**found)
+        events.subscribe(around_jobs)
+        autodiscover_modules(*MODULES)
+        for name in settings.module_names():
+            import_module(name)

@@ -1,0 +1,84 @@
+"""The setting ``LIMPYD_JOBS`` of a Django project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from django.conf import settings
+
+from limpyd_jobs import ConfigurationException
+from limpyd_jobs.integration import JobsDatabase, one_line, stored_queue_name
+
+NAME = "LIMPYD_JOBS"
+
+KNOWN = ("DATABASE", "QUEUES", "MODULES")
+
+
+class Problem(NamedTuple):
+    """What is wrong with a setting: the number of its check, and a line."""
+
+    number: int
+    text: str
+
+
+def of_project() -> Mapping[str, Any]:
+    """Return the setting as it is given; without it, nothing is set."""
+    given = getattr(settings, NAME, {})
+    return given if isinstance(given, Mapping) else {}
+
+
+def database_settings() -> dict[str, Any]:
+    """Return the settings of the database as `JobsDatabase` takes them; empty if the project names none."""
+    given = of_project().get("DATABASE")
+    if not given:
+        return {}
+    return dict(given) if isinstance(given, Mapping) else {"url": given}
+
+
+def queue_names() -> list[str]:
+    """Return the queues that workers serve if their command line names none."""
+    return [*of_project().get("QUEUES", ())]
+
+
+def module_names() -> list[str]:
+    """Return the modules of jobs and tasks beside ``jobs.py`` and ``tasks.py`` of the applications."""
+    return [*of_project().get("MODULES", ())]
+
+
+def problems() -> Iterator[Problem]:
+    """Yield what is wrong with the setting."""
+    given = getattr(settings, NAME, {})
+    if not isinstance(given, Mapping):
+        yield Problem(1, f"{NAME} must be a dictionary, not {one_line(repr(given))}")
+        return
+    for name in sorted(map(str, given.keys() - {*KNOWN})):
+        yield Problem(1, f"{NAME} has no setting {one_line(repr(name))}, but {', '.join(KNOWN)}")
+    yield from _problems_of_database(given.get("DATABASE"))
+    yield from _problems_of_names(given, "QUEUES", 3)
+    yield from _problems_of_names(given, "MODULES", 4)
+
+
+def _problems_of_database(given: Any) -> Iterator[Problem]:
+    what = f"{NAME}['DATABASE']"
+    if not (given is None or isinstance(given, (str, Mapping))):
+        yield Problem(2, f"{what} must be a URL, as redis://localhost:6379/0, or a dictionary, not a {type(given)}")
+        return
+    try:
+        JobsDatabase(**database_settings())
+    except (ConfigurationException, TypeError, ValueError) as error:
+        yield Problem(2, f"{what}: {one_line(error)}")
+
+
+def _problems_of_names(given: Mapping[str, Any], name: str, number: int) -> Iterator[Problem]:
+    names = given.get(name, ())
+    if not isinstance(names, (list, tuple)):
+        yield Problem(number, f"{NAME}[{name!r}] must be a list of names, not {one_line(repr(names))}")
+        return
+    for each in names:
+        try:
+            if name == "MODULES" and not all(part.isidentifier() for part in each.split(".")):
+                raise ValueError(f"{each!r} cannot be the name of a module")
+            stored_queue_name(each)
+        except (AttributeError, TypeError, ValueError) as error:
+            yield Problem(number, f"{NAME}[{name!r}]: {one_line(error)}")

@@ -1,0 +1,27 @@
+"""Jobs that are found because of the name of this module."""
+
+from django.db import connection
+from django.utils import timezone, translation
+
+from bookshop.models import Book
+from limpyd_jobs import Argument, Job, Queue
+
+
+class Stock(Job):
+    """Makes a book, and tells what was around the job."""
+
+    namespace = "bookshop"
+    queue_name = "stock"
+    title = Argument()
+
+    def run(self, queue: Queue) -> dict[str, object]:
+        queries = len(connection.queries)
+        Book.objects.create(title=self.arguments.title)
+        found = {
+            "queries": queries,
+            "language": translation.get_language(),
+            "zone": timezone.get_current_timezone_name(),
+        }
+        translation.activate("de")
+        timezone.activate("Asia/Tokyo")
+        return found
