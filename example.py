@@ -155,6 +155,7 @@ class LibraryWorker(Worker):
     max_duration = MAX_RUN
     fetch_priorities_delay = 1
     fetch_delayed_delay = 0.5
+    lease = 10  # seconds: the job of a worker that was killed runs again after that
     # A job that failed may run again a second later, and after all others.
     requeue_times = 20
     requeue_priority_delta = -10

@@ -523,7 +523,7 @@ class TestATriggerThatFails:
         [
             (True, {"and": [{"cron": {"second": "0"}}, {"or": [{"cron": {"second": "1"}}]}]}),
             (True, {"calendar": {"years": 9000, "start_date": "2019-01-01"}}),
-            (False, {"cron": {"week": 1, "month": "2-11"}}),
+            (False, {"cron": {"week": 1, "month": "2-11", "year": "2020-2300"}}),  # an end, but far away
         ],
     )
     def test_is_parked_if_its_next_time_would_be_searched_for_long(
