@@ -178,7 +178,7 @@ def test_a_job_that_version_2_left_running_gets_a_lease(look: redis.Redis, lease
     check(repair=True, lease=lease, pause=0)
     assert 0 <= look.zscore("jobs:queue:1:_running", job.ident) - float(".".join(map(str, look.time()))) - lease + 5 < 6
     collector = Collector()
-    worker_of("q", callback=collector, max_duration=1.5).run()
+    worker_of("q", callback=collector, burst=True).run()
     assert collector.identifiers == (["a"] if lease == 0 else [])
 
 

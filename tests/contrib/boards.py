@@ -40,6 +40,11 @@ def queue_of(board: LimpydJobBoard) -> Queue:
     return queue
 
 
+def lease_end(board: LimpydJobBoard) -> float:
+    """The moment when the only claim lapses; 0 if there is none yet."""
+    return max([score for _, score in queue_of(board).running.zrange(0, -1, withscores=True)], default=0)
+
+
 def is_renewed(board: LimpydJobBoard) -> bool:
     """Whether a beat of its heart renews the only claim."""
     ends = queue_of(board).running.zrange(0, -1, withscores=True)

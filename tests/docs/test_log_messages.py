@@ -33,6 +33,13 @@ class Careless(Worker):
         raise RuntimeError("oops")
 
 
+def run_until(text: str, caplog: pytest.LogCaptureFixture, worker: Worker) -> None:
+    """Run a worker until that is in the log."""
+    with working(worker):
+        wait_until(lambda: text in caplog.text, text)
+        worker.end_forced = True
+
+
 def provoke_what_is_wrong_with_jobs() -> None:
     queue = Queue.get_queue("a")
     queue.waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12", "garbage")
@@ -56,11 +63,11 @@ def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> N
     let_its_worker_die("rescued", "rescued")
     Worker("rescued", callback=do_nothing, max_loops=1).run()
     let_its_worker_die("lost", "lost")
-    Worker("lost", max_rescues=0, max_duration=0.1).run()
+    Worker("lost", max_rescues=0, burst=True).run()
 
     broken = let_its_worker_die("broken", "broken")
     Queue.get_connection().set(broken.key, "of a wrong type")
-    Worker("broken", max_duration=0.1).run()
+    Worker("broken", burst=True).run()
     Queue.get_connection().delete(broken.key)
 
     def lose_the_claim(job: Job, queue: Queue) -> None:
@@ -152,7 +159,8 @@ def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytes
         run_without_redis(lease=0.2, wait_for="lease not renewed")
         run_without_redis(lease=2, wait_for="")
         Queue.get_queue("d")
-        type("Unlucky", (Worker,), {"run_started": lambda self: server.stop()})("d", max_duration=0.5).run()
+        unlucky = type("Unlucky", (Worker,), {"run_started": lambda self: server.stop()})
+        run_until("Unable to get job, trying again", caplog, unlucky("d", terminate_gracefuly=False))
 
 
 def test_the_log_says_what_the_manual_says(
@@ -162,7 +170,7 @@ def test_the_log_says_what_the_manual_says(
     redis_binary: str,
     tmp_path: Path,
 ):
-    Worker("nobody", max_duration=0.1).run()
+    run_until("No queues yet", caplog, Worker("nobody", terminate_gracefuly=False))
     provoke_what_is_wrong_with_jobs()
     provoke_what_happens_when_workers_die(caplog)
     provoke_orphans(monkeypatch)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from all_scripts import ALL_SCRIPTS
 
 from limpyd_jobs import (
+    AlreadyClaimed,
+    Claim,
     Error,
     Job,
     Queue,
@@ -45,6 +48,16 @@ def lapse(priority: int = 0) -> None:
     """Let the leases in the queue lapse."""
     queue = board(priority)
     queue.running.zadd(dict.fromkeys(queue.running.zmembers(), 1))
+
+
+def take_over(job: Job, lapse: Callable[[], None]) -> Claim:
+    """Claim a job for ``other`` whose lease lapses, however often its holder renews it meanwhile."""
+    while True:
+        lapse()
+        try:
+            return job.claim("other")
+        except AlreadyClaimed:
+            continue
 
 
 def errors() -> list[Any]:

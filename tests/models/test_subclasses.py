@@ -495,7 +495,7 @@ class TestIndexes:
             "    identifier = fields.InstanceHashField(indexable=True, indexes=[TextRangeIndex])\n"
             "class Good(Job):\n"
             "    def run(self, queue): pass\n"
-            "job = Good.add_job('a', 'queue'); Worker('queue', max_loops=1, max_duration=5).run()\n"
+            "job = Good.add_job('a', 'queue'); Worker('queue', max_loops=1, max_duration=60).run()\n"
             "print(job.status.hget())"
         )
         environment = {

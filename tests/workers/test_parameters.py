@@ -105,10 +105,10 @@ def test_no_longest_duration_is_what_was_given(given: Any) -> None:
 def test_values_that_version_2_takes_for_no_limit_or_nothing_are_taken() -> None:
     Job.add_job("1", "a", priority=7)
     nothing = {"requeue_priority_delta": None, "requeue_delay_delta": None, "timeout": None, "callback": 0}
-    worker = work("a", max_loops=float("inf"), requeue_times=1, max_duration=2, **nothing)
+    worker = work("a", max_loops=float("inf"), requeue_times=1, burst=True, **nothing)
     assert worker.num_loops == 2
     assert Job.get(1).hmget("tries", "priority") == ["2", "7"]
-    work("a", max_loops=float("inf"), prefetch=2, max_duration=0.1)
+    work("a", max_loops=float("inf"), prefetch=2, burst=True)
     assert make(requeue_times=None).requeue_times is None
 
 

@@ -75,14 +75,14 @@ class TestWhatWaits:
             collector(job, queue)
             Queue.pause("queue")
 
-        work(callback=pause, max_loops=3, max_duration=0.5)
+        work(callback=pause, max_loops=3, burst=True)
         assert collector.identifiers == ["a"]
         assert [job.status.hget() for job in map(Parcel.get, "123")] == [STATUSES.SUCCESS, *STATUSES.WAITING * 2]
 
     def test_delayed_jobs_come_to_wait(self, collector: Collector) -> None:
         job = delayed_and_due(Parcel, "a")
         Queue.pause("queue")
-        work(callback=collector, max_duration=0.2)
+        work(callback=collector, burst=True)
         assert collector.identifiers == []
         assert job.status.hget() == STATUSES.WAITING
 
@@ -140,7 +140,7 @@ class TestWaiting:
         Parcel.add_job("a")
         Queue.pause("queue")
         with commands() as sent:
-            work(max_duration=3, timeout=0)
+            work(max_duration=1, timeout=0)
         assert len(asked(sent)) < 30
 
     def test_one_that_fetches_by_itself_rests_too(self, commands: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -152,7 +152,7 @@ class TestWaiting:
         Parcel.add_job("a")
         Queue.pause("queue")
         with commands() as sent:
-            work(worker_class=Popping, max_duration=2, max_loops=1000)
+            work(worker_class=Popping, max_duration=1, max_loops=1000)
         assert len(asked(sent)) < 60
         assert Queue.get_queue("queue").waiting.llen() == 1
 
@@ -175,7 +175,7 @@ def test_a_job_that_lost_its_worker_waits(collector: Collector) -> None:
     assert dead.wait_for_job()
     Queue.get_queue("queue").running.zadd({job.ident: 1})
     Queue.pause("queue")
-    work(callback=collector, max_duration=0.3)
+    work(callback=collector, burst=True)
     assert collector.identifiers == []
     assert job.status.hget() == STATUSES.WAITING
 

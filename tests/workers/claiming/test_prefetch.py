@@ -156,7 +156,7 @@ class TestWhatIsRun:
 
     def test_are_jobs_that_come_while_it_waits(self, redis_client: redis.Redis) -> None:
         queue()
-        with waiting_idly(prefetching(20, max_duration=8), redis_client):
+        with waiting_idly(prefetching(20, max_duration=60), redis_client):
             add(20)
         assert statuses_in_one_word() == "s" * 20
 
@@ -335,7 +335,7 @@ class TestWhatIsRecorded:
 
     def test_is_recorded_before_it_waits(self) -> None:
         add(3)
-        worker = prefetching(5, max_duration=4)
+        worker = prefetching(5, max_duration=60)
         with working(worker):
             wait_until(lambda: statuses_in_one_word() == "sss", "the end of all jobs")
             worker.end_forced = True
@@ -446,7 +446,7 @@ class TestAuto:
                 redis_client.delete(queue.waiting.key)
                 redis_client.rename("aside", queue.waiting.key)
 
-        prefetching(40, "auto", prefetch_time=0.5, lease=1, callback=callback, max_duration=20).run()
+        prefetching(40, "auto", prefetch_time=0.5, lease=1, callback=callback, max_duration=60).run()
         assert len(told) == 4
         assert statuses_in_one_word() == "s" * 40
         assert {job.tries.hget() for job in Task.collection().instances()} == {"1"}
@@ -582,7 +582,7 @@ def callback(job, queue):
     if job._cached_identifier == {die_at!r}:
         os.kill(os.getpid(), signal.SIGKILL)
 BaseJobsModel.database.connect(unix_socket_path={server.socket!r}, db=0)
-Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops=100, max_duration=20).run()
+Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops=100, max_duration=60).run()
 """
         environment = {**os.environ, "PYTHONPATH": PATH}
         done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
@@ -607,7 +607,7 @@ Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops
         for _ in range(2):  # the first time it is one of ten
             self.kill_one(redis_server, "005")
             self.lapse()
-        prefetching(10, max_rescues=0, max_duration=2).run()
+        prefetching(10, max_rescues=0, burst=True).run()
         assert statuses_in_one_word() == "sssss" + "e" + "ssss"
         assert [error.type.hget() for error in Error.collection().instances()] == ["WorkerLost"]
 
@@ -616,7 +616,7 @@ Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops
         request = transitions.ClaimRequest(Queue.get_waiting_keys("queue"), "dead", 60, job_classes.known)
         assert len(transitions.succeed_many(queue().get_connection(), [], request, 1000)[1]) == 250
         self.lapse()
-        prefetching(250, max_duration=20).run()
+        prefetching(250, max_duration=60).run()
         assert statuses_in_one_word() == "s" * 250
 
 
@@ -699,12 +699,13 @@ class TestTheLeases:
 
 def test_a_job_timeout_is_that_of_each_job() -> None:
     add(4)
+    Task.get(identifier="002").job_timeout.hset(0.2)
 
     def callback(job: Job, queue: Queue) -> None:
         if job._cached_identifier == "002":
-            threading.Event().wait(5)
+            threading.Event().wait(60)
 
-    prefetching(4, job_timeout=0.2, callback=callback).run()
+    prefetching(4, job_timeout=60, callback=callback).run()
     assert statuses_in_one_word() == "sses"
 
 
@@ -712,7 +713,7 @@ def test_what_is_no_job_does_not_keep_the_others(redis_client: redis.Redis, log:
     add(3)
     redis_client.rpush(queue().waiting.key, "\0")
     Task.add_job("003")
-    prefetching(4, max_duration=5).run()
+    prefetching(4, max_duration=60).run()
     assert statuses_in_one_word() == "ssss"
     assert any("Not the ident of a job" in line for line in messages(log))
 

@@ -132,7 +132,7 @@ class TestTheWarning:
         KnownJob.add_job("a")
         work()
         log.clear()
-        work(max_duration=0.1)
+        work(burst=True)
         assert [message.split("] ")[0] for message in warnings_in(log)] == ["[nowhere.Task:1"]
 
     def test_is_followed_by_an_error_for_each_job_that_is_dead_lettered(self, log: pytest.LogCaptureFixture) -> None:
@@ -147,7 +147,7 @@ class TestTheWarning:
 def deferred_job(identifier: str = "a") -> Job:
     """Return a job that is deferred, by a worker of other modules."""
     job = KnownJob.add_job(identifier)
-    worker_of(job_modules="colorsys", max_duration=0.5).run()
+    worker_of(job_modules="colorsys", burst=True).run()
     job_classes.allow(None)
     assert Queue.get_queue("queue").deferrals.hgetall() == {job.ident: "1"}
     return job

@@ -72,13 +72,17 @@ class TestRegistration:
 
     def test_it_ends_with_the_run(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
-        work(max_duration=0.2)
+        worker = worker_of()
+        with waiting_idly(worker, redis_client):
+            worker.end_forced = True
         assert not redis_client.exists(BLOCKED)
 
     def test_those_of_dead_workers_are_dropped_by_the_next_one(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
         redis_client.zadd(BLOCKED, {"dead": 1, "alive": time.time() + 60})
-        work(max_duration=0.2)
+        worker = worker_of()
+        with waiting_idly(worker, redis_client):
+            worker.end_forced = True
         assert redis_client.zrange(BLOCKED, 0, -1) == ["alive"]
 
     def test_a_key_of_a_wrong_type_stops_no_process(self, redis_client: redis.Redis) -> None:

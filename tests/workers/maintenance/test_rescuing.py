@@ -287,7 +287,6 @@ def test_a_job_that_runs_longer_than_the_lease_keeps_it() -> None:
 
     def callback(job: Job, queue: Queue) -> None:
         wait_until(lambda: deadlines.add(queue.running.zscore(job.ident)) or len(deadlines) > 3)
-        rescue(worker())
 
     worker(callback=callback, lease=0.4).run()
     assert job.status.hget() == STATUSES.SUCCESS

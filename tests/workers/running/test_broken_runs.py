@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ class TestExceptionsInTheLoop:
         for name in "abc":
             Task.add_job(name)
         options = {"fetch_priorities_delay": delay, "fetch_delayed_delay": delay}
-        worker = work(worker_class=worker_class, callback=callback, max_loops=3, max_duration=2, **options)
+        worker = work(worker_class=worker_class, callback=callback, max_loops=3, max_duration=60, **options)
         assert worker.rounds > 1
         assert collector.identifiers == ["a", "b", "c"]
         assert "no luck" in log.text
@@ -127,8 +128,12 @@ class TestExceptionsInTheLoop:
     ) -> None:
         Queue.get_queue("queue")
         options = {"fetch_priorities_delay": 0.2, "fetch_delayed_delay": 0.2}
-        work(worker_class=worker_class, max_duration=2, timeout=0.05, **options)
-        assert 0 < sum("no luck" in message for message in messages(log)) <= 20
+        worker = worker_of(worker_class=worker_class, timeout=0.05, **options)
+        began = time.monotonic()
+        with working(worker):
+            wait_until(lambda: log.text.count("Traceback") > 3)
+            worker.end_forced = True
+        assert sum("no luck" in message for message in messages(log)) <= 2 + (time.monotonic() - began) / 0.2
 
     def test_wait_for_job_that_fails_does_not_end_the_run(self, log: pytest.LogCaptureFixture) -> None:
         class UnluckyOnce(Worker):
