@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd import fields
 
-from limpyd_jobs.arguments import check_servable, own_seconds, read_priority, stored_priority, stored_queue_name
+from limpyd_jobs.arguments import (
+    check_servable,
+    checked_duration,
+    own_seconds,
+    read_priority,
+    stored_priority,
+    stored_queue_name,
+)
 from limpyd_jobs.classes.naming import made_model
 from limpyd_jobs.classes.sources import definitions_of
+from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import memoized
-from limpyd_jobs.models.functions.parameters import Parameter, parameters_of, values_of
+from limpyd_jobs.models.awaitable import in_thread
+from limpyd_jobs.models.functions.parameters import Parameter, came_along, parameters_of, values_of
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.functions.uniqueness import identify_by
 from limpyd_jobs.models.job import Job
@@ -24,7 +34,7 @@ from limpyd_jobs.retrying import stored_policy
 # The queue of a function, if neither it nor its base names one.
 DEFAULT_QUEUE = "default"
 
-OPTIONS = ("queue", "priority", "retry", "unique", "keep_result", "timeout", "base")
+OPTIONS = ("queue", "priority", "retry", "unique", "keep_result", "timeout", "start_within", "retry_for", "base")
 
 # What other libraries, or `Job`, call an option.
 _OF_OTHERS = {
@@ -105,6 +115,10 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
         if own_seconds(options["timeout"]) is None:
             raise ValueError(f"timeout is a number of seconds, not {options['timeout']!r}")
         yield "default_job_timeout", options["timeout"]
+    for name in ("start_within", "retry_for"):
+        if options.get(name) is not None:
+            checked_duration(name, options[name])
+            yield name, options[name]
     if options.get("keep_result") is not None:
         yield "keep_result", _keep_result(options["keep_result"])
     identify = identify_by(function, options.get("unique"), parameters)
@@ -126,8 +140,20 @@ def _run_of(function: Callable[..., Any], parameters: Sequence[Parameter]) -> Ca
         in_order, by_name = values_of(self, parameters, path)
         return function(*in_order, **by_name)
 
-    run.__qualname__, run.__module__, run.__doc__ = function.__qualname__, function.__module__, function.__doc__
-    return run
+    async def run_async(self: Job, queue: Any) -> Any:
+        if not came_along(self, parameters):
+            await in_thread(partial(values_of, self, parameters, path))
+        in_order, by_name = values_of(self, parameters, path)
+        return await function(*in_order, **by_name)
+
+    chosen: Any = run_async if is_async(function) else run
+    chosen.__name__ = "run"
+    chosen.__qualname__, chosen.__module__, chosen.__doc__ = (
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+    )
+    return chosen
 
 
 def _made(function: Any, base: type[Job], attributes: dict[str, Any]) -> type[Job]:

@@ -44,6 +44,8 @@ def job(
     unique: Unique = False,
     keep_result: bool | float | timedelta | None = None,
     timeout: float | None = None,
+    start_within: float | timedelta | None = None,
+    retry_for: float | timedelta | None = None,
     base: type[Job] | None = None,
 ) -> JobDecorator: ...
 
@@ -55,8 +57,9 @@ def job(function: Any = None, /, **options: Any) -> Any:
     ... def send_mail(to: str, subject: str = "") -> None: ...
     >>> send_mail.add("ann", subject="hello")
 
-    To call it runs the function. Its jobs are of a class of their own, `job_class`, whose path is that of the function.
-    Each parameter needs an annotation, and is an `Argument` of that class.
+    To call it runs the function, which may be async: workers await it. Its jobs are of a class of their own,
+    `job_class`, whose path is that of the function. Each parameter needs an annotation, and is an `Argument` of that
+    class.
 
     Parameters
     ----------
@@ -74,6 +77,9 @@ def job(function: Any = None, /, **options: Any) -> Any:
         Whether to keep what it returns: True for a day; or for how long, in seconds or as a timedelta.
     timeout: float
         After how many seconds of running a job is an error of type `JobTimeout`.
+    start_within, retry_for: float or timedelta
+        How long its jobs may wait for their first run, and be tried after their first failure, in seconds unless a
+        timedelta: see `Job`.
     base: type of Job
         From which its class derives, with fields, hooks and attributes of its own; `Job` by default.
 

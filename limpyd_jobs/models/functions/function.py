@@ -75,6 +75,10 @@ class Adding(Generic[P, Result]):
         """Add a job: see `JobFunction.add`."""
         return self._function._added(self._options, args, kwargs)
 
+    async def aadd(self, *args: P.args, **kwargs: P.kwargs) -> AddedJob[Result]:
+        """Add a job under asyncio: see `JobFunction.aadd`."""
+        return await self._function._aadded(self._options, args, kwargs)
+
 
 class JobFunction(Generic[P, Returned, Result]):
     """A function that is a job. To call it runs the function. Made by the decorator `job`.
@@ -116,6 +120,10 @@ class JobFunction(Generic[P, Returned, Result]):
         """
         return self._added({}, args, kwargs)
 
+    async def aadd(self, *args: P.args, **kwargs: P.kwargs) -> AddedJob[Result]:
+        """Do as `add`, under asyncio, without blocking the loop: see `Job.aadd_job`."""
+        return await self._aadded({}, args, kwargs)
+
     def configure(
         self,
         *,
@@ -127,6 +135,8 @@ class JobFunction(Generic[P, Returned, Result]):
         delayed_until: datetime | None = None,
         retry: Retry | str | None = None,
         timeout: float | None = None,
+        start_within: float | timedelta | None = None,
+        retry_for: float | timedelta | None = None,
     ) -> Adding[P, Result]:
         """Say how to add jobs: ``send_mail.configure(priority=5, delayed_for=60).add("ann")``.
 
@@ -144,6 +154,8 @@ class JobFunction(Generic[P, Returned, Result]):
             When to try it again after an error.
         timeout: float
             After how many seconds of running it is an error.
+        start_within, retry_for: float or timedelta
+            As `Job.add_job` takes them.
         """
         given = {
             "identifier": identifier,
@@ -154,10 +166,21 @@ class JobFunction(Generic[P, Returned, Result]):
             "delayed_until": delayed_until,
             "retry_policy": retry,
             "job_timeout": timeout,
+            "start_within": start_within,
+            "retry_for": retry_for,
         }
         return Adding(self, {name: value for name, value in given.items() if value is not None})
 
     def _added(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
+        job = self.job_class.add_job(**self._arguments(options, args, kwargs))
+        return AddedJob(job, vars(job).get("_was_added", True))
+
+    async def _aadded(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
+        job = await self.job_class.aadd_job(**self._arguments(options, args, kwargs))
+        return AddedJob(job, vars(job).get("_was_added", True))
+
+    def _arguments(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, Any]:
+        """Return what `Job.add_job` is given."""
         if not self._is_checked:
             self._check_place()
         try:
@@ -165,8 +188,7 @@ class JobFunction(Generic[P, Returned, Result]):
         except TypeError as error:
             raise TypeError(f"{path_of_function(self)}.add: {error}") from None
         fields = {self._fields[name]: value for name, value in given.items()}
-        job = self.job_class.add_job(**{**self._defaults, **options, **fields})
-        return AddedJob(job, vars(job).get("_was_added", True))
+        return {**self._defaults, **options, **fields}
 
     def _check_place(self) -> None:
         """Raise `ConfigurationException` if workers would find something else under the path of the function."""

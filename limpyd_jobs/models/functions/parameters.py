@@ -70,6 +70,12 @@ def values_of(job: Any, parameters: Sequence[Parameter], path: str) -> tuple[lis
     return in_order, by_name
 
 
+def came_along(job: Any, parameters: Sequence[Parameter]) -> bool:
+    """Return whether all arguments of a job came with its claim, so that none has to be read."""
+    known = vars(job).get("_arguments", ())
+    return all(each.field in known for each in parameters)
+
+
 def _taken_names(base: type[Job]) -> set[str]:
     """Return the names that arguments must not have: those of version 2 and of limpyd, those that `add_job` takes, and
     those that the application's own base has. A name that is ours alone may be hidden, as in any subclass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -104,6 +105,17 @@ class Tracked(Job):
 
     def on_success(self, queue: Queue, result: Any) -> None:
         SENT.append((self.arguments.note, result))
+
+
+@job(queue="async", keep_result=True, start_within=60, retry_for=timedelta(hours=1))
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    return number * 2
+
+
+@job(queue="async", keep_result=True)
+async def sizes(one: str, other: str) -> int:
+    return len(one + other)
 
 
 @job(base=Tracked)
@@ -210,6 +222,32 @@ class TestAddingAJob:
 
 
 def _plain(number: int) -> None: ...
+
+
+class TestAnAsyncFunction:
+    def test_is_awaited_when_it_is_called(self) -> None:
+        assert asyncio.run(double(2)) == 4
+
+    def test_is_awaited_by_a_worker(self) -> None:
+        async def add() -> list[bool]:
+            added = [await double.aadd(3), await double.configure(identifier="a", retry_for=5).aadd(4)]
+            again = await double.configure(identifier="a").aadd(5)
+            return [each.added for each in (*added, again)]
+
+        assert asyncio.run(add()) == [True, True, False]
+        run_all("async")
+        jobs = [double.job_class.get(pk) for pk in ("1", "2")]
+        assert [each.result(10) for each in jobs] == [6, 8]
+        assert jobs[1].hmget("_retry_for", "_start_within") == ["5", "60"]
+
+    def test_of_many_arguments_reads_them_beside_its_loop(self) -> None:
+        async_added = sizes.add("x" * 70_000, "é")
+        run_all("async")
+        assert async_added.result(10) == 70_001
+
+    def test_is_added_by_an_overridden_add_job_as_well(self) -> None:
+        assert asyncio.run(tracked.aadd(1)).added
+        assert Tracked.given == ((), {"number": 1})
 
 
 class TestUniqueness:
