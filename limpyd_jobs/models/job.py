@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name
+from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.classes.roots import has_custom_queues, roots
-from limpyd_jobs.dates import compute_delayed_until, parse_datetime
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
-from limpyd_jobs.functions import overrides
-from limpyd_jobs.models import adding
-from limpyd_jobs.models.awaitable import awaitable, finished
+from limpyd_jobs.models import adding, moving
+from limpyd_jobs.models.awaitable import awaitable, finished, in_thread
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.following.history import StatusChange, read_history
@@ -114,6 +113,11 @@ class Job(JobRecord):
         path, pk = ident.split(":")
         job: Job = job_classes.like(cls).resolve(path).get(pk)
         return job
+
+    @classmethod
+    async def aget_from_ident(cls, ident: str) -> Job:
+        """Do as `get_from_ident`, in a thread: it may have to import the module of the class."""
+        return await in_thread(partial(cls.get_from_ident, ident))
 
     @classmethod
     def _get_queue_name(cls, queue_name: str | None = None) -> str:
@@ -311,22 +315,19 @@ class Job(JobRecord):
 
         The other parameters and exceptions: see `add_job`.
         """
-        queue_name = self._get_queue_name(queue_name)
-        queue_model = queue_model or self.queue_model
-        until = _parse_delayed_until(delayed_until)
-        is_custom = has_custom_queues(queue_model)
-        placed = transitions.move(
-            self,
-            queue_model,
-            queue_name,
-            "" if priority is None else stored_priority(priority),
-            prepend=prepend,
-            delay=delay_argument(delayed_until=until),
-            place=not is_custom,
-        )
-        if is_custom and placed.status != STATUSES.RUNNING:
-            queue = queue_model.get_queue(queue_name, placed.priority if priority is None else priority)
-            _enter(queue, self, placed.status, until, prepend)
+        finish(moving.enqueued(self, queue_name, priority, delayed_until, prepend, queue_model))
+
+    @awaitable
+    async def aenqueue_or_delay(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_until: datetime | str | None = None,
+        prepend: bool = False,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Do as `enqueue_or_delay`, under asyncio: see :doc:`/howto/asyncio`."""
+        await finished(moving.enqueued(self, queue_name, priority, delayed_until, prepend, queue_model))
 
     def requeue(
         self,
@@ -354,29 +355,19 @@ class Job(JobRecord):
         TypeError, ValueError
             If an argument is invalid.
         """
-        if queue_name is None and self.queue_name is None:
-            queue_name = _last_queue_name(self)
-        queue_name = self._get_queue_name(queue_name)
-        given_model, queue_model = queue_model, queue_model or self.queue_model
-        delay = delay_argument(delayed_for, delayed_until)
-        is_custom = overrides(type(self), Job, "enqueue_or_delay")
-        is_custom_queue = has_custom_queues(queue_model)
-        placed = transitions.requeue(
-            self,
-            queue_model,
-            queue_name,
-            "" if priority is None else stored_priority(priority),
-            delay=delay,
-            place=not (is_custom or is_custom_queue),
-        )
-        self._cached_priority, self._cached_delayed_until = placed.priority, placed.delayed_until
-        until = compute_delayed_until(delayed_for, delayed_until)
-        if priority is None:
-            priority = placed.priority
-        if is_custom:
-            self.enqueue_or_delay(queue_name, priority, until, queue_model=given_model)
-        elif is_custom_queue:
-            _enter(queue_model.get_queue(queue_name, priority), self, placed.status, until)
+        finish(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model))
+
+    @awaitable
+    async def arequeue(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Do as `requeue`, under asyncio: see :doc:`/howto/asyncio`."""
+        await finished(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model))
 
     def cancel(self) -> bool:
         """Cancel the job. A job that waits or is delayed is canceled at once, and its identifier is free again.
@@ -394,7 +385,12 @@ class Job(JobRecord):
         DoesNotExist
             If the job was deleted.
         """
-        return transitions.cancel(self, self.queue_model, self.queue_name or "")
+        return finish(moving.canceled(self))
+
+    @awaitable
+    async def acancel(self) -> bool:
+        """Do as `cancel`, under asyncio: see :doc:`/howto/asyncio`."""
+        return await finished(moving.canceled(self))
 
     def claim(
         self,
@@ -513,6 +509,44 @@ class Job(JobRecord):
         """
         return result_of(self, timeout, error_model)
 
+    async def aget(self, name: str) -> Any:
+        """Return the value of a field, under asyncio.
+
+        Parameters
+        ----------
+        name: str
+            The name of a field of the hash: its text is returned, or, of an `Argument` or a `ValueField`, its value;
+            None if it is not set. The name of any other field, such as a list: all that it has.
+
+        Raises
+        ------
+        AttributeError
+            If the model has no such field.
+        ValueError
+            If the stored text is not the text of a value.
+        """
+        return await finished(moving.value_of(self, name))
+
+    async def aset(self, name: str, value: Any) -> None:
+        """Set a field, as `set_fields` does, under asyncio.
+
+        Raises
+        ------
+        AttributeError
+            If the model has no such field, or it is an argument.
+        DoesNotExist
+            If the job was deleted.
+        TypeError, ValueError
+            If the field cannot hold the value.
+        UniquenessError
+            If another job has the value of a unique field.
+        """
+        await finished(moving.value_set(self, name, value))
+
+    async def adelete(self) -> None:
+        """Do as `delete`, in a thread."""
+        await in_thread(self.delete)
+
     def progress(self, fraction: float, text: str = "") -> None:
         """Tell how far the code of the job is, for others to see: ``self.progress(0.4, "page 12 of 30")``.
 
@@ -531,7 +565,12 @@ class Job(JobRecord):
         TypeError, ValueError
             If the fraction is not a number from 0 to 1.
         """
-        write_progress(self, fraction, text)
+        finish(write_progress(self, fraction, text))
+
+    @awaitable
+    async def aprogress(self, fraction: float, text: str = "") -> None:
+        """Do as `progress`, under asyncio: see :doc:`/howto/asyncio`."""
+        await finished(write_progress(self, fraction, text))
 
     def read_progress(self) -> Progress | None:
         """Return how far the job is, as it told last: `fraction`, `text`, and `at`, naive UTC; None if it told
@@ -544,7 +583,12 @@ class Job(JobRecord):
         The last 100 lines are kept, up to 1,000 characters of each, for a week, and no longer than the job. If Redis
         fails, nothing is written.
         """
-        append_line(self, message)
+        finish(append_line(self, message))
+
+    @awaitable
+    async def alog(self, message: str) -> None:
+        """Do as `log`, under asyncio: see :doc:`/howto/asyncio`."""
+        await finished(append_line(self, message))
 
     def read_log(self) -> list[str]:
         """Return the lines of the log, each with its date, UTC, the oldest first."""
@@ -604,24 +648,3 @@ class Job(JobRecord):
 
 
 job_classes.base = roots.job = Job
-
-
-def _parse_delayed_until(delayed_until: datetime | str | None) -> datetime | None:
-    if not isinstance(delayed_until, str):
-        return delayed_until or None
-    until = parse_datetime(delayed_until)
-    if delayed_until and until is None:
-        raise ValueError(f"Invalid delayed_until argument: not the text of a datetime: {delayed_until!r}")
-    return until
-
-
-def _enter(queue: Queue, job: Job, status: str, delayed_until: datetime | None, prepend: bool = False) -> None:
-    if status == STATUSES.DELAYED and delayed_until:
-        queue.delay_job(job, delayed_until)
-    else:
-        queue.enqueue_job(job, prepend)
-
-
-def _last_queue_name(job: Job) -> str | None:
-    key = job.get_field("_queue_key").hget()
-    return job.get_connection().hget(f"{key}:hash", "name") if key else None

@@ -15,7 +15,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd.model import RedisModel
 from redis import Redis
 from redis.client import Pipeline
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from limpyd_jobs.arguments import check_servable, is_servable
 from limpyd_jobs.classes.binding import is_same_database
@@ -31,6 +31,7 @@ from limpyd_jobs.redis.calls import (
     Procedure,
     Steps,
     chunks,
+    commanded,
     given,
     listed,
     outcome_of,
@@ -298,6 +299,11 @@ def _normalizer(model: type[RedisModel]) -> Callable[[str], str]:
     return cast("Callable[[str], str]", model.get_field("pk").normalize)
 
 
+def hash_key_of(record: RedisModel) -> str:
+    """Return the key of the hash of a record."""
+    return f"{record._name}:{pk_of(record)}:hash"
+
+
 def queue_key_of(queue: RedisModel) -> str:
     """Return the beginning of the keys of a queue: its model's name and its pk."""
     return f"{queue._name}:{pk_of(queue)}"
@@ -380,14 +386,34 @@ def _write(
     script: Script, record: RedisModel, request: Mapping[str, Any], fields: Mapping[str, Any] | None = None
 ) -> Any:
     """Run a script that changes fields of a record. Its reply is a number: it may be a command of a pipeline."""
-    connection = record.get_connection()
-    request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
-    call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)), fields=fields)
+    connection, call = record.get_connection(), _writing(script, record, request, fields)
     if isinstance(connection, Pipeline):
         # a script that Redis does not know would make all commands fail
         reply = connection.eval(script.source, 0, *call.words())
     else:
         reply = script(connection, args=call.words())
+    return _written(record, call, reply)
+
+
+def setting(record: RedisModel, fields: Mapping[str, Any]) -> Steps[None]:
+    """Set plain fields of a record, as `set_fields` does, in steps."""
+    call = _writing(_set_fields, record, {"only_new": False}, fields)
+    rest = (0, *call.words())
+    try:
+        reply = yield from commanded(redis_of(record), "EVALSHA", _set_fields.sha, *rest)
+    except NoScriptError:
+        reply = yield from commanded(redis_of(record), "EVAL", _set_fields.source, *rest)
+    _written(record, call, reply)
+
+
+def _writing(
+    script: Script, record: RedisModel, request: Mapping[str, Any], fields: Mapping[str, Any] | None
+) -> Call[Reply]:
+    request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
+    return Call(redis_of(record), script, request, partial(unique, type(record)), fields=fields)
+
+
+def _written(record: RedisModel, call: Call[Reply], reply: Any) -> Any:
     if not isinstance(reply, str) or not reply.startswith("{"):
         return reply
     if call.accept(reply)["outcome"] == "gone":

@@ -15,8 +15,8 @@ from limpyd_jobs.arguments import is_number
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.records.layout import LOG_KEY, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.records.records import list_of, redis_of
-from limpyd_jobs.redis.calls import Call, outcome_of, send
+from limpyd_jobs.records.records import list_of, redis_of, setting
+from limpyd_jobs.redis.calls import Call, Steps, outcome_of
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import one_line
 
@@ -47,7 +47,7 @@ class Progress(NamedTuple):
     at: datetime
 
 
-def write_progress(job: Any, fraction: float, text: str) -> None:
+def write_progress(job: Any, fraction: float, text: str) -> Steps[None]:
     """Do what `Job.progress` says."""
     if not is_number(fraction) or not isfinite(fraction):
         raise TypeError(f"progress must be a number from 0 to 1, not {fraction!r}")
@@ -59,7 +59,7 @@ def write_progress(job: Any, fraction: float, text: str) -> None:
     vars(job)["_next_progress"] = now + PROGRESS_INTERVAL
     stored = json.dumps([fraction, one_line(text, MAX_CHARACTERS), str(utcnow())], ensure_ascii=False)
     with suppress(RedisError):  # it is not a failure of the job if this cannot be told
-        job._progress_state.hset(stored)
+        yield from setting(job, {"_progress_state": stored})
 
 
 def read_progress(text: str | None) -> Progress | None:
@@ -72,7 +72,7 @@ def read_progress(text: str | None) -> Progress | None:
         return None
 
 
-def append_line(job: Any, message: str) -> None:
+def append_line(job: Any, message: str) -> Steps[None]:
     """Do what `Job.log` says."""
     request = {
         "model": layout_of(type(job)).json,
@@ -82,7 +82,7 @@ def append_line(job: Any, message: str) -> None:
         "kept_for": KEPT_FOR,
     }
     with suppress(RedisError):  # as above
-        send(Call(redis_of(job), _append_log, request, outcome_of))
+        yield Call(redis_of(job), _append_log, request, outcome_of)
 
 
 def log_key(name: str, pk: str) -> str:
