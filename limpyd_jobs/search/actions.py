@@ -220,7 +220,7 @@ class RequeueMany(Action):
         self._delay = delay_argument(delayed_for, delayed_until)
         self._delayed_for, self._delayed_until = delayed_for, delayed_until
         self._pace = pace
-        self._turns = {"turns": pace.key, "interval": f"{pace.interval(number) * 1_000_000:f}"} if pace else {}
+        self._turns = _turns(pace, number) if pace else {}
 
     def request(self) -> Mapping[str, Any]:
         return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay, **self._turns)
@@ -239,6 +239,12 @@ class RequeueMany(Action):
 
     def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
+
+
+def _turns(pace: Pace, number: int) -> Mapping[str, str]:
+    """Return what scripts need to give so many jobs one moment after the other."""
+    interval = f"{pace.interval(number) * 1_000_000:f}"
+    return given(turns=pace.key, interval=interval, spread=f"{pace.seconds:f}" if pace.spread else None)
 
 
 class CancelMany(Action):

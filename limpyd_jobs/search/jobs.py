@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
+from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_class_of, job_classes
@@ -36,7 +38,7 @@ from limpyd_jobs.search.look import OF_ERRORS, PksByPath, Search, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions.many import last_turn
+from limpyd_jobs.transitions.many import end_turns, last_turn
 
 # How many different values facets keep at most.
 MAX_VALUES = 10_000
@@ -212,7 +214,8 @@ class JobFilter(Filter[FoundJob]):
             See `Job.add_job`.
         spread: int, float or timedelta
             In how many seconds, unless a timedelta, all are due, one after the other. The first one waits at once, or
-            after the delay. The others are delayed, by the clock of Redis. They are counted before.
+            after the delay. The others are delayed, by the clock of Redis. They are counted before. If the call is
+            interrupted, even killed, the same call goes on with the rest as it began, not over the whole time again.
         rate: float
             How many jobs are due per second, instead of a spread. Whoever does the same with a filter of the same
             conditions, because a call was interrupted for example, goes on behind the last job that is due.
@@ -232,14 +235,19 @@ class JobFilter(Filter[FoundJob]):
             If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
         pace = Pace.of(spread, rate, self)
-        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, pace)
+        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until)
         if not (pace and pace.spread):
-            return self._do(action(), dry_run, progress, unaudited)
-        would = self._do(action(), True, progress, unaudited)
-        if not dry_run:
-            return self._do(action(would.done), False, progress, unaudited)
-        would.until = last_turn(would.until, pace.interval(would.done), would.done)
-        return would
+            return self._do(action(pace), dry_run, progress, unaudited)
+        would = self._do(action(pace), True, progress, unaudited)
+        pace = finish(pace.going_on(self._connection))
+        if dry_run:
+            would.until = last_turn(would.until, pace.interval(would.done), would.done)
+            return would
+        tally = self._do(action(pace, would.done), False, progress, unaudited)
+        if tally.is_exact:
+            with suppress(RedisError):  # all is done; that only says what the next spread has to heed
+                end_turns(self._connection, pace.key)
+        return tally
 
     def cancel_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
         """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""

@@ -14,13 +14,14 @@ from limpyd.model import RedisModel
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import Call, Steps, Verb
+from limpyd_jobs.redis.calls import Call, Steps, Verb, outcome_of
 from limpyd_jobs.redis.scripting import Script
 
 _cancel_many = Script("many/cancel_many")
 _delete_errors = Script("errors/delete_errors")
 _delete_many = Script("many/delete_many")
 _group_errors = Script("errors/group_errors")
+_end_turns = Script("many/end_turns")
 _move_many = Script("many/move_many")
 _requeue_many = Script("many/requeue_many")
 _search = Script("many/search")
@@ -131,3 +132,9 @@ def take_turn(connection: Any, request: Request) -> Call[datetime]:
         return _moment(reply["turn"])
 
     return Call(connection, _take_turn, request, read)
+
+
+@Verb
+def end_turns(connection: Any, turns: str) -> Call[str]:
+    """Note that all jobs of a spread have their moment."""
+    return Call(connection, _end_turns, {"turns": turns}, outcome_of)

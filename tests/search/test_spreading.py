@@ -15,7 +15,7 @@ from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Worker
 from limpyd_jobs.dates import parse_datetime, utcnow
-from limpyd_jobs.query import JobFilter, Tally
+from limpyd_jobs.query import Enough, JobFilter, Tally
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.search import walk
 
@@ -85,8 +85,15 @@ def test_a_rate_says_how_many_are_due_per_second() -> None:
     assert last_entries(Parcel.get_connection(), 1)[0]["how"] == "queue_name=elsewhere delay=+60 s rate=0.5/s"
 
 
-@pytest.mark.parametrize("job_class", [Parcel, Registered])
-def test_after_a_kill_the_rest_is_due_behind_what_was_done(job_class: type[Job]) -> None:
+@pytest.mark.parametrize(
+    ("job_class", "pace", "told"),
+    [
+        (Parcel, {"rate": 0.01}, "rate=0.01/s"),
+        (Parcel, {"spread": 10 * MINUTE}, "spread=600s"),
+        (Registered, {"spread": 10 * MINUTE}, "spread=600s"),
+    ],
+)
+def test_after_a_kill_the_rest_is_due_behind_what_was_done(job_class: type[Job], pace: Any, told: str) -> None:
     jobs, asked = failed(6, job_class), JobFilter(job_class, "status=error")
 
     def die(looked: int, size: int) -> None:
@@ -96,19 +103,61 @@ def test_after_a_kill_the_rest_is_due_behind_what_was_done(job_class: type[Job])
     child = os.fork()
     if not child:
         try:
-            asked.requeue_all(rate=0.01, progress=die)
+            asked.requeue_all(**pace, progress=die)
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     done = len([job for job in jobs if job.status.hget() != "e"])
     assert 3 <= done < 6
     [entry] = last_entries(job_class.get_connection(), 5)
-    assert (entry["how"], entry["done"]) == ("rate=0.01/s", f"{done}")
-    would = asked.requeue_all(rate=0.01, dry_run=True)
-    tally = asked.requeue_all(rate=0.01)
+    assert (entry["how"], entry["done"]) == (told, f"{done}")
+    would = asked.requeue_all(**pace, dry_run=True)
+    tally = asked.requeue_all(**pace)
     assert tally == would == (6 - done, 0, 0, {})
     assert tally.until == would.until == dues(jobs)[-1]
     assert gaps(jobs) == [100, 100, 100, 100]
+
+
+def interrupted(asked: JobFilter, at_most: int, **pace: Any) -> None:
+    """Begin to requeue jobs, and end that before it is done."""
+
+    def end(looked: int, size: int) -> None:
+        if asked.count().number <= at_most:
+            raise Enough
+
+    asked.requeue_all(**pace, progress=end)
+    assert 0 < asked.count().number <= at_most
+
+
+def test_the_rest_of_a_spread_goes_on_as_it_began_once_the_turn_has_passed(redis_client: redis.Redis) -> None:
+    jobs, asked = failed(6), JobFilter("status=error")
+    interrupted(asked, 3, spread=60 * MINUTE)
+    [key] = redis_client.keys("limpyd-jobs:turns:*")
+    assert 3_500_000 < redis_client.pttl(key) <= 3_600_000
+    JobFilter("status=delayed").promote_all()
+    rest = [job for job in jobs if job.status.hget() == "e"]
+    tally = asked.requeue_all(spread=3600)
+    assert tally.until
+    assert tally.until < utcnow() + 10 * MINUTE * len(rest)
+    assert {*gaps(rest)} <= {600}
+
+
+def test_another_spread_begins_anew() -> None:
+    jobs, asked = failed(6), JobFilter("status=error")
+    interrupted(asked, 4, delayed_for=60, spread=60)
+    assert asked.requeue_all(delayed_for=60, spread=600).done == 4
+    assert gaps(jobs)[-1] == 150
+    rest = failed(2)
+    asked.requeue_all(delayed_for=60, spread=600)
+    assert gaps(rest) == [300], "the one before was done"
+
+
+def test_more_jobs_than_were_left_are_due_in_the_same_time() -> None:
+    jobs, asked = failed(4), JobFilter("status=error")
+    interrupted(asked, 2, spread=60)
+    jobs += failed(8)
+    asked.requeue_all(spread=60)
+    assert gaps(jobs)[-5:] == [6] * 5
 
 
 def test_jobs_are_not_behind_others_that_wait_no_more() -> None:
@@ -146,12 +195,13 @@ def test_a_class_with_its_own_way_is_told_when_each_is_due() -> None:
     assert tally.until == dues(jobs)[-1]
 
 
-@pytest.mark.parametrize("wrong", ["nan", "inf", "soon", "1e300", "9" * 20, None])
+@pytest.mark.parametrize("pace", [{"rate": 1}, {"spread": 2}])
+@pytest.mark.parametrize("wrong", ["nan", "inf", "soon", "1e300", "9" * 20, "1@2/3.4.5", "1@nan/1", None])
 def test_what_another_program_wrote_in_place_of_the_turn_is_replaced(
-    redis_client: redis.Redis, wrong: str | None
+    redis_client: redis.Redis, wrong: str | None, pace: Any
 ) -> None:
     failed(2)
-    JobFilter(Parcel).requeue_all(rate=1)
+    JobFilter(Parcel).requeue_all(**pace)
     [key] = redis_client.keys("limpyd-jobs:turns:*")
     if wrong:
         redis_client.set(key, wrong)
@@ -159,7 +209,7 @@ def test_what_another_program_wrote_in_place_of_the_turn_is_replaced(
         redis_client.delete(key)
         redis_client.lpush(key, "a list")
     jobs = failed(2)
-    assert JobFilter(Parcel).requeue_all(rate=1).done == 2
+    assert JobFilter(Parcel).requeue_all(**pace).done == 2
     assert gaps([Parcel(job.pk.get()) for job in jobs]) == [1] or len(dues(jobs)) == 1
 
 

@@ -2,6 +2,7 @@
 -- everywhere:
 --   interval   microseconds from one moment to the next, also less than one; or none
 --   turns      the key with the next moment: who does the same again, because a call was interrupted, goes on there
+--   spread     none, or in how many seconds all are due: kept with the interval until end_turns, for who goes on
 
 --@include clock
 
@@ -11,7 +12,8 @@ local LAST_MOMENT = LAST_SECOND * 1000000
 -- if that job does not wait any more, or if another program wrote something else.
 local function kept_turn()
   local kept = redis.pcall('GET', request.turns)
-  local text, last = string.match(type(kept) == 'string' and kept or '', '^(%d+%.?%d*) ?(.*)$')
+  kept = string.gsub(type(kept) == 'string' and kept or '', '@[^ ]*', '', 1)
+  local text, last = string.match(kept, '^(%d+%.?%d*) ?(.*)$')
   local at = tonumber(text)
   if not at or at >= 4 * LAST_MOMENT then return 0 end
   if last ~= '' and redis.pcall('HGET', last, 'status') ~= 'd' then return 0 end
@@ -34,8 +36,11 @@ local function turn_at(at)
   return at < LAST_MOMENT and {at = whole, text = date_text(whole)} or nil
 end
 
--- Keeps the next moment until it has passed, with the key of the last job that waits for its moment, if it is known.
+-- Keeps the next moment until it has passed, with the key of the last job that waits for its moment, if it is known. A
+-- spread and its interval are kept beside it, for as long as the spread lasts.
 local function keep_turn(at, last)
-  local text = string.format('%.3f', at) .. ((last or '') ~= '' and ' ' .. last or '')
-  redis.call('SET', request.turns, text, 'PX', string.format('%.0f', math.max(1, (at - now()) / 1000)))
+  local spread = request.spread and '@' .. request.spread .. '/' .. request.interval or ''
+  local text = string.format('%.3f', at) .. spread .. ((last or '') ~= '' and ' ' .. last or '')
+  local lasts = math.max(1, (at - now()) / 1000, (tonumber(request.spread) or 0) * 1000)
+  redis.call('SET', request.turns, text, 'PX', string.format('%.0f', lasts))
 end

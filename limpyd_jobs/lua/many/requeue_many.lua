@@ -4,7 +4,7 @@
 -- what: as requeue, those of some jobs that meet some conditions; one moment after the other, if they are spread
 -- request
 --   model, pks, first, last, within, conditions, standing, dry, entry, unaudited
---   queue_model, delay, interval, turns
+--   queue_model, delay, interval, turns, spread
 --   queue_name    none for the queue in which each was last
 --   default_name  the queue of a job that does not say in which it was
 --   priority      none for the own one of each

@@ -1,7 +1,7 @@
 -- verb: take turn
 -- what: tells the next of some moments at which jobs are to be run, for a job that no script puts in a queue
 -- request
---   delay, interval, turns
+--   delay, interval, turns, spread
 -- reply
 --   done   {turn: microseconds since the epoch}
 --   too late   it is beyond the year 9999
