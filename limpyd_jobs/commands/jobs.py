@@ -34,6 +34,7 @@ from limpyd_jobs.models import Job
 from limpyd_jobs.query import (
     Count,
     Facets,
+    FieldBeside,
     FoundJob,
     JobDetails,
     JobFilter,
@@ -480,7 +481,19 @@ def _shown(job: FoundJob) -> Sequence[object]:
 def _details_as_json(job: JobDetails) -> dict[str, Any]:
     progress = job.progress and {**job.progress._asdict(), "at": str(job.progress.at)}
     history = [{**change._asdict(), "at": str(change.at)} for change in job.history]
-    return {**job._asdict(), "progress": progress, "history": history}
+    beside = {name: each._asdict() for name, each in job.beside.items()}
+    return {**job._asdict(), "progress": progress, "history": history, "beside": beside}
+
+
+def _print_beside(name: str, field: FieldBeside) -> None:
+    """Print a field that is not in the hash of a job: a line for each entry."""
+    is_text = field.kind == "string"
+    print(f"  {one_line(name)} ({field.kind} of {count_of(field.size, 'byte' if is_text else 'value')}):")
+    pairs = field.values.items() if isinstance(field.values, dict) else ((None, value) for value in field.values)
+    for key, value in pairs:
+        print(f"    {one_line(value if key is None else f'{key}: {value}', MESSAGE)}")
+    if not is_text and field.size > len(field.values):
+        print(f"    … {count_of(field.size - len(field.values), 'more value')}")
 
 
 def _print_details(job: JobDetails) -> None:
@@ -492,6 +505,8 @@ def _print_details(job: JobDetails) -> None:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
     fields |= {"trace": job.trace_id or None, "result": job.result}
     print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
+    for name, field in job.beside.items():
+        _print_beside(name, field)
     for at, status, owner, reason in job.history:
         print(
             f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}{reason and f': {one_line(reason)}'}"

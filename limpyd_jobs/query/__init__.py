@@ -1,6 +1,6 @@
 """Find jobs by what is in them."""
 
-from limpyd_jobs.models.explaining.details import JobDetails, job_details
+from limpyd_jobs.models.explaining.details import FieldBeside, JobDetails, job_details
 from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
 from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.models.presence import AliveWorker, RunningJob, WorkerDump
@@ -73,6 +73,7 @@ __all__ = [
     "ErrorMessage",
     "Explanation",
     "Facets",
+    "FieldBeside",
     "FieldChange",
     "Fleet",
     "FoundError",

@@ -43,7 +43,8 @@ class KnownClass(NamedTuple):
     """What other processes have to know of a job class, or of a model of queues or errors.
 
     It has the class path, the beginning of the keys, and the fields of the hash; by field, the beginning of the keys of
-    an index of equality, and the sorted set of a range; and which fields hold dates in the form of `isoformat`.
+    an index of equality, and the sorted set of a range; and which fields hold dates in the form of `isoformat`. Of a
+    job class, it also has the fields that are not in the hash, such as lists: `keys`.
     """
 
     path: str
@@ -52,6 +53,7 @@ class KnownClass(NamedTuple):
     indexes: Mapping[str, str]
     ranges: Mapping[str, str]
     dates: frozenset[str]
+    keys: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
@@ -68,22 +70,25 @@ class KnownClass(NamedTuple):
             {name: keys[0] for name, keys in indexes.items() if keys},
             {name: keys[0] for name, keys in fitting.items() if keys},
             frozenset(layout.dates),
+            frozenset(layout.description["keys"] if layout.description["path"] else ()),
         )
 
     @classmethod
     def parse(cls, text: str) -> KnownClass:
         """Read a text of `as_json`; for other texts, raise one of `UNREADABLE`."""
-        path, name, names, indexes, ranges, dates = json.loads(text)
-        texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
+        path, name, names, indexes, ranges, dates, *keys = json.loads(text)
+        keys = keys[0] if keys else []
+        texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates, *keys)
         if len(texts) > MAX_TEXTS:
             raise ValueError("no class has so many fields")
         for each in texts:
             each.encode()  # scripts take only UTF-8
-        return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates))
+        return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates), frozenset(keys))
 
     def as_json(self) -> str:
         """Return the class as it is stored."""
-        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates))
+        keys = [sorted(self.keys)] if self.keys else []
+        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates), *keys)
         return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
 
 

@@ -64,20 +64,21 @@ class Masking:
             return text
         try:
             read = json.loads(text, object_pairs_hook=_each_once)
-            masked = self._value(read, path)
+            masked = self.value(read, path)
         except (ValueError, RecursionError):
             is_suspect = SECRET.search(text) or "\\u" in text or any(name in text for name in self._names_of(path))
             return HIDDEN if is_structure and is_suspect else text
         return text if masked == read else json.dumps(masked, ensure_ascii=False)
 
-    def _value(self, value: Any, path: str) -> Any:
+    def value(self, value: Any, path: str) -> Any:
+        """Return a value of JSON, such as a list of texts, without the secrets in it."""
         if isinstance(value, dict):
             return {
-                name: HIDDEN if self.is_secret(name, path) else self._value(each, path) for name, each in value.items()
+                name: HIDDEN if self.is_secret(name, path) else self.value(each, path) for name, each in value.items()
             }
         if isinstance(value, str):
             return self.text(value, path)
-        return [self._value(each, path) for each in value] if isinstance(value, list) else value
+        return [self.value(each, path) for each in value] if isinstance(value, list) else value
 
     def counts(self, counts: Mapping[str, int], paths: Sequence[str]) -> dict[str, int]:
         """Return how many records have each value of a field, without the secrets in the values."""

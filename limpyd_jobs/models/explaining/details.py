@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
+from itertools import islice
 from typing import Any, NamedTuple
 
 from limpyd_jobs.idents import Ident, read_pk
@@ -25,6 +26,37 @@ from limpyd_jobs.transitions.many import search
 
 # How many errors are shown at most, the last ones.
 MAX_ERRORS = 20
+
+# How many entries of a list, a set or a hash of its own are read, and how many characters of a text.
+MAX_ENTRIES, MAX_TEXT = 50, 100_000
+
+_LENGTHS = {"string": "STRLEN", "list": "LLEN", "set": "SCARD", "zset": "ZCARD", "hash": "HLEN"}
+_READS: Mapping[str, tuple[Any, ...]] = {
+    "string": ("GETRANGE", 0, MAX_TEXT - 1),
+    "list": ("LRANGE", 0, MAX_ENTRIES - 1),
+    "set": ("SSCAN", 0, "COUNT", MAX_ENTRIES),
+    "zset": ("ZRANGE", 0, MAX_ENTRIES - 1, "WITHSCORES"),
+    "hash": ("HSCAN", 0, "COUNT", MAX_ENTRIES),
+}
+
+
+class FieldBeside(NamedTuple):
+    """A field of a job that is not in its hash.
+
+    Attributes
+    ----------
+    kind: str
+        ``string``, ``list``, ``set``, ``zset`` or ``hash``.
+    size: int
+        How many entries it has; of a string, how many bytes.
+    values: list of str, or dict of str to str
+        The first entries, some of those of a set; the scores of a ``zset`` and the values of a ``hash`` by their names;
+        the beginning of a string.
+    """
+
+    kind: str
+    size: int
+    values: list[str] | dict[str, str]
 
 
 class JobDetails(NamedTuple):
@@ -55,6 +87,8 @@ class JobDetails(NamedTuple):
         If the owner of the claim gives no sign of life, for how long, and when another can have the job; else empty.
     trace_id: str
         The trace in which it was added; empty if there is none.
+    beside: dict of str to FieldBeside
+        Its fields that are not in its hash, such as lists, as far as they are not empty.
     """
 
     ident: str
@@ -69,6 +103,7 @@ class JobDetails(NamedTuple):
     errors: list[dict[str, str]]
     silence: str = ""
     trace_id: str = ""
+    beside: Mapping[str, FieldBeside] = {}
 
 
 def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None) -> JobDetails:
@@ -96,7 +131,8 @@ def details_of(
     ident: str, stored: Mapping[str, str], database: JobsDatabase | None, error_model: type[Error] | None = None
 ) -> JobDetails:
     parsed = Ident.of(ident)
-    name = classes_of(database)[parsed.path].name
+    known = classes_of(database)[parsed.path]
+    name = known.name
     queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))
     is_claimed, namespace = bool(stored.get("_claim_token")), name.rpartition(":")[0]
     return JobDetails(
@@ -112,6 +148,7 @@ def details_of(
         errors_of(database, error_models_of(database, error_model), parsed),
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
         trace_id_of(stored.get("_trace_context")),
+        _fields_beside(database, known, parsed.pk),
     )
 
 
@@ -159,6 +196,39 @@ def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: s
         ("GET", f"{name}:{pk}:{RESULT_KEY}"),
     )
     return replies_to(connection_to(database), commands)
+
+
+def _fields_beside(database: JobsDatabase | None, known: KnownClass, pk: str) -> dict[str, FieldBeside]:
+    """Return what stands in the fields that are not in the hash of a job, without the library's own."""
+    keys = {name: f"{known.name}:{pk}:{name}" for name in sorted(known.keys) if not name.startswith("_")}
+    if not keys:
+        return {}
+    connection = connection_to(database)
+    kinds = dict(zip(keys, replies_to(connection, (("TYPE", key) for key in keys.values())), strict=True))
+    there = {name: kind for name, kind in kinds.items() if kind in _LENGTHS}
+    sizes = replies_to(connection, ((_LENGTHS[kind], keys[name]) for name, kind in there.items()))
+    reads = ((_READS[kind][0], keys[name], *_READS[kind][1:]) for name, kind in there.items())
+    found = zip(there.items(), sizes, replies_to(connection, reads), strict=True)
+    return {
+        name: FieldBeside(kind, size, _values_of(kind, reply)) for (name, kind), size, reply in found if size and reply
+    }
+
+
+def _values_of(kind: str, reply: Any) -> list[str] | dict[str, str]:
+    if kind in ("set", "hash"):
+        reply = reply[1]  # behind the cursor
+    if kind == "string":
+        return [reply]
+    if kind in ("zset", "hash"):
+        return {name: f"{value}" for name, value in islice(_pairs_of(reply), MAX_ENTRIES)}
+    return [*islice(reply, MAX_ENTRIES)]
+
+
+def _pairs_of(reply: Any) -> Iterable[tuple[str, Any]]:
+    """Return the names and values of a reply: of a mapping, of a list of pairs, or, in RESP 2, of a flat list."""
+    if isinstance(reply, Mapping):
+        return reply.items()
+    return zip(reply[::2], reply[1::2], strict=True) if isinstance(reply[0], str) else reply
 
 
 def errors_of(

@@ -268,6 +268,7 @@ def test_a_page_without_time_for_all_jobs_comes_first_and_then_looks_on(monkeypa
     for number in range(4):
         Letter.add_job(f"{number}", more="rare" if number < 2 else "common")
     monkeypatch.setattr(walk, "PER_STEP", 1)
+    monkeypatch.setattr(jobs_page, "FEW_JOBS", 0)
     monkeypatch.setattr(jobs_page, "PAGE_TIMEOUT", 0.0)
     monkeypatch.setattr(jobs_page, "LONG_PAGE_TIMEOUT", 60.0)
     dashboard = Dashboard()
@@ -286,8 +287,8 @@ def test_the_jobs_of_a_queue_come_from_its_lists_if_there_is_no_time_for_all(mon
     for name, queue in (("mine", "letters"), ("other", "others"), ("another", "others")):
         Letter.add_job(name, queue)
     monkeypatch.setattr(walk, "PER_STEP", 1)
-    for name in ("PAGE_TIMEOUT", "COUNT_TIMEOUT", "FACETS_TIMEOUT"):
-        monkeypatch.setattr(jobs_page, name, 0.0)
+    for name in ("PAGE_TIMEOUT", "COUNT_TIMEOUT", "FACETS_TIMEOUT", "FEW_JOBS"):
+        monkeypatch.setattr(jobs_page, name, 0)
     dashboard = Dashboard()
     found = dashboard.read("/jobs?queue=letters")
     assert [job["identifier"] for job in found["jobs"]] == ["mine"]
@@ -301,3 +302,24 @@ def test_the_jobs_of_a_queue_come_from_its_lists_if_there_is_no_time_for_all(mon
         1,
         {"counts": {"letters": 1}, "others": 0, "is_exact": False},
     )
+
+
+class Parcel(Job):
+    namespace = "web-jobs"
+    queue_name = "parcels"
+    contents = fields.ListField()
+    address = fields.HashField()
+    api_keys = fields.SetField()
+
+
+def test_fields_that_are_not_in_the_hash_are_shown_without_secrets() -> None:
+    hostile = "<script>alert(1)</script>\u202e"
+    job = Parcel.add_job("parcel", contents=[hostile, '{"token": "s3cret"}'], api_keys={"s3cret"})
+    job.connection.hset(job.address.key, mapping={"city": "Bern", "password": "s3cret"})
+    answer = Dashboard().get(f"/jobs/{job.ident}")
+    assert "s3cret" not in answer.text
+    assert "\u202e" not in answer.text
+    assert "<script>alert" not in answer.text
+    for shown in ("&lt;script&gt;alert(1)", "Bern", "list of 2 values", "set of 1 value"):
+        assert shown in answer.text
+    assert Dashboard().read(f"/jobs/{job.ident}")["job"]["beside"]["api_keys"]["values"] == ["(masked)"]

@@ -19,7 +19,7 @@ from limpyd_jobs.contrib.web.rendering import MAX_SHOWN, address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, one_line, parse_moment, time_span
-from limpyd_jobs.query import FieldChange, JobDetails, Reason, edit_job, explain_job, job_details
+from limpyd_jobs.query import FieldBeside, FieldChange, JobDetails, Reason, edit_job, explain_job, job_details
 
 _LINES = re.compile(r"[\n\t]")
 
@@ -66,8 +66,19 @@ def show(asked: Asked) -> JobShown:
         fields=asked.masking.fields(details.fields, path),
         result=None if details.result is None else asked.masking.text(details.result, path),
         errors=[asked.masking.fields(error, path) for error in details.errors],
+        beside={name: _masked(asked, name, field, path) for name, field in details.beside.items()},
     )
     return JobShown(masked, path, explain_job(ident, asked.database).reasons)
+
+
+def _masked(asked: Asked, name: str, field: FieldBeside, path: str) -> FieldBeside:
+    """Return a field that is not in the hash without secrets. Members of a set may be JSON, as keys of the others."""
+    if asked.masking.is_secret(name, path):
+        return field._replace(values=[HIDDEN])
+    values = asked.masking.value(field.values, path)
+    if isinstance(values, dict):
+        values = {asked.masking.text(key, path): value for key, value in values.items()}
+    return field._replace(values=values)
 
 
 def edit(asked: Asked, form: Form) -> Plan:

@@ -37,6 +37,9 @@ PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0
 
 MAX_PER_PAGE = 500
 
+# Up to this number of jobs of all kinds, a page has that longer time: it will hardly need it.
+FEW_JOBS = 5_000
+
 # By what the jobs are counted beside the list, and how many values of each are shown.
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
@@ -106,7 +109,8 @@ def show(asked: Asked) -> JobsShown:
     limit, after = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE), asked.query.get("after")
     is_long = asked.query.get("long") == "1"
     look = partial(JobFilter.page, limit=limit, after=after or None, newest_first=not oldest_first)
-    page, count = look(jobs, timeout=LONG_PAGE_TIMEOUT if is_long else PAGE_TIMEOUT), jobs.count(COUNT_TIMEOUT)
+    page = look(jobs, timeout=LONG_PAGE_TIMEOUT if is_long or _are_few(asked) else PAGE_TIMEOUT)
+    count = jobs.count(COUNT_TIMEOUT)
     is_slow = not (page.is_complete and count.is_exact)
     listed = jobs.listed() if not (page.is_complete or is_long) else None
     if listed:
@@ -124,6 +128,10 @@ def show(asked: Asked) -> JobsShown:
         is_listed=bool(listed),
         is_long=is_long,
     )
+
+
+def _are_few(asked: Asked) -> bool:
+    return JobFilter(database=asked.database).count().number <= FEW_JOBS
 
 
 def show_facets(asked: Asked) -> FacetsShown:
