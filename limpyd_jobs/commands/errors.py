@@ -174,10 +174,15 @@ A filter is made of words. All of them must be met:
         print(f"\n{wrapped(' '.join(['the last jobs:', *map(one_line, shown['jobs'])]))}")
         command = self.as_here(f"limpyd-jobs errors requeue {quote(one_line(shown['fingerprint']))}")
         number = self._jobs_of(shown["fingerprint"]).count(COUNT_TIMEOUT)
-        print(wrapped(f"jobs in error now: {number}. To put them back in their queues: {command}", command))
+        print(
+            wrapped(
+                f"jobs in error now by it, as their last error: {number}. To put them back in their queues: {command}",
+                command,
+            )
+        )
 
     def _jobs_of(self, fingerprint: str) -> JobFilter:
-        return JobFilter("status=error", fingerprint=fingerprint, error_model=self.options.error_model)
+        return JobFilter("status=error", last_fingerprint=fingerprint, error_model=self.options.error_model)
 
     def _requeue(self, words: Sequence[str]) -> int:
         if len(words) != 1:

@@ -22,7 +22,7 @@ COMPARISONS = (">", ">=", "<", "<=")
 
 TIMES = ("added", "start", "end", "delayed_until")
 NUMBERS = ("priority", "tries")
-EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "owner", "pk", "queue", "status")
+EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "last_fingerprint", "owner", "pk", "queue", "status")
 
 _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
 _AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")

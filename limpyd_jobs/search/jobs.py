@@ -116,7 +116,8 @@ class JobFilter(Filter[FoundJob]):
         Parameters
         ----------
         field: str
-            ``error`` and ``fingerprint`` stand for the type and the fingerprint of the last error of a job.
+            ``error`` and ``fingerprint``, or ``last_fingerprint``, stand for the type and the fingerprint of the last
+            error of a job.
         most: int
             How many values to return: those with the most jobs.
 

@@ -28,10 +28,10 @@ from limpyd_jobs.search.walk import OnStep, Source, Walk
 from limpyd_jobs.statuses import STATUSES
 
 # Names that can be asked for, but are not fields of a job.
-OTHER_NAMES = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
+OTHER_NAMES = frozenset({"class", "error", "fingerprint", "last_fingerprint", "owner", "pk", "queue"})
 
-# What is asked of the errors of a job.
-OF_ERRORS = ("error", "fingerprint")
+# What is asked of the errors of a job, and of its last error alone.
+OF_ERRORS, OF_LAST_ERROR = ("error", "fingerprint", "last_fingerprint"), "last_fingerprint"
 
 # The indexes by which the errors of a job are found.
 _LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
@@ -113,7 +113,7 @@ class Search(Walk):
         for condition in conditions:
             if condition.field in OF_ERRORS and condition.is_equality:
                 of_errors = partial(ErrorFilter, error_model=self._error_model, database=self._database)
-                asked: ErrorFilter = yield partial(of_errors, f"{condition}")
+                asked: ErrorFilter = yield partial(of_errors, f"{condition}".removeprefix("last_"))
                 few = yield from asked.jobs(FEW_ERRORS)
                 if few is not None:
                     return few
@@ -151,13 +151,14 @@ class Search(Walk):
         return self._indexes_of_errors
 
     def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
-        has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
+        has_fingerprint = condition.field != "error" and is_fingerprint(condition.value)
         field = "_fingerprint" if has_fingerprint else "type"
         models = [
             {**where, "of_kind": f"{indexes[field]}{condition.value}"} for where, indexes in self._errors_of(known)
         ]
-        test = {"models": models, "test": "error", "is_negated": condition.is_negated}
-        if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
+        kind = "last error" if condition.field == OF_LAST_ERROR else "error"
+        test = {"models": models, "test": kind, "value": condition.value, "is_negated": condition.is_negated}
+        if condition.field != "error" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
 

@@ -160,7 +160,10 @@ def test_a_cause_is_shown_with_its_last_error_and_jobs(redis_server: RedisServer
     text = output(redis_server, "show", fingerprint)
     assert "LookupError: no address of bill 3" in text
     assert "in run" in text
-    assert f"jobs in error now: 3. To put them back in their queues: limpyd-jobs errors requeue {fingerprint}" in text
+    told = (
+        "jobs in error now by it, as their last error: 3. To put them back in their queues: limpyd-jobs errors requeue"
+    )
+    assert f"{told} {fingerprint}" in text
     both = json.loads(output(redis_server, "show", fingerprint, fingerprint_of("KeyError"), "--json"))
     assert [each["count"] for each in both] == [3, 1]
     lines = output(redis_server, "show", fingerprint, fingerprint_of("KeyError"), "--jsonl").splitlines()
@@ -205,7 +208,9 @@ def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: Re
     rows = json.loads(output(redis_server, "groups", "--json"))  # imports nothing
     assert [each["count"] for each in rows if each["fingerprint"] == row["fingerprint"]] == [4]
     ours = "--error-model=limpyd_jobs.Error"
-    assert "jobs in error now: 1." in output(redis_server, "show", row["fingerprint"], model, *IMPORTABLE)
+    assert "jobs in error now by it, as their last error: 1." in output(
+        redis_server, "show", row["fingerprint"], model, *IMPORTABLE
+    )
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
     words = (f"fingerprint={row['fingerprint']}", "identifier=bill 5", "--json", *IMPORTABLE)
     for options, number in ((words, 1), ((*words, model), 1), ((*words, ours), 0)):

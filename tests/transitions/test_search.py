@@ -131,3 +131,11 @@ def test_jobs_are_counted_by_the_values_of_a_field(world: World) -> None:
     assert sum((Counter(step.counts) for step in steps), Counter()) == {"0": 2, "1": 2}
     steps = looks(source_of(world), by="queue")
     assert sum((Counter(step.counts) for step in steps), Counter()) == {"q": 3, "p": 1}
+
+
+@pytest.mark.leaves(*EVERYTHING)
+def test_long_values_that_are_counted_are_cut_between_two_characters(world: World) -> None:
+    _, job = world.add("long")
+    world.client.hset(f"{world.jobs}:{job.pk.get()}:hash", "identifier", "x" * 999 + "é" * 1000)
+    (step,) = looks(source_of(world), by="identifier")
+    assert step.counts == {"x" * 999 + "…": 1}

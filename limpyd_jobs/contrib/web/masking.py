@@ -54,6 +54,11 @@ class Masking:
             name: HIDDEN if self.is_secret(name, path) else self.text(value, path) for name, value in fields.items()
         }
 
+    def identifier(self, identifier: str | None, ident: str) -> str | None:
+        """Return the identifier of a job, given its ident; replaced if it is secret."""
+        path = ident.rpartition(":")[0]
+        return None if identifier is None else self.fields({"identifier": identifier}, path)["identifier"]
+
     def text(self, text: str, path: str = "") -> str:
         """Return a text; if it is JSON with names, as arguments and results may be, without the secrets in it.
 

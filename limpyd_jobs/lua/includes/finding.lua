@@ -118,6 +118,23 @@ local function matches_pattern(text, pattern)
   return string.find(string.sub(pattern, in_pattern), '^%**$') ~= nil
 end
 
+-- The type and the fingerprint of the last error that is recorded of a job, of some models: [{of_job, of_class, errors}…].
+local function last_error_of(pk, models)
+  local type, fingerprint, moment
+  for _, model in ipairs(models) do
+    local last = nil
+    for _, error_pk in ipairs(redis.pcall('SINTER', model.of_job .. pk, model.of_class)) do
+      if not last or (tonumber(error_pk) or 0) > (tonumber(last) or 0) then last = error_pk end
+    end
+    local key = last and model.errors .. ':' .. last .. ':hash'
+    local values = key and redis.pcall('HMGET', key, 'type', '_fingerprint', 'date_time') or {}
+    if #values > 0 and (not moment or (values[3] or '') > moment) then
+      type, fingerprint, moment = values[1], values[2], values[3] or ''
+    end
+  end
+  return type, fingerprint
+end
+
 local TESTS = {
   is = function(condition, value) return (value or '') == condition.value end,
   less = function(condition, value)
@@ -152,6 +169,12 @@ local TESTS = {
       end
     end
   end,
+  -- the same of its last error alone
+  ['last error'] = function(condition, _, pk)
+    local type, fingerprint = last_error_of(pk, condition.models)
+    if condition.without then return not fingerprint and type == condition.value end
+    return fingerprint == condition.value
+  end,
 }
 
 for _, condition in ipairs(conditions) do condition.position = condition.field and position_of(condition.field) or 0 end
@@ -171,8 +194,16 @@ local function has_something(values, pk)
   return redis.call('EXISTS', key_of(pk)) == 1
 end
 
+-- How many bytes of long values are read before the time is looked at: copying them takes long.
+local LONG_VALUE, MANY_BYTES = 10000, 1000000
+local bytes_read = 0
+
 local function look_at(pk)
   local values = redis.pcall('HMGET', key_of(pk), unpack(fields))
+  for i = 1, #fields do
+    local value = values[i]
+    if value and #value > LONG_VALUE then bytes_read = bytes_read + #value end
+  end
   return not values.err and meets(values, pk) and has_something(values, pk) and values
 end
 
@@ -213,7 +244,11 @@ local function for_each_found(act)
   if request.pks then pks = cjson.decode(request.pks) else pks, last = pks_of_range() end
   for i, pk in ipairs(pks) do
     local values = look_at(pk)
-    if values and act(pk, values) or i % each == 0 and running_clock() > started + LONGEST then return i, pk end
+    if values and act(pk, values) then return i, pk end
+    if i % each == 0 or bytes_read > MANY_BYTES then
+      bytes_read = 0
+      if running_clock() > started + LONGEST then return i, pk end
+    end
   end
   return #pks, last or pks[#pks]
 end

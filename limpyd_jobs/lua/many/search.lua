@@ -4,7 +4,7 @@
 --   model, pks, first, last, within, conditions, standing
 --   names   JSON: the fields to return of the jobs that meet them; none to count only. `queue` is a queue's name
 --   most    how many to return
---   by      the field whose values to count; `error` and `fingerprint` are those of the last error of a job
+--   by      the field whose values to count; `error`, `fingerprint` and `last_fingerprint` are of the last error of a job
 --   errors  JSON, for these: [{of_job, of_class, errors}…], as the test `error` in includes/finding.lua has them
 -- reply
 --   done   {number: how many meet them, found: [pk, [value or false…]]…, counts: {value: number},
@@ -18,26 +18,21 @@ local by, shown = request.by and position_of(request.by), {}
 for i, name in ipairs(names or {}) do shown[i] = position_of(name) end
 local of_queue = positions._queue_key
 
--- How many bytes are returned, about: a step that has more ends.
-local LARGEST = 1000000
+-- How many bytes are returned, about: a step that has more ends. Values that are counted are cut to so many.
+local LARGEST, LONGEST_VALUE = 1000000, 1000
+
+-- The beginning of a long text, without half a character at its end.
+local function cut(text)
+  if #text <= LONGEST_VALUE then return text end
+  return (string.gsub(string.sub(text, 1, LONGEST_VALUE), '[\192-\255]?[\128-\191]*$', '')) .. '…'
+end
 
 local number, found, counts, size = 0, {}, {}, 0
 
 -- The value of the last error that is recorded of a job; without a fingerprint, its type.
 local function of_last_error(pk)
-  local type, fingerprint, moment
-  for _, model in ipairs(errors) do
-    local last = nil
-    for _, error_pk in ipairs(redis.pcall('SINTER', model.of_job .. pk, model.of_class)) do
-      if not last or (tonumber(error_pk) or 0) > (tonumber(last) or 0) then last = error_pk end
-    end
-    local key = last and model.errors .. ':' .. last .. ':hash'
-    local values = key and redis.pcall('HMGET', key, 'type', '_fingerprint', 'date_time') or {}
-    if #values > 0 and (not moment or (values[3] or '') > moment) then
-      type, fingerprint, moment = values[1], values[2], values[3] or ''
-    end
-  end
-  return request.by == 'fingerprint' and fingerprint or type
+  local type, fingerprint = last_error_of(pk, errors)
+  return request.by ~= 'error' and fingerprint or type
 end
 
 local function value_of(pk, values)
@@ -48,7 +43,7 @@ end
 local looked, seen = for_each_found(function(pk, values)
   number = number + 1
   if by then
-    local value = value_of(pk, values) or ''
+    local value = cut(value_of(pk, values) or '')
     if not counts[value] then size = size + #value end
     counts[value] = (counts[value] or 0) + 1
   end

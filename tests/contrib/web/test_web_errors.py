@@ -164,3 +164,29 @@ def test_hostile_errors_are_shown_as_text_and_cut() -> None:
 def test_a_search_by_what_is_masked_is_refused() -> None:
     fail("one", KeyError("customer"))
     assert Dashboard(masked=["identifier"]).get("/errors?identifier=one").status == 403
+
+
+def test_only_jobs_whose_last_error_is_of_the_cause_are_counted_and_requeued() -> None:
+    job = fail("changed", KeyError("customer"))
+    fail("same", KeyError("customer"))
+    job.requeue()
+    with job.claim(owner="web1:12") as claim:
+        claim.fail(ValueError("no address"))
+    dashboard = Dashboard()
+    first, second = (fingerprint_of(dashboard, kind) for kind in ("KeyError", "ValueError"))
+    cause = dashboard.read(f"/errors/cause?fingerprint={first}")
+    assert (cause["number"]["number"], cause["failed"]["number"]) == (2, 1)
+    assert [each["identifier"] for each in cause["jobs"]] == ["same"]
+    assert dashboard.read(f"/errors/cause?fingerprint={second}")["failed"]["number"] == 1
+    assert dashboard.do("/errors/requeue", {"fingerprint": first})["outcome"]["done"] == 1
+    assert JobFilter(f"fingerprint={first}").count().number == 2
+    assert [job.identifier for job in JobFilter(f"last_fingerprint!={second}")] == ["same"]
+
+
+def test_masked_identifiers_are_hidden_beside_a_cause() -> None:
+    fail("4111-1111", KeyError("customer"))
+    dashboard = Dashboard(masked=["identifier"])
+    address = f"/errors/cause?fingerprint={fingerprint_of(dashboard, 'KeyError')}"
+    assert "4111" not in dashboard.get(address).text
+    assert "4111" not in dashboard.get("/jobs").text
+    assert dashboard.read("/jobs")["jobs"][0]["identifier"] == "(masked)"

@@ -62,7 +62,8 @@ class ErrorsShown:
 
 @dataclass(frozen=True)
 class CauseShown:
-    """The errors of one cause, the fields of the last one, and some of the jobs that are in error because of it.
+    """The errors of one cause, the fields of the last one, and some of the jobs that are in error, and whose last error
+    it is.
 
     `words` are the other conditions. `number` says how many errors there are; `group` is about the newest ones, if
     `is_exact` is false.
@@ -132,13 +133,14 @@ def show_cause(asked: Asked) -> CauseShown:
         looked=found.looked,
         last=asked.masking.fields(last, last.get("job_model_repr", "")),
         failed=jobs.count(JOBS_TIMEOUT),
-        jobs=page.found,
+        jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,
     )
 
 
 def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:
-    return JobFilter("status=error", *filter(_is_shared, words), fingerprint=fingerprint, database=asked.database)
+    conditions = ("status=error", *filter(_is_shared, words), f"last_fingerprint={fingerprint}")
+    return JobFilter(*conditions, database=asked.database)
 
 
 def _words_beside(form: Form) -> list[str]:

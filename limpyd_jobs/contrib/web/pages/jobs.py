@@ -117,7 +117,7 @@ def show(asked: Asked) -> JobsShown:
         page, count = look(listed, timeout=LONG_PAGE_TIMEOUT), count._replace(number=listed.count(COUNT_TIMEOUT).number)
     return JobsShown(
         words,
-        page.found,
+        [job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         count,
         page.following,
         page.is_complete and not listed,
