@@ -9,7 +9,7 @@ from limpyd_jobs.commands.shared.options import JSON, JSONL, LIMIT, READING_OPTI
 from limpyd_jobs.query import AuditEntry, audit_entries
 
 NUMBERS = ("done", "skipped", "refused")
-HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "outcome")
+HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "until (UTC)", "outcome")
 
 
 class Audit(Command):
@@ -26,11 +26,11 @@ class Audit(Command):
     def run(self) -> int:
         entries = audit_entries(self.options.limit)
         rows = (entry._asdict() for entry in entries)
-        self.print_list(rows, HEADING, map(_as_row, entries), ("refused", "skipped", "how"))
+        self.print_list(rows, HEADING, map(_as_row, entries), ("until (UTC)", "refused", "skipped", "how"))
         return 0
 
 
 def _as_row(entry: AuditEntry) -> Sequence[object]:
     """Return an entry as the table shows it: who it was, and beside that who the process claimed to be."""
     who = f"{entry.who} (as {entry.claimed})" if entry.claimed else entry.who
-    return [entry.at, who, *(getattr(entry, name) for name in ("verb", "filter", "how", *NUMBERS, "outcome"))]
+    return [entry.at, who, *(getattr(entry, name) for name in ("verb", "filter", "how", *NUMBERS, "until", "outcome"))]

@@ -29,6 +29,8 @@ class AuditEntry(NamedTuple):
         When it began, if that is written.
     outcome: str
         ``complete``, ``running``, or how it was cut short.
+    until: str
+        When the last of jobs that are spread is due, in UTC; empty if none are.
     """
 
     at: str
@@ -42,6 +44,7 @@ class AuditEntry(NamedTuple):
     refused: int | None
     begun: str
     outcome: str
+    until: str = ""
 
 
 _NUMBERS = {"done", "skipped", "refused"}

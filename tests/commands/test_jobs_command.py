@@ -278,7 +278,18 @@ def test_who_did_what_is_told(redis_server: RedisServer) -> None:
     assert (entry["verb"], entry["filter"], entry["done"]) == ("requeue", "status=error", 2)
     numbers = ["done", "skipped", "refused"]
     done = preloaded.run([COMMAND, "audit"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
-    assert done.stdout.splitlines()[0].split() == ["at", "(UTC)", "who", "verb", "filter", "how", *numbers, "outcome"]
+    assert done.stdout.splitlines()[0].split() == [
+        "at",
+        "(UTC)",
+        "who",
+        "verb",
+        "filter",
+        "how",
+        *numbers,
+        "until",
+        "(UTC)",
+        "outcome",
+    ]
     assert len(done.stdout.splitlines()) == 2
 
 

@@ -251,6 +251,7 @@ def test_the_command_says_until_when_it_lasts() -> None:
     status, out, _ = on_the_command_line("class=Parcel", "--rate=30/m", "--yes", "--json")
     told = json.loads(out)
     assert (told["done"], told["until"]) == (3, f"{max(dues(list(Parcel.collection().instances())))}")
+    assert json.loads(limpyd_jobs("audit", "--json")[1])[0]["until"] == told["until"]
     failed(1)
     [group] = json.loads(limpyd_jobs("errors", "groups", "--json")[1])
     status, out, _ = limpyd_jobs("errors", "requeue", group["fingerprint"], "--spread=1h", "--yes")
