@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -87,8 +87,11 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             from limpyd_jobs.contrib.web.connections import Connection
         except ImportError as error:
             self.parser.error(f"what it needs is not installed: pip install 'redis-limpyd-jobs[web]' ({error})")
-        app = application(**self._settings())
+        settings = self._settings()
+        app = application(**settings)
         listener = self._listener()
+        if not (_is_guarded(settings) or settings["read_only"]):
+            self.note(f"whoever reaches this port from this machine may change everything, as {TOKEN} is not set")
         try:
             ping()
         except RedisError as error:
@@ -123,10 +126,12 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
         host = self.options.host
         own = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
         settings["hosts"] = _words(self.options.hosts) or ["localhost", "127.0.0.1", "[::1]", *own]
-        if host in EVERYWHERE and not (settings["token"] or settings["view_token"] or settings["users"]):
-            self.parser.error(
-                f"option --host: others can reach {host}, so set the environment variable {TOKEN} to a secret first"
-            )
+        if not _is_guarded(settings):
+            option = "--host" if host in EVERYWHERE else "--proxy" if self.options.proxy else ""
+            if option:
+                what = host if option == "--host" else "what is behind a proxy"
+                told = f"others can reach {what}, so set the environment variable {TOKEN} to a secret first"
+                self.parser.error(f"option {option}: {told}")
         return settings
 
     def _users(self) -> dict[str, tuple[str, str]]:
@@ -141,6 +146,10 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             return socket.create_server((self.options.host, self.options.port), family=family, backlog=512)
         except OSError as error:
             self.fail(1, f"cannot listen on {self.options.host}, port {self.options.port}: {error.strerror or error}")
+
+
+def _is_guarded(settings: Mapping[str, Any]) -> bool:
+    return bool(settings["token"] or settings["view_token"] or settings["users"])
 
 
 def _words(text: str | None) -> list[str]:

@@ -99,7 +99,7 @@ class Guard:
         if not is_listed(host, self._hosts):
             raise Refusal(421, "This host name is not in the list of hosts of the dashboard: add it to hosts")
         if method in UNSAFE:
-            _check_origin(headers, host)
+            _check_origin(headers, host, scope.get("scheme", "http"))
         else:
             _check_site(headers)
 
@@ -115,18 +115,20 @@ def _length(headers: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else MAX_BODY + 1
 
 
-def _check_origin(headers: Headers, host: str) -> None:
+def _check_origin(headers: Headers, host: str, scheme: str) -> None:
     """Refuse what a page of another site sends. What is not a browser sends neither header."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site not in (None, "same-origin", "none") or (origin is not None and _host_of(origin) != host):
+    if site not in (None, "same-origin", "none") or (origin is not None and not _is_own(origin, host, scheme)):
         raise Refusal(403, "Requests from other sites are refused")
 
 
-def _host_of(origin: str) -> str:
+def _is_own(origin: str, host: str, scheme: str) -> bool:
+    """Return whether an origin is this host. A proxy with TLS in front may ask by http for one by https."""
     try:
-        return urlsplit(origin).netloc.lower()
+        found = urlsplit(origin)
     except ValueError:
-        return ""
+        return False
+    return found.netloc.lower() == host and found.scheme in (scheme, "https")
 
 
 def _check_site(headers: Headers) -> None:

@@ -173,6 +173,10 @@ def test_where_it_listens_everywhere_the_printed_name_is_one_that_it_answers_to(
     ("options", "told"),
     [
         (["--host=0.0.0.0"], "option --host: others can reach 0.0.0.0, so set the environment variable"),
+        (
+            ["--proxy=127.0.0.1"],
+            "option --proxy: others can reach what is behind a proxy, so set the environment variable",
+        ),
         (["--hosts=jobs.example.com"], "hosts: others can reach 'jobs.example.com', so give a token"),
         (["--port=70000"], "The port argument (70000) must be a number from 0 to 65535"),
         (["word"], "unexpected argument: 'word'"),

@@ -170,6 +170,7 @@ def test_a_read_only_dashboard_changes_nothing() -> None:
         {"origin": "http://["},
         {"origin": "http://localhost:8780@evil.example"},
         {"origin": "http://localhost:9999"},
+        {"origin": "ftp://localhost:8780"},
     ],
 )
 def test_what_another_site_sends_is_refused(headers: dict[str, str]) -> None:
@@ -243,3 +244,29 @@ def test_a_refusal_is_one_line_for_people_and_programs() -> None:
     assert (answer.status, answer.json) == (404, {"error": "There is no queue <b>none</b>", "status": 404})
     assert "There is no queue &lt;b&gt;none" in Dashboard().post("/queues/pause", {"queue": "<b>none</b>"}).text
     assert Dashboard().get("/queues/none").status == 404
+
+
+def test_a_form_of_a_page_without_tls_is_refused_where_there_is_tls() -> None:
+    def status(scheme: str, origin: str) -> int:
+        dashboard = Dashboard()
+
+        async def app(scope: Any, *ways: Any) -> None:
+            await dashboard.app({**scope, "scheme": scheme}, *ways)
+
+        asked = Dashboard(app)
+        return asked.post("/queues/pause", {"queue": "q"}, {"origin": f"{origin}://localhost:8780"}).status
+
+    assert status("https", "http") == 403
+    assert {status("https", "https"), status("http", "https"), status("http", "http")} == {
+        404
+    }  # there is no such queue
+
+
+def test_a_proxy_that_adds_no_header_but_asks_as_proxies_do_is_not_this_machine() -> None:
+    dashboard = Dashboard()
+
+    async def app(scope: Any, *ways: Any) -> None:
+        await dashboard.app({**scope, "http_version": "1.0"}, *ways)
+
+    assert Dashboard(app).get("/queues").status == 403
+    assert Dashboard(app).get("/health").status == 200
