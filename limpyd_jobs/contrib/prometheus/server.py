@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import socket
 import sys
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from threading import BoundedSemaphore
@@ -19,7 +20,8 @@ from limpyd_jobs.integration import JobsDatabase, described
 
 PATH = "/metrics"
 
-# How many requests are answered at once, and for how many seconds one may take to arrive.
+# How many requests are answered at once, and for how many seconds one may take to arrive, and its answer to be read. If
+# there are more, the one that has been arriving for the longest is dropped, so a slow client keeps no other away.
 MAX_REQUESTS = 16
 REQUEST_TIMEOUT = 5.0
 
@@ -36,6 +38,7 @@ class MetricsServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.database = database
         self._room = BoundedSemaphore(MAX_REQUESTS)
+        self._arriving: dict[Any, None] = {}  # in the order of their beginning
         super().__init__((host, port), _Handler)
 
     @property
@@ -52,15 +55,28 @@ class MetricsServer(ThreadingHTTPServer):
         self.server_name, self.server_port = map(str, self.server_address[:2])  # type: ignore[assignment]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(timeout=REQUEST_TIMEOUT):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if not self._room.acquire(blocking=False):
+            self._drop_oldest()
+            if not self._room.acquire(timeout=REQUEST_TIMEOUT):
+                self.shutdown_request(request)
+                return
+        self._arriving[request] = None
+        super().process_request(request, client_address)
+
+    def _drop_oldest(self) -> None:
+        for each in [*self._arriving][:1]:
+            with suppress(OSError):  # it may have ended just now
+                each.shutdown(socket.SHUT_RDWR)
+
+    def has_arrived(self, request: Any) -> None:
+        """Note that a request is not to be dropped any more."""
+        self._arriving.pop(request, None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.has_arrived(request)
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -110,6 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Arriving(self.connection))
 
     def do_GET(self) -> None:
+        self.server.has_arrived(self.request)
         if not self.server.answers(self.headers.get("Host", "")):
             self._refuse(403, "Ask for it as localhost, or listen elsewhere with --host")
         elif self.path.partition("?")[0] != PATH:

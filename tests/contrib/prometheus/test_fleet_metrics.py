@@ -312,9 +312,11 @@ def is_closed_after_a_byte(client: socket.socket) -> bool:
         return True
 
 
-def test_clients_that_send_nothing_keep_no_other_waiting() -> None:
+@pytest.mark.parametrize("number", [5, 40])
+def test_clients_that_send_nothing_keep_no_other_waiting(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_server, "REQUEST_TIMEOUT", 60.0)
     with serving() as port:
-        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(number)]
         assert ask(port)[0] == 200
         for each in idle:
             each.close()
