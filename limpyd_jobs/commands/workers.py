@@ -16,7 +16,8 @@ from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
 from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.models.presence import checked_level, order_lasts
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.query import worker_dump
+from limpyd_jobs.texts import MESSAGE, one_line
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
 
@@ -182,3 +183,7 @@ def _print_details(workers: Sequence[AliveWorker], everyone: Sequence[AliveWorke
             "versions": ", ".join(f"{name} {version}" for name, version in worker.versions.items()),
         }
         print_fields([("worker", worker.name), *((name, value) for name, value in told.items() if name != "name")])
+        if dump := worker_dump(worker):
+            print(f"\nits answer to the last dump, as of {dump.at} by its clock:")
+            for line in dump.text.splitlines():
+                print(f"  {one_line(line, MESSAGE)}")

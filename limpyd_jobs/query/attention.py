@@ -22,7 +22,7 @@ LONG_WAIT, MINUTES = 60.0, 10
 MANY_FAILURES, SOME_FAILURES = 0.1, 3
 
 # What is summed up of the queues of one name.
-SUMMED = ("waiting", "running", "lapsed", "quarantine")
+SUMMED = ("waiting", "running", "lapsed", "quarantine", "deferred")
 
 # From which part of the memory on Redis is nearly full.
 NEARLY_FULL = 0.9
@@ -35,7 +35,7 @@ class Attention(NamedTuple):
     ----------
     code: str
         For programs: ``memory``, ``unserved``, ``lapsed``, ``worker_silent``, ``failures``, ``waiting``,
-        ``quarantine``, ``paused`` or ``unknown_class``.
+        ``late_schedule``, ``quarantine``, ``deferred``, ``paused`` or ``unknown_class``.
     text: str
         A sentence for people.
     is_grave: bool
@@ -55,6 +55,7 @@ def attention(seen: Overview, last: Series) -> list[Attention]:
     found = [
         *_memory(seen),
         *_workers(seen),
+        *_schedules(seen),
         *_failures(last),
         *(each for it in _by_name(seen.queues) for each in _queue(it, seen)),
     ]
@@ -72,6 +73,13 @@ def _workers(seen: Overview) -> Iterator[Attention]:
         said = silence(worker, seen.workers)
         if said:
             yield Attention("worker_silent", f"The worker {one_line(worker.name)} is {said}.", True)
+
+
+def _schedules(seen: Overview) -> Iterator[Attention]:
+    if seen.late_schedules:
+        number = seen.late_schedules
+        what = "1 schedule is late" if number == 1 else f"{number:,} schedules are late, one"
+        yield Attention("late_schedule", f"{what} by {span(seen.lateness)}.", True)
 
 
 def _failures(last: Series) -> Iterator[Attention]:
@@ -124,6 +132,10 @@ def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
         entries = "entry" if state.quarantine == 1 else "entries"
         text = f"In quarantine of {name}: {state.quarantine:,} {entries} that no worker can do anything with."
         yield Attention("quarantine", text, False, state.name)
+    if state.deferred:
+        jobs = "1 job waits" if state.deferred == 1 else f"{state.deferred:,} jobs wait"
+        text = f"In {name}, {jobs} for a worker that can import the class: none could yet. It is tried again and again."
+        yield Attention("deferred", text, False, state.name)
     for path in state.unknown_classes:
         text = f"In {name} are jobs of {one_line(path)}, a class that is not known in this database."
         yield Attention("unknown_class", text, False, state.name)

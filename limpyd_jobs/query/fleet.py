@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, isfinite
 from typing import NamedTuple
 
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.query.queues import QueueState, some_queue_states
+from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.metrics import Metrics, read_totals
-from limpyd_jobs.records.records import due_key
-from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.search.classes import connection_to, on
 
 # How many queues are looked at, at most: 100 in each step.
@@ -64,13 +61,4 @@ def look_at_fleet(database: JobsDatabase | None = None) -> Fleet:
     workers = on(WorkerPresence, database).alive()
     names = {name for worker in workers for name in worker.queues} | {name for name, _ in totals if name}
     queues, left_out = some_queue_states(names, MAX_QUEUES, database)
-    return Fleet(totals, queues, left_out, workers, _lateness(database))
-
-
-def _lateness(database: JobsDatabase | None) -> float:
-    connection, first = connection_to(database), []
-    with passing_over_wrong_types():
-        first = connection.zrange(due_key(on(Schedule, database)), 0, 0, withscores=True)
-    seconds, microseconds = connection.time()
-    late = seconds + microseconds / 1_000_000 - (first[0][1] if first else inf)
-    return max(late, 0.0) if isfinite(late) else 0.0
+    return Fleet(totals, queues, left_out, workers, lateness(database)[0])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states
+from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.database import JobsDatabase, database_name
@@ -15,6 +16,9 @@ from limpyd_jobs.search.classes import classes_of, connection_to, database_of, o
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.statuses import STATUSES
+
+# After how many seconds a schedule that is due needs attention.
+LATE_SCHEDULE = 60.0
 
 
 class Totals(NamedTuple):
@@ -42,6 +46,8 @@ class Overview(NamedTuple):
     workers: list[AliveWorker]
     running: Sequence[FoundJob]  # some of them, the newest first
     lapsed: Set[str]  # the idents of some that are recorded as running, but whose lease ended
+    lateness: float = 0.0  # of the schedule that is due for longest, in seconds
+    late_schedules: int = 0  # how many have been due for more than a minute
 
 
 def overview(
@@ -61,7 +67,8 @@ def overview(
     running = JobFilter(status="running", database=database).page(most_running).found if most_running else []
     name = database_name(database_of(database).connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
-    return Overview(name, totals, queues, workers, running, lapsed_jobs(queues, database) if running else set())
+    lapsed = lapsed_jobs(queues, database) if running else set()
+    return Overview(name, totals, queues, workers, running, lapsed, *lateness(database, LATE_SCHEDULE))
 
 
 def ping(database: JobsDatabase | None = None) -> None:

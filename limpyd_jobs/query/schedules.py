@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 from limpyd_jobs.classes.job_classes import concrete, path_of
@@ -13,9 +14,11 @@ from limpyd_jobs.models import Job, WorkerPresence
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query.queues import paused_queues
 from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.records.records import due_key
+from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.misfires import steps
-from limpyd_jobs.schedules.model import aware, identifier_of
+from limpyd_jobs.schedules.model import Schedule, aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
 from limpyd_jobs.search.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
@@ -32,6 +35,18 @@ def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | No
     """Return why, by their stored fields: ``late 4 min``, ``last job still waiting``, ``queue paused``."""
     looking = _Looking(database)
     return [list(looking.notes(each)) if each.get("next_run") and not each.get("paused") else [] for each in schedules]
+
+
+def lateness(database: JobsDatabase | None = None, after: float = 0.0) -> tuple[float, int]:
+    """Return for how many seconds the schedule has been due that is due for longest, 0 if none is; and how many have
+    been for more than some seconds."""
+    connection, key = connection_to(database), due_key(on(Schedule, database))
+    seconds, microseconds = connection.time()
+    now, first, late = seconds + microseconds / 1_000_000, [], 0
+    with passing_over_wrong_types():
+        first, late = connection.zrange(key, 0, 0, withscores=True), connection.zcount(key, "-inf", now - after)
+    longest = now - first[0][1] if first else 0.0
+    return (max(longest, 0.0) if isfinite(longest) else 0.0), late
 
 
 class _Looking:

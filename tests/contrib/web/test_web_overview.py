@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import anyio
@@ -41,6 +42,25 @@ def test_it_says_what_needs_attention() -> None:
     assert "No worker serves parcels: 1 job waits in parcels" in dashboard.get("/").shown
     pause_queue("jobs:queue", "parcels")
     assert codes(dashboard) == [("paused", "parcels")]
+
+
+def test_it_says_that_schedules_are_late_and_jobs_deferred(redis_client: redis.Redis) -> None:
+    now = time.time()
+    redis_client.zadd("jobs:schedule:due", {"1": now - 240, "2": now + 3600})
+    dashboard = Dashboard()
+    assert codes(dashboard) == [("late_schedule", "")]
+    page = dashboard.get("/").shown
+    assert "1 schedule is late by 4 min." in page
+    assert 'href="/schedules">Look' in page
+    redis_client.zadd("jobs:schedule:due", {"3": now - 100})
+    assert "2 schedules are late, one by 4 min." in dashboard.get("/").shown
+    redis_client.delete("jobs:schedule:due")
+    Parcel.add_job("later", delayed_for=3600)
+    ident = "gone.jobs.Parcel:1"
+    redis_client.zadd("jobs:queue:1:delayed", {ident: now})
+    redis_client.hset("jobs:queue:1:_deferrals", ident, 1)
+    assert ("deferred", "parcels") in codes(dashboard)
+    assert "In parcels, 1 job waits for a worker that can import the class" in dashboard.get("/").shown
 
 
 def test_a_name_is_told_of_once_whatever_its_priorities() -> None:

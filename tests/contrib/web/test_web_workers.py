@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 from asking import Dashboard
+from reading import limpyd_jobs
 
 from limpyd_jobs import Job, WorkerPresence
 from limpyd_jobs.records import presences
@@ -91,6 +92,10 @@ def test_the_last_dump_of_a_worker_is_shown(redis_client: redis.Redis) -> None:
     shown = dashboard.get(f"/workers/{NAME}").text
     assert "dump asked by ann: &lt;b&gt;\\x1b[1m" in shown
     assert dashboard.get("/workers/gone").status == 404
+    told = limpyd_jobs("workers", "show", NAME)[1]
+    assert (
+        "its answer to the last dump, as of 2026-01-01 00:00:00 by its clock:\n  dump asked by ann: <b>\\x1b[1m" in told
+    )
 
 
 def test_the_audit_shows_who_did_what(redis_client: redis.Redis) -> None:
