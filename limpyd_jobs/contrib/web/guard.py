@@ -106,7 +106,11 @@ class Guard:
 
 def is_listed(host: str, hosts: Sequence[str]) -> bool:
     """Return whether a ``Host`` header names one of some hosts, on whatever port."""
-    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    name, colon, port = host.rpartition(":")
+    if not colon or port.endswith("]"):
+        name, port = host, ""
+    if port.strip("0123456789"):
+        return False
     return any(name == each or (each.startswith("*.") and name.endswith(each[1:])) for each in hosts)
 
 

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from jinja2.runtime import Undefined
 from markupsafe import Markup
 
+from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime, span
@@ -131,6 +132,11 @@ def _quoted(text: object, safe: str = "") -> str:
     return quote(f"{text}", safe=safe, errors="surrogateescape")
 
 
+def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return values as a form sends them, so that a browser sends them back unchanged."""
+    return Form([(name, "" if value is None else str(value)) for name, value in values.items()]).as_kept()
+
+
 class Renderer:
     """Makes pages of templates."""
 
@@ -210,6 +216,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "lines": lines,
     "moment": moment,
     "number": number,
+    "pairs": pairs,
     "plural": plural,
     "raw": raw,
     "seconds": seconds,

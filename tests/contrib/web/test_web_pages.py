@@ -6,10 +6,12 @@ import gzip
 import re
 from concurrent.futures import wait
 from datetime import timedelta
+from html import unescape
 from threading import Event
 from typing import Any
 
 import pytest
+import redis
 from asking import PROGRAM, Dashboard
 
 from limpyd_jobs import Job
@@ -142,3 +144,17 @@ def test_jobs_are_moved_and_an_empty_queue_is_deleted() -> None:
     which = {"queue": "mails", "pk": empty.pk, "model": empty.model}
     assert dashboard.do("/queues/delete", which)["outcome"] == "mails is deleted"
     assert [state.name for state in queue_states()] == ["others"]
+
+
+@pytest.mark.parametrize(("name", "status"), [(b"two\r\nlines", 303), (b"not UTF-8: \xe9", 400)])
+def test_the_button_of_a_queue_sends_its_name_whatever_it_is(
+    redis_client: redis.Redis, name: bytes, status: int
+) -> None:
+    redis_client.hset("jobs:queue:1:hash", mapping={"name": name, "priority": 0})
+    for key in (b"collection", b"priority:0", b"name:" + name):
+        redis_client.sadd(b"jobs:queue:" + key, 1)
+    dashboard = Dashboard()
+    [form] = re.findall(r'action="/queues/pause".*?</form>', dashboard.get("/queues").text, re.DOTALL)
+    answer = dashboard.post("/queues/pause", dict(re.findall(r'name="([^"]*)" value="([^"]*)"', unescape(form))))
+    assert (answer.status, "must be valid text" in answer.shown) == (status, status == 400)
+    assert [state.is_paused for state in queue_states()] == [status == 303]

@@ -186,7 +186,10 @@ def test_another_site_may_link_to_a_page_but_load_nothing() -> None:
     assert Dashboard().get("/queues", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}).status == 403
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8780", "[::2]", ""])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8780", "[::2]", "127.0.0.1:x@evil.example", ""],
+)
 def test_a_name_that_is_not_listed_is_refused(host: str) -> None:
     assert Dashboard(host=host).get("/queues").status == 421
 
