@@ -10,6 +10,7 @@ from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Change, Changes, JobChange
+from limpyd_jobs.models.claims.job_claim import held_by
 from limpyd_jobs.models.job_record import job_modules
 from limpyd_jobs.observing.instruments import Adding, Instrument, Running
 from limpyd_jobs.records.audit import acting_for
@@ -37,6 +38,7 @@ __all__ = [
     "described",
     "events",
     "fingerprint_of",
+    "held_by",
     "imported_job_class",
     "job_modules",
     "one_line",

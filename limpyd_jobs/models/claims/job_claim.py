@@ -248,3 +248,9 @@ def _within_limit(back: Return, history: History, ran: float, limit: float) -> R
 def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:
     """Return the object of the queue that a job came from."""
     return attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)
+
+
+def held_by(job: JobRecord) -> str | None:
+    """Return who holds the claim that came with the object of a job, as the history of the job names it; None if it
+    came without."""
+    return transitions.owner_of(vars(job).get("_held_token"))

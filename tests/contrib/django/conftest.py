@@ -15,12 +15,14 @@ project.set_up()  # before the modules of tests, which import models
 @pytest.fixture(autouse=True)
 def _in_the_project(redis_client: object) -> Iterator[None]:
     """Let Django be around each job, and each test be in a transaction, which is rolled back."""
+    from bookshop.tasks import ran
     from django.db import transaction
 
-    from limpyd_jobs.contrib.django.apps import around_jobs
-
-    events.subscribe(around_jobs)
+    ran.clear()
+    for observer in project.observers():
+        events.subscribe(observer)
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
-    events.unsubscribe(around_jobs)
+    for observer in project.observers():
+        events.unsubscribe(observer)

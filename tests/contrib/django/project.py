@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+# Django has it built in from 6.0 on
+IS_BUILT_IN = find_spec("django.tasks") is not None
 
 SETTINGS = {
     "INSTALLED_APPS": [
         "django.contrib.contenttypes",
         "django.contrib.auth",
+        *([] if IS_BUILT_IN else ["django_tasks"]),
         "limpyd_jobs.contrib.django",
         "bookshop",
     ],
+    "TASKS": {
+        "default": {
+            "BACKEND": "limpyd_jobs.contrib.django.tasks.LimpydBackend",
+            "QUEUES": [],
+            "OPTIONS": {"ENQUEUE_ON_COMMIT": False},
+        }
+    },
     "DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     "DEFAULT_AUTO_FIELD": "django.db.models.AutoField",
     "ROOT_URLCONF": "project",
@@ -36,7 +49,14 @@ def set_up() -> None:
     os.environ.pop("DJANGO_SETTINGS_MODULE", None)
     settings.configure(**SETTINGS)
     django.setup()
-    from limpyd_jobs.contrib.django.apps import around_jobs
-
-    events.unsubscribe(around_jobs)
+    for observer in observers():
+        events.unsubscribe(observer)
     call_command("migrate", run_syncdb=True, verbosity=0)
+
+
+def observers() -> list[Any]:
+    """Return what the integration subscribes to events."""
+    from limpyd_jobs.contrib.django.apps import around_jobs
+    from limpyd_jobs.contrib.django.tasks.signals import send_signals
+
+    return [around_jobs, send_signals]
