@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
 import signal
@@ -74,6 +75,16 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     seed = config.getoption("--tenth")
     return (seed and rows.is_left_out(collection_path.relative_to(config.rootpath).as_posix(), seed)) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect all tests without a look for garbage at each thousandth object: a third of the time, in each process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 import signal
 import socket
@@ -9,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,9 @@ import redis
 from limpyd_jobs.redis.embedded import answers
 
 TIMEOUT = 60  # seconds
+
+FIRST_PORT, LAST_PORT, SHARES = 10_000, 32_000, 16
+_given_ports: set[int] = set()
 
 
 def wait_until(condition: Callable[[], Any], what: str = "") -> None:
@@ -120,10 +126,18 @@ class SentinelServer(RedisServer):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody uses right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that nobody uses, and that no other test nor the system gives to anybody else.
+
+    Systems give those from 32768 on; and each process of pytest-xdist has its own share of the others.
+    """
+    share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % SHARES
+    while True:
+        port = FIRST_PORT + share + SHARES * random.SystemRandom().randrange((LAST_PORT - FIRST_PORT) // SHARES)
+        with socket.socket() as probe, suppress(OSError):
+            if port not in _given_ports:
+                probe.bind(("127.0.0.1", port))
+                _given_ports.add(port)
+                return port
 
 
 def refuse_all(client: redis.Redis) -> None:
