@@ -68,7 +68,7 @@ def why_not_imported(error: BaseException) -> str:
     reason = f"{kind_of(error)}: {one_line(error)}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if not _is_of_import(frame.filename)]
-    return f"{reason} ({lines[-1]})" if lines else reason
+    return f"{reason} ({lines[-1]})" if lines and lines[-1] not in reason else reason
 
 
 def is_not_found(error: BaseException, path: str) -> bool:

@@ -262,13 +262,14 @@ EARLY_OPTIONS = (
         "--pythonpath",
         action="append",
         help="A directory to add to the Python path, or several joined as in PYTHONPATH; patterns such as "
-        "/srv/*/lib are expanded. May be given more than once, e.g. --pythonpath=/my/module (the current directory is "
-        "the last one on the path)",
+        "/srv/*/lib are expanded. May be given more than once, e.g. --pythonpath=/my/module (default: the environment "
+        "variable LIMPYD_JOBS_PYTHONPATH; the current directory is the last one on the path)",
     ),
     WorkerOption(
         "--worker-config",
         help="The class that reads these options and runs the worker: WorkerConfig or a subclass, e.g. "
-        "--worker-config=my.module.MyWorkerConfig (default: limpyd_jobs.workers.WorkerConfig)",
+        "--worker-config=my.module.MyWorkerConfig (default: the environment variable LIMPYD_JOBS_WORKER_CONFIG, or "
+        "limpyd_jobs.workers.WorkerConfig)",
     ),
 )
 
@@ -280,6 +281,13 @@ SCRIPT_OPTIONS = (
         "(default: limpyd_jobs.workers.Worker)",
     ),
     WorkerOption("--print-options", action="store_true", help="Print the options in use, then go on"),
+    WorkerOption(
+        "--reload",
+        action="store_true",
+        new_flags=["--reload"],
+        help="Begin anew when a file of Python has changed, in the current directory, in --pythonpath or in a package "
+        "of --job-modules; the running job is finished before. Needs watchfiles",
+    ),
     WorkerOption("--dry-run", action="store_true", help="Start the worker and end it at once, without running any job"),
     WorkerOption(
         "--database",

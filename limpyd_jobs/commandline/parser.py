@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs.classes.imports import hint_for, import_class, why_not_imported
+from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
@@ -123,11 +124,11 @@ class LaxOptionParser(WorkerOptionParser):
     def parse_python_paths(self, args: Sequence[str]) -> list[str]:
         """Return the directories, given as such or as patterns, that a command line adds to the Python path."""
         options, _ = self.parse_args(list(args))
-        paths = [path for value in options.pythonpath or () for path in value.split(os.pathsep) if path]
-        found = [match for path in paths for match in sorted(glob(path)) or [path]]
+        found = directories_of(options.pythonpath or environment.python_path())
         for path in found:
             if not os.path.exists(path):
-                text = f"warning: nothing is found there: --pythonpath={unbroken(path)}"
+                origin = "--pythonpath" if options.pythonpath else environment.PYTHONPATH
+                text = f"warning: nothing is found there: {origin}={unbroken(path)}"
                 print(f"{self.get_prog_name()}: {text}", file=sys.stderr)
         return found
 
@@ -149,6 +150,12 @@ class LaxOptionParser(WorkerOptionParser):
         rargs.pop(0)
 
 
+def directories_of(values: Iterable[str]) -> list[str]:
+    """Return the directories that the values of ``--pythonpath`` name, as such or as patterns."""
+    paths = [path for value in values for path in value.split(os.pathsep) if path]
+    return [match for path in paths for match in sorted(glob(path)) or [path]]
+
+
 def extend_python_path(directories: Iterable[str]) -> None:
     """Put directories first in `sys.path`, and the current one last, where it hides no module of another."""
     sys.path[:0] = map(os.path.abspath, directories)
@@ -158,13 +165,40 @@ def extend_python_path(directories: Iterable[str]) -> None:
             sys.path.append(os.getcwd())
 
 
-def import_for(parser: OptionParser, name: str, path: str) -> Any:
-    """Return the object that the dotted path in an option names, or let the parser refuse it."""
+def import_for(parser: OptionParser, name: str, path: str, origin: str = "") -> Any:
+    """Return the object that the dotted path in an option names, or in what is said to be its origin, or let the parser
+    refuse it."""
     try:
         return import_class(path)
     except Exception as error:  # the module may raise any exception
-        why = f"{why_not_imported(error)}{hint_for(error, path)}"
-        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why}')
+        refuse_import(parser, name, path, error, origin)
+
+
+def refuse_import(parser: OptionParser, name: str, path: str, error: BaseException, origin: str = "") -> NoReturn:
+    """Let the parser say, in one line, why an application's class cannot be used."""
+    why = f"{why_not_imported(error)}{hint_for(error, path)}"
+    parser.error(f'Unable to import "{name}", {origin or flag_of(name)}={path}: {why}')
+
+
+def import_worker_config(parser: OptionParser, given: str | None, base: type) -> Any:
+    """Return the class that an option, or the environment, names to read the options of a worker; None without."""
+    path = given or environment.worker_config()
+    if not path:
+        return None
+    found = import_for(parser, "worker_config", path, "" if given else environment.WORKER_CONFIG)
+    require_subclass(parser, "worker_config", found, base)
+    return found
+
+
+def made_config(parser: OptionParser, config_class: Any, given: str | None, *argv: Any) -> Any:
+    """Return a worker's configuration. What a class of the application does before it reads its options may fail."""
+    try:
+        return config_class(*argv)
+    except Exception as error:
+        if config_class.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            raise
+        origin = "" if given else environment.WORKER_CONFIG
+        refuse_import(parser, "worker_config", path_of(config_class), error, origin)
 
 
 def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:

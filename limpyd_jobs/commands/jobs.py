@@ -28,7 +28,8 @@ from limpyd_jobs.commands.shared.tables import (
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException, NotEditable
-from limpyd_jobs.fields.argument import ValueField
+from limpyd_jobs.fields.argument import ValueField, arguments_of
+from limpyd_jobs.fields.new_fields import default_priority
 from limpyd_jobs.idents import EXACT_DIGITS, Ident, read_pk
 from limpyd_jobs.models import Job
 from limpyd_jobs.query import (
@@ -90,7 +91,9 @@ class Jobs(VerbCommand):
   edit IDENT priority=5 delayed_for=10m FIELD=VALUE...
                        change a job that waits or is delayed, in one step; delayed_for=0: it waits no more;
                        delayed_until=+2h: a moment, as in filters; refused once the job is claimed
-  add CLASS IDENTIFIER [FIELD=VALUE...]  a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
+  add CLASS [IDENTIFIER] [FIELD=VALUE...]
+                       a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com; an identifier is made for one
+                       without; the class may be the path of a function
 
   requeue FILTER...    put jobs that failed back in their queues, or in --queue
   cancel FILTER...     cancel jobs that wait, are delayed or run
@@ -333,18 +336,20 @@ A filter is made of words. All of them must be met:
         self._note_unseen(asked)
 
     def _add(self, words: Sequence[str]) -> None:
-        if len(words) < 2:
-            self.parser.error(
-                "add needs a class and an identifier after it, for example myapp.jobs.SendMail welcome:42"
-            )
-        path, identifier, *given = words
-        job_class = job_class_of(path)
-        last = _last_pk(job_class)
-        job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments())
+        if not words:
+            self.parser.error("add needs a class after it, for example myapp.jobs.SendMail welcome:42 to=ann")
+        path, *given = words
+        job_class: Any = job_class_of(path)
+        has_identifier = given and given[0].partition("=")[0] not in arguments_of(job_class)
+        identifier, given = (given[:1], given[1:]) if has_identifier else ([], given)
+        last, arguments = _last_pk(job_class), self._arguments()
+        if "priority" not in arguments and default_priority(job_class, None) != "0":
+            arguments["priority"] = None  # the one of the class
+        job = job_class.add_job(*identifier, **_values(job_class, given), **arguments)
         number = read_pk(job.pk.get())
         if number is not None and number <= last:
             self.note("a job of this identifier is queued already, so none was added")
-        if not self.print_as_json({"ident": job.ident, "identifier": identifier}):
+        if not self.print_as_json({"ident": job.ident, "identifier": job.identifier.hget()}):
             print(one_line(job.ident))
 
     def _edit(self, words: Sequence[str]) -> int:

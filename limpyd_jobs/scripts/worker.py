@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from limpyd_jobs.commandline.parser import LaxOptionParser, extend_python_path, import_for, require_subclass
+from limpyd_jobs.commandline.parser import LaxOptionParser, extend_python_path, import_worker_config, made_config
 from limpyd_jobs.workers.config import WorkerConfig
 
 
@@ -13,11 +13,8 @@ def main() -> None:
     parser = LaxOptionParser()
     early, _ = parser.parse_args(sys.argv[1:])
     extend_python_path(parser.parse_python_paths(sys.argv[1:]))
-    config_class = WorkerConfig
-    if early.worker_config:
-        config_class = import_for(parser, "worker_config", early.worker_config)
-        require_subclass(parser, "worker_config", config_class, WorkerConfig)
-    config_class().execute()
+    config_class = import_worker_config(parser, early.worker_config, WorkerConfig) or WorkerConfig
+    made_config(parser, config_class, early.worker_config).execute()
 
 
 if __name__ == "__main__":

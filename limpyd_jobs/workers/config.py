@@ -16,10 +16,12 @@ from typing import Any, NoReturn
 from redis.exceptions import RedisError
 from setproctitle import setproctitle
 
+from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.parameters import OPTIONS
 from limpyd_jobs.commandline.parser import (
     WorkerOptionParser,
     cannot_use_redis,
+    directories_of,
     import_for,
     names_of_application,
     path_of,
@@ -32,6 +34,7 @@ from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.texts import LOGGED, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.process.pool import WorkerPool
+from limpyd_jobs.workers.process.reloading import is_child, places_of, run_reloading
 from limpyd_jobs.workers.process.systemd import notify, watchdog_interval
 from limpyd_jobs.workers.process.title import WorkerTitle
 from limpyd_jobs.workers.worker import Worker
@@ -179,6 +182,8 @@ class WorkerConfig:
     def execute(self) -> None:
         """Do what the command line asks for, until the worker ends."""
         with self._errors_in_one_line():
+            if self._reloads():
+                sys.exit(self._run_reloading())
             self.prepare_models()
             self.prepare_worker()
             if self.options.print_options:
@@ -188,6 +193,16 @@ class WorkerConfig:
             self._run_processes()
         else:
             self.run()
+
+    def _reloads(self) -> bool:
+        """Whether to run a child that begins anew when code has changed, unless the option is the application's own."""
+        is_given = bool(getattr(self.options, "reload", None)) and "reload" not in names_of_application(self.parser)
+        return is_given and not (self.options.dry_run or is_child())
+
+    def _run_reloading(self) -> int:
+        modules = self.options.job_modules or environment.job_modules() or ""
+        directories = directories_of(self.options.pythonpath or environment.python_path())
+        return run_reloading(places_of(modules.split(",") if modules else (), directories))
 
     @contextmanager
     def _errors_in_one_line(self) -> Iterator[None]:
@@ -213,6 +228,8 @@ class WorkerConfig:
         worker_class, theirs = self.options.worker_class, names_of_application(self.parser)
         names = [name for name in worker_class.parameters if not (name in theirs and worker_class._is_new(name))]
         given = {name: getattr(self.options, name, None) for name in names}
+        if "job_modules" in given:
+            given["job_modules"] = given["job_modules"] or environment.job_modules()
         return {name: value for name, value in given.items() if value is not None}
 
     def prepare_worker(self) -> None:

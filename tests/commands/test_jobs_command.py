@@ -367,7 +367,7 @@ def test_that_nothing_is_found_as_a_name_is_wrong_is_told(redis_server: RedisSer
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["add"], "add needs a class and an identifier after it"),
+        (["add"], "add needs a class after it, for example"),
         (["add", "no.such.Class", "a"], "no.such.Class cannot be imported: "),
         (["add", Parcel.get_model_repr(), "a"], "Queue's name not defined: give --queue, or let Parcel have one"),
         (["add", Letter.get_model_repr(), "a", "to"], "'to' is not a field: write it as field=value"),

@@ -12,12 +12,15 @@ from typing import Any, ClassVar, NoReturn
 from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.parser import (
     LaxOptionParser,
     WorkerOptionParser,
     cannot_use_redis,
     extend_python_path,
     import_for,
+    import_worker_config,
+    made_config,
     require_subclass,
 )
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
@@ -79,8 +82,9 @@ class Command:
             self.parser.error("--json and --jsonl do not go together")
         if self.given and not self.words:
             self.parser.error(f"unexpected argument: {self.given[0]!r}")
-        self._import()
         try:
+            self._configure()
+            self._import()
             self._use_database()
             return self.run()
         except ConfigurationException as error:
@@ -161,6 +165,20 @@ class Command:
         """Say something on standard error, beside the output."""
         for text in texts:
             print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
+
+    def _configure(self) -> None:
+        """Take from the environment what the options do not say, and do what the application does before its worker."""
+        if not hasattr(self.options, "job_modules"):
+            return
+        self.options.job_modules = self.options.job_modules or environment.job_modules()
+        if not (self.options.worker_config or environment.worker_config()):
+            return
+        from limpyd_jobs.workers.config import WorkerConfig  # it takes long
+
+        database = [f"--database={self.options.database}"] if self.options.database else []
+        config_class = import_worker_config(self.parser, self.options.worker_config, WorkerConfig)
+        argv = [self.parser.get_prog_name(), "--no-title", *database]
+        made_config(self.parser, config_class, self.options.worker_config, argv).prepare_models()
 
     def _import(self) -> None:
         if getattr(self.options, "job_modules", None):

@@ -20,8 +20,13 @@ COMMON_OPTIONS: tuple[Option, ...] = (
         "--job-modules",
         check=modules,
         help="The modules and packages that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they "
-        "are imported, packages with all that is in them; no job makes the command import others (default: any "
-        "module of jobs in the queues, if it defines a job class)",
+        "are imported, packages with all that is in them; no job makes the command import others (default: the "
+        "environment variable LIMPYD_JOBS_MODULES, or any module of jobs in the queues, if it defines a job class)",
+    ),
+    WorkerOption(
+        "--worker-config",
+        help="The class that limpyd-jobs-worker is given: it is made before anything else, e.g. to set Django up "
+        "(default: the environment variable LIMPYD_JOBS_WORKER_CONFIG, or none)",
     ),
 )
 
