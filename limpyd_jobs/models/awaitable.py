@@ -35,22 +35,23 @@ def awaitable(method: Method) -> Method:
     """Let an awaitable method call the other one, whose name lacks the ``a``, in a thread, with the arguments as they
     are given, if a class of the application overrides that, and not the awaitable one."""
     name = method.__name__
+    other = "wait" if name == "await_end" else name[1:]  # `await` is a word of Python
 
     @wraps(method)
     async def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_passed_over(owner if isinstance(owner, type) else type(owner), name):
-            return await in_thread(partial(getattr(owner, name[1:]), *args, **kwargs))
+        if is_passed_over(owner if isinstance(owner, type) else type(owner), name, other):
+            return await in_thread(partial(getattr(owner, other), *args, **kwargs))
         return await method(owner, *args, **kwargs)
 
     return cast(Method, call)
 
 
 @memoized
-def is_passed_over(owner: type, name: str) -> bool:
+def is_passed_over(owner: type, name: str, other: str) -> bool:
     """Whether an awaitable method would pass over what a class does in the other one."""
     for each in owner.__mro__:
         if name in vars(each):
             return False
-        if name[1:] in vars(each):
-            return name[1:] in _OF_VERSION_2 or extends(owner, name[1:])
+        if other in vars(each):
+            return other in _OF_VERSION_2 or extends(owner, other)
     return False

@@ -22,6 +22,8 @@ from limpyd_jobs.redis.database import JobsDatabase, tolerant
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from limpyd_jobs.models.following.awaiting import AwaitedChanges
+
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     """The base of all models of this library. All its subclasses are on its database, unless they have another one.
@@ -128,6 +130,21 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
             If an argument is not one of the above.
         """
         return Changes([cls], timeout, since)
+
+    @classmethod
+    def achanges(cls, timeout: float | None = None, since: str | None = None) -> AwaitedChanges:
+        """Return an asynchronous iterator over the same changes: from the moment on at which it is entered by ``async
+        with``, or the first one is asked for.
+
+        >>> async with Photo.achanges() as changes:
+        ...     async for change in changes:
+        ...         print(change.pk, change.status_before, change.status)
+
+        For the parameters and exceptions see `changes`.
+        """
+        from limpyd_jobs.models.following.awaiting import AwaitedChanges  # not at the start of each process
+
+        return AwaitedChanges([cls], timeout, since)
 
     @classmethod
     def read_many(cls, pks: Iterable[str], *names: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -477,6 +477,14 @@ class Job(JobRecord):
         """
         return bool(wait_for_end(self, timeout))
 
+    @awaitable
+    async def await_end(self, timeout: float | None = None) -> bool:
+        """Do as `wait`, under asyncio: see :doc:`/howto/asyncio`. All tasks of a loop that wait for jobs of one class
+        share a connection that listens."""
+        from limpyd_jobs.models.following import awaiting  # not at the start of each process
+
+        return bool(await awaiting.wait_for_end(self, timeout))
+
     def result(self, timeout: float | None = None, error_model: type[Error] | None = None) -> Any:
         """Wait until the job has ended, as `wait` does, and return what its code returned, as JSON keeps it.
 
@@ -508,6 +516,13 @@ class Job(JobRecord):
             If Redis refuses; or, with a timeout of 0, does not answer.
         """
         return result_of(self, timeout, error_model)
+
+    @awaitable
+    async def aresult(self, timeout: float | None = None, error_model: type[Error] | None = None) -> Any:
+        """Do as `result`, under asyncio: see :doc:`/howto/asyncio`."""
+        from limpyd_jobs.models.following import awaiting  # not at the start of each process
+
+        return await awaiting.result_of(self, timeout, error_model)
 
     async def aget(self, name: str) -> Any:
         """Return the value of a field, under asyncio.

@@ -28,7 +28,10 @@ from limpyd_jobs.records.layout import found_by
 from limpyd_jobs.redis.calls import finish
 
 if TYPE_CHECKING:
+    from limpyd.model import RedisModel
     from typing_extensions import Self
+
+    from limpyd_jobs.models.following.awaiting import AwaitedChanges
 
 AQueue = TypeVar("AQueue", bound="Queue")
 
@@ -194,12 +197,16 @@ class Queue(BaseJobsModel):
         ConfigurationException
             If no class that is known notifies of its changes.
         """
-        wanted = names if names is None else {stored_queue_name(name) for name in cls._get_iterable_for_names(names)}
-        notifying = [each for each in job_classes.all() if does_notify(each)]
-        models = [bound_like(each, cls) for each in notifying if each.database is origin_of(cls).database]
-        if not models:
-            raise ConfigurationException("No job class notifies of its changes: set notify_changes = True on one")
-        return Changes(models, timeout, since, ChangesOf(cls, wanted))
+        return Changes(_notifying(cls), timeout, since, ChangesOf(cls, _wanted_names(cls, names)))
+
+    @classmethod
+    def achanges(  # type: ignore[override]
+        cls, names: str | Iterable[str] | None = None, timeout: float | None = None, since: str | None = None
+    ) -> AwaitedChanges:
+        """Return an asynchronous iterator over the same changes: see `BaseJobsModel.achanges`."""
+        from limpyd_jobs.models.following.awaiting import AwaitedChanges  # not at the start of each process
+
+        return AwaitedChanges(_notifying(cls), timeout, since, ChangesOf(cls, _wanted_names(cls, names)))
 
     @property
     def first_delayed(self) -> tuple[str, float] | None:
@@ -299,6 +306,19 @@ class QueueContents(NamedTuple):
 
 
 roots.queue = Queue
+
+
+def _wanted_names(queue_model: type[Queue], names: str | Iterable[str] | None) -> set[str] | None:
+    return names if names is None else {stored_queue_name(name) for name in queue_model._get_iterable_for_names(names)}
+
+
+def _notifying(queue_model: type[Queue]) -> list[type[RedisModel]]:
+    """Return the job classes on the database of the queues that notify of their changes."""
+    notifying = [each for each in job_classes.all() if does_notify(each)]
+    models = [bound_like(each, queue_model) for each in notifying if each.database is origin_of(queue_model).database]
+    if not models:
+        raise ConfigurationException("No job class notifies of its changes: set notify_changes = True on one")
+    return models
 
 
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:

@@ -177,6 +177,13 @@ def running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
+def close_line(pool: Any, purpose: str) -> None:
+    """Close one connection of this loop."""
+    lines = _lines.get(running_loop())
+    if lines is not None and (pool, purpose) in lines:
+        lines.pop((pool, purpose)).close()
+
+
 async def close_lines(pool: Any) -> None:
     """Close the connections of this loop to the database of a pool."""
     lines = _lines.get(running_loop())

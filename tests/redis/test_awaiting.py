@@ -301,33 +301,34 @@ class TlsProxy:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate, key)
         self._target, self._ready = target, threading.Event()
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
         self._ready.wait()
 
-    def _run(self) -> None:
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context))
+    async def _run(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
-        self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        await self._end.wait()
+        server.close()
 
     async def _serve(self, reader: Any, writer: Any) -> None:
         to_read, to_write = await asyncio.open_unix_connection(self._target)
 
         async def copy(source: Any, target: Any) -> None:
-            while data := await source.read(65536):
-                target.write(data)
-                await target.drain()
-            target.close()
+            try:
+                while data := await source.read(65536):
+                    target.write(data)
+                    await target.drain()
+            finally:
+                target.close()
 
         await asyncio.gather(copy(reader, to_write), copy(to_read, writer), return_exceptions=True)
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isnan
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -22,6 +23,7 @@ from limpyd_jobs.arguments import is_number
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Steps, commanded, finish
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.texts import OncePer, described, one_line
 
@@ -85,6 +87,47 @@ class JobChange(Change):
         return f"{self.model.get_model_repr()}:{self.pk}"
 
 
+# Asks for what is needed to tell which changes count, before they are looked at.
+Prepare = Callable[["Iterable[Any]"], Steps[None]]
+
+
+class Position:
+    """Up to where the changes of some models are read: what to ask, and what the replies mean. It sends nothing."""
+
+    def __init__(self, models: Iterable[type[RedisModel]], since: str | None, wants: Callable[[Any], bool]) -> None:
+        self.models = {f"{model._name}:changes": model for model in models}
+        for model in self.models.values():
+            check_notifies(model)
+        self.client = partial(redis_of, next(iter(self.models.values())))
+        self._wants = wants
+        self._prepare: Prepare | None = getattr(wants, "prepare", None)
+        self._ids = dict.fromkeys(self.models, _checked_id(since)) if since is not None else {}
+
+    @property
+    def unknown(self) -> list[str]:
+        """The keys of which it must be asked where they end now."""
+        return [key for key in self.models if key not in self._ids]
+
+    def begin(self, key: str, last: Sequence[Any]) -> None:
+        """Begin behind the last entry of a key, by the reply to XREVRANGE."""
+        self._ids[key] = last[0][0] if last else "0-0"
+
+    def question(self, milliseconds: int) -> Sequence[Any]:
+        """Return the command that waits for changes."""
+        waiting = ("XREAD", "COUNT", COUNT, "BLOCK", milliseconds)
+        return (*waiting, "STREAMS", *self._ids, *self._ids.values())
+
+    def wanted(self, reply: Any) -> Steps[list[Any]]:
+        """Return the changes in the reply that count, and go on behind all of them."""
+        entries = list(reply.items() if isinstance(reply, Mapping) else reply or ())
+        found = [_change(name, self.models[key], fields) for key, rows in entries for name, fields in rows]
+        known = [change for change in found if change]
+        if self._prepare:
+            yield from self._prepare(known)
+        self._ids.update((key, rows[-1][0]) for key, rows in entries)
+        return sorted(filter(self._wants, known), key=lambda change: _order(change.id))
+
+
 class Changes:
     """An iterator over the changes from the moment at which it is made.
 
@@ -125,19 +168,17 @@ class Changes:
         since: str | None = None,
         wants: Callable[[Any], bool] = lambda change: True,
     ) -> None:
-        self._models = {f"{model._name}:changes": model for model in models}
-        for model in self._models.values():
-            check_notifies(model)
+        self._position = Position(models, since, wants)
         self._timeout = checked_timeout(timeout)
-        self._wants = wants
-        first = next(iter(self._models.values()))
-        self._line = PinnedConnection(lambda: redis_of(first))
-        self._slice = _slice_of(redis_of(first))
+        self._line = PinnedConnection(self._position.client)
+        self._slice = slice_of(self._position.client())
         self._waiting: deque[Change] = deque()
         self._closed, self._lock, self._is_reading = Event(), Lock(), False
         self._delay, self._is_followed = FIRST_RETRY, False
         self.failure: Exception | None = None
-        self._ids = dict.fromkeys(self._models, _checked_id(since)) if since is not None else self._last_ids()
+        for key in self._position.unknown:
+            with refusing_other_keys("a stream", key):
+                self._position.begin(key, self._line.execute_command("XREVRANGE", key, "+", "-", "COUNT", 1))
 
     def __iter__(self) -> Changes:
         return self
@@ -270,7 +311,7 @@ class Changes:
         """Wait for one slice; if Redis fails, wait before the next one."""
         try:
             reply = self._ask(max(1, int(1000 * min(self._slice, seconds))))
-            found = self._changes(reply)
+            found = finish(self._position.wanted(reply))
         except Exception as error:  # a connection that another thread closes raises other errors, too
             if self._closed.is_set():
                 return []
@@ -281,7 +322,6 @@ class Changes:
             self._pause(seconds)
             return []
         self._delay, self.failure = FIRST_RETRY, None
-        self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
 
     def _pause(self, most: float = inf) -> None:
@@ -289,35 +329,19 @@ class Changes:
         self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), most)))
         self._delay = min(2 * self._delay, MAX_RETRY)
 
-    def _ask(self, milliseconds: int) -> list[Any]:
+    def _ask(self, milliseconds: int) -> Any:
         with self._lock:
             self._is_reading = not self._closed.is_set()
         if not self._is_reading:
             return []
         try:
-            with refusing_other_keys("a stream", *self._ids):
-                reply = self._line.execute_command(
-                    *("XREAD", "COUNT", COUNT, "BLOCK", milliseconds, "STREAMS", *self._ids, *self._ids.values())
-                )
+            with refusing_other_keys("a stream", *self._position.models):
+                return self._line.execute_command(*self._position.question(milliseconds))
         finally:
             with self._lock:
                 self._is_reading = False
                 if self._closed.is_set():
                     self._line.close()
-        return list(reply.items() if isinstance(reply, Mapping) else reply or ())
-
-    def _changes(self, reply: Iterable[Any]) -> list[Change]:
-        found = [_change(name, self._models[key], fields) for key, entries in reply for name, fields in entries]
-        known = (change for change in found if change and self._wants(change))
-        return sorted(known, key=lambda change: _order(change.id))
-
-    def _last_ids(self) -> dict[str, str]:
-        ids = {}
-        for key in self._models:
-            with refusing_other_keys("a stream", key):
-                last = self._line.execute_command("XREVRANGE", key, "+", "-", "COUNT", 1)
-            ids[key] = last[0][0] if last else "0-0"
-        return ids
 
 
 class ChangesOf:
@@ -328,13 +352,17 @@ class ChangesOf:
         self._names = names
         self._known: dict[str, Any] = {}
 
+    def _is_ours(self, change: JobChange) -> bool:
+        return change.queue_key.startswith(f"{self._model._name}:")
+
+    def prepare(self, changes: Iterable[JobChange]) -> Steps[None]:
+        """Ask for the names of the queues that are not known."""
+        if self._names is not None:
+            for key in {change.queue_key for change in changes if self._is_ours(change)} - self._known.keys():
+                self._known[key] = yield from commanded(redis_of(self._model), "HGET", f"{key}:hash", "name")
+
     def __call__(self, change: JobChange) -> bool:
-        key = change.queue_key
-        if not key.startswith(f"{self._model._name}:"):
-            return False
-        if self._names is not None and key not in self._known:
-            self._known[key] = redis_of(self._model).hget(f"{key}:hash", "name")
-        return self._names is None or self._known[key] in self._names
+        return self._is_ours(change) and (self._names is None or self._known[change.queue_key] in self._names)
 
 
 def does_notify(model: type[RedisModel]) -> bool:
@@ -371,7 +399,7 @@ def _checked_id(since: Any) -> str:
     return since
 
 
-def _slice_of(client: Any) -> float:
+def slice_of(client: Any) -> float:
     """Return how long one command may wait, so that the connection does not time out."""
     timeout: float | None = client.connection_pool.connection_kwargs.get("socket_timeout")
     return min(CHANGES_WAIT, timeout / 2) if timeout else CHANGES_WAIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -18,6 +19,7 @@ from limpyd_jobs.models.following.waiting import deadline_of, one_at_a_time, wai
 from limpyd_jobs.records.layout import RESULT_KEY, kept_for
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Commands, Steps, finish
 from limpyd_jobs.search.classes import error_models_of
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -42,10 +44,20 @@ def kept_result(job_class: type[RedisModel], result: Any) -> KeptResult | None:
 
 def result_of(job: Any, timeout: float | None, error_model: Any) -> Any:
     """Do what `Job.result` says."""
+    timeout = checked_wait(job, timeout)
+    stored = finish(read(job, error_model)) if timeout == 0 else _read_in_time(job, error_model, timeout)
+    return outcome(job, stored)
+
+
+def checked_wait(job: Any, timeout: float | None) -> float | None:
+    """Return the time to wait for a result, if the class of the job keeps results."""
     if kept_for(type(job)) is None:
         raise ConfigurationException(f"{type(job).__name__} keeps no results: set keep_result = True on the class")
-    timeout = checked_timeout(timeout)
-    stored = _read(job, error_model) if timeout == 0 else _read_in_time(job, error_model, timeout)
+    return checked_timeout(timeout)
+
+
+def outcome(job: Any, stored: Stored) -> Any:
+    """Return the result that is stored, or raise what there is instead."""
     if not stored.exists:
         raise JobGone(job.ident)
     if stored.status == STATUSES.SUCCESS:
@@ -57,7 +69,7 @@ def result_of(job: Any, timeout: float | None, error_model: Any) -> Any:
     raise ResultTimeout(f"{job.ident} has not ended: its status is {STATUSES.by_value(stored.status, 'none')}")
 
 
-class _Stored(NamedTuple):
+class Stored(NamedTuple):
     """What is stored of a job and its end: the text of its result, or the error if it is not a text; and the type,
     message and traceback of its last error."""
 
@@ -67,32 +79,41 @@ class _Stored(NamedTuple):
     failure: list[str]
 
 
-def _read_in_time(job: Any, error_model: Any, timeout: float | None) -> _Stored:
+def _read_in_time(job: Any, error_model: Any, timeout: float | None) -> Stored:
     """Read what is stored once the job has ended."""
     deadline = deadline_of(timeout)
     has_ended = wait_for_end(job, timeout)
     if has_ended is False:
-        raise ResultTimeout(f"{job.ident} has not ended after {timeout} seconds")
+        raise not_ended(job, timeout)
     try:
-        return one_at_a_time(type(job), lambda: _read(job, error_model), deadline)
+        return one_at_a_time(type(job), lambda: finish(read(job, error_model)), deadline)
     except TimeoutError as error:
-        raise ResultTimeout(
-            f"How {job.ident} ended is not known, because Redis did not answer within {timeout} seconds: {error}"
-        ) from error
+        raise not_known(job, timeout, error) from error
 
 
-def _read(job: Any, error_model: Any) -> _Stored:
+def not_ended(job: Any, timeout: float | None) -> ResultTimeout:
+    """Return what to raise if a job has not ended in time."""
+    return ResultTimeout(f"{job.ident} has not ended after {timeout} seconds")
+
+
+def not_known(job: Any, timeout: float | None, error: object) -> ResultTimeout:
+    """Return what to raise if Redis does not tell in time how a job ended."""
+    return ResultTimeout(
+        f"How {job.ident} ended is not known, because Redis did not answer within {timeout} seconds: {error}"
+    )
+
+
+def read(job: Any, error_model: Any) -> Steps[Stored]:
     """Read without a transaction, which a full Redis refuses: a result is stored in one step with the success."""
     key = f"{type(job)._name}:{pk_of(job)}"
-    pipeline: Any = redis_of(job).pipeline(transaction=False)
-    pipeline.hget(f"{key}:hash", "status").get(f"{key}:{RESULT_KEY}").exists(f"{key}:hash")
-    status, text, exists = pipeline.execute(raise_on_error=False)
+    commands = [("HGET", f"{key}:hash", "status"), ("GET", f"{key}:{RESULT_KEY}"), ("EXISTS", f"{key}:hash")]
+    status, text, exists = yield Commands(redis_of(job), commands)
     for reply in (status, exists):
         if isinstance(reply, RedisError):
             with refusing_other_keys("the hash of a job", f"{key}:hash"):
                 raise reply
-    failure = _failure_of(job, error_model) if status == STATUSES.ERROR else []
-    return _Stored(bool(exists), status, text, failure)
+    failure: list[str] = (yield partial(_failure_of, job, error_model)) if status == STATUSES.ERROR else []
+    return Stored(bool(exists), status, text, failure)
 
 
 def _result_in(job: Any, text: str | ResponseError | None) -> Any:

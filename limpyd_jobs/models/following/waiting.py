@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -29,6 +29,7 @@ from limpyd_jobs.models.following.changes import (
 )
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Commands, Steps, chunks, commanded, finish
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line
 
@@ -45,13 +46,13 @@ def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool | None:
     model, pk, timeout = type(job), pk_of(job), checked_timeout(timeout)
     check_notifies(model)
     if timeout == 0:
-        return _has_ended(model, pk)
+        return finish(has_ended(model, pk))
     deadline = deadline_of(timeout)
     with _waiter(model, pk) as waiter:
         listener = waiter.listener
         if listener.listens.wait(_left(deadline)) and not waiter.woken.is_set():
             with suppress(TimeoutError):
-                if one_at_a_time(model, lambda: _has_ended(model, pk), deadline):
+                if one_at_a_time(model, lambda: finish(has_ended(model, pk)), deadline):
                     return True
             waiter.woken.wait(_left(deadline))
         if waiter.failure:
@@ -90,12 +91,24 @@ def _left(deadline: float) -> float | None:
     return None if deadline == inf else max(0, min(deadline - monotonic(), TIMEOUT_MAX))
 
 
-def _has_ended(model: type[RedisModel], pk: str) -> bool:
+def has_ended(model: type[RedisModel], pk: str) -> Steps[bool]:
     """Whether a job has ended, or is gone."""
     client, key = redis_of(model), f"{model._name}:{pk}:hash"
     with refusing_other_keys("the hash of a job", key):
-        status = client.hget(key, "status")
-    return status in FINAL or (status is None and not client.exists(key))
+        status = yield from commanded(client, "HGET", key, "status")
+    return status in FINAL or (status is None and not (yield from commanded(client, "EXISTS", key)))
+
+
+def ended_of(model: type[RedisModel], pks: Sequence[str]) -> Steps[list[str]]:
+    """Return those of some jobs that have ended, or are gone."""
+    found: list[str] = []
+    for some in chunks(pks, COUNT):
+        keys = [f"{model._name}:{pk}:hash" for pk in some]
+        commands = [command for key in keys for command in (("HGET", key, "status"), ("EXISTS", key))]
+        replies = yield Commands(redis_of(model), commands)
+        rows = zip(some, replies[::2], replies[1::2], strict=True)
+        found += [pk for pk, status, exists in rows if status in FINAL or not exists]
+    return found
 
 
 @dataclass(eq=False)
@@ -168,19 +181,10 @@ class _Listener:
         """Ask for the jobs that are waited for, and wake those whose job has ended."""
         with _lock:
             pks = list(self._waiting)
-        for start in range(0, len(pks), COUNT):
-            for pk in self._ended(pks[start : start + COUNT]):
-                self._wake(pk)
-
-    def _ended(self, pks: list[str]) -> list[str]:
-        pipe: Any = redis_of(self._model).pipeline(transaction=False)
-        for pk in pks:
-            key = f"{self._model._name}:{pk}:hash"
-            pipe.hget(key, "status").exists(key)
-        with _turn_of(pipe.connection_pool):
-            replies = pipe.execute(raise_on_error=False)
-        rows = zip(pks, replies[::2], replies[1::2], strict=True)
-        return [pk for pk, status, exists in rows if status in FINAL or not exists]
+        with _turn_of(redis_of(self._model).connection_pool):
+            ended = finish(ended_of(self._model, pks))
+        for pk in ended:
+            self._wake(pk)
 
     def _wake(self, pk: str) -> None:
         with _lock:
