@@ -98,7 +98,8 @@ class Filter(Generic[T]):
         walk = finish(self._begun(timeout))
         found, following = read_page(walk, after, limit, self._fields, self._record.of, self._date, newest_first)
         self.unseen = walk.unseen
-        return Page(found, following, not walk.is_cut)
+        is_full = len(found) == limit and len(walk.sources) == 1  # of several, one may have newer ones
+        return Page(found, following, is_full or not walk.is_cut)
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""

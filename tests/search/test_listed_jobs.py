@@ -10,7 +10,7 @@ import redis
 
 from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.query import FoundJob, JobFilter
-from limpyd_jobs.search import look
+from limpyd_jobs.search import look, walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -110,3 +110,14 @@ def test_long_lists_are_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         Note.add_job(f"{number}")
     jobs: list[FoundJob] = [*(JobFilter("queue=notes").listed() or ())]
     assert [job.identifier for job in jobs] == ["3", "2", "1", "0"]
+
+
+def test_a_page_that_is_full_is_complete_though_there_was_no_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "PER_STEP", 1)
+    for number in range(3):
+        Note.add_job(f"{number}")
+    notes = JobFilter(Note)
+    assert [job.identifier for job in notes.page(1, timeout=0).found] == ["2"]
+    assert (notes.page(1, timeout=0).is_complete, notes.page(2, timeout=0).is_complete) == (True, False)
+    Memo.add_job("memo")
+    assert not JobFilter("queue=notes").page(1, timeout=0).is_complete
