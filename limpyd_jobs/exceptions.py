@@ -59,6 +59,26 @@ class GracePeriodOver(BaseException):
     """The code of a job has to stop, because its worker does; the job will be run again."""
 
 
+class JobInterrupted(BaseException):
+    """The code of a job gives way between two items of a loop, or after a step; the job goes on from there later.
+
+    It is not an `Exception`, so that the code does not catch it by chance.
+
+    Attributes
+    ----------
+    goes_last: bool
+        Whether the job goes to the end of its waiting list, so that others have their turn.
+    """
+
+    def __init__(self, reason: str, *, goes_last: bool = False) -> None:
+        super().__init__(reason)
+        self.goes_last = goes_last
+
+
+class CursorLost(LimpydJobsException):
+    """The cursor of a job does not fit the source of its loop any more: `requeue` it with ``restart=True``."""
+
+
 class ClassUnresolved(LimpydJobsException):
     """A job is dead-lettered, because no worker that met it could resolve its class."""
 

@@ -76,7 +76,7 @@ class Parts:
         self.hooks = Hooks(worker, context, executions, *parts, claimer.take)
         others = executions, guard, recorder, overrides, announcer, JobTimer(), awaiting
         claiming = claimer.take, self.offers.abandon
-        self.executor = executor = Executor(worker, context, *others, Worker.execute, *claiming, None)
+        self.executor = executor = Executor(worker, context, *others, Worker.execute, *claiming, None, lambda: False)
         self.leases = Leases(context, claimer.prefetched, executions, self.redis_retry.log_lease_not_renewed)
         self.reconciler = Reconciler(worker.queue_model, settings.lease)
         self.rescuer = Rescuer(

@@ -151,7 +151,13 @@ A filter is made of words. All of them must be met:
             WorkerOption("--for", dest="delayed_for", check=time_span, help="a time in seconds, or as 30m, 1h or 2d"),
             WorkerOption("--until", dest="delayed_until", help="until when, as 2026-11-20T10:30 (UTC), or +2h"),
         ),
-        *for_verbs("requeue", *PACE_OPTIONS),
+        *for_verbs(
+            "requeue",
+            *PACE_OPTIONS,
+            WorkerOption(
+                "--restart", action="store_true", help="let loops and steps begin anew, not go on where they were"
+            ),
+        ),
         *for_verbs(
             "release add requeue move",
             WorkerOption(
@@ -398,6 +404,7 @@ A filter is made of words. All of them must be met:
             "priority": self.options.priority,
             "delayed_for": self.options.delayed_for,
             "delayed_until": until and parse_moment("--until", until),
+            "restart": self.options.restart or None,
         }
         given = {name: value for name, value in given.items() if value is not None}
         if self.options.queue is not None and not self.options.force:
@@ -508,6 +515,8 @@ def _print_details(job: JobDetails) -> None:
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
     if job.progress:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
+    if job.cursor:
+        fields["cursor"] = job.cursor
     fields |= {"trace": job.trace_id or None, "result": job.result}
     print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
     for name, field in job.beside.items():

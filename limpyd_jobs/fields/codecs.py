@@ -84,7 +84,7 @@ def dump_compact(value: Any) -> str:
     return _encoder.encode(value)
 
 
-def _load_json(text: str) -> Any:
+def load_json(text: str) -> Any:
     """Do as `JSONDecoder.decode`, which looks for spaces by regular expressions, in two thirds of the time."""
     text = text.strip(" \t\n\r")
     value, end = _decoder.raw_decode(text)
@@ -100,7 +100,7 @@ CODECS: dict[Any, Codec] = {
     bool: Codec("True or False", (bool,), lambda flag: "1" if flag else "0", lambda text: text == "1"),
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
-    json: Codec("JSON", (), dump_compact, _load_json),
+    json: Codec("JSON", (), dump_compact, load_json),
     # Reading a pickle runs any code in it.
     pickle: Codec(
         "a pickle",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -21,6 +21,9 @@ from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.models import adding, moving
 from limpyd_jobs.models.awaitable import awaitable, finished, in_thread
 from limpyd_jobs.models.claims.claim import Claim
+from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
+from limpyd_jobs.models.continuing.iterating import Iteration
+from limpyd_jobs.models.continuing.steps import Step
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.following.history import StatusChange, read_history
 from limpyd_jobs.models.following.progress import Progress, append_line, read_lines, read_progress, write_progress
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from limpyd_jobs.models.explaining.jobs import Explanation
+
+T = TypeVar("T")
 
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
@@ -75,6 +80,11 @@ class Job(JobRecord):
     retry_for: float or timedelta
         For how long after its first failure a job is tried again: no try begins later. Without a retry policy, it is
         tried again after the delays of `Exponential`. None or 0 for no limit.
+    max_run_time: float or timedelta
+        After how long a job gives way, in seconds unless a timedelta: at its next item of `iterate`, or after its next
+        `step`. It goes on later, from the end of its waiting list. None or 0 for no limit.
+    restart_after_error: bool
+        True to let a job that failed begin anew, instead of going on from the cursors of its `iterate` and `step`.
     max_job_bytes: int
         How many bytes the names and values of the fields that `add_job` is given have at most, with the identifier, as
         they are stored. None for no limit.
@@ -83,11 +93,14 @@ class Job(JobRecord):
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
 
     arguments = ArgumentsOfJob()
+    attempt_token = AttemptToken()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
     start_within: float | timedelta | None = None
     retry_for: float | timedelta | None = None
+    max_run_time: float | timedelta | None = None
+    restart_after_error: bool = False
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     default_job_timeout: float | None = None
     keep_result: bool | float | timedelta = False
@@ -336,6 +349,7 @@ class Job(JobRecord):
         delayed_for: float | timedelta | None = None,
         delayed_until: datetime | None = None,
         queue_model: type[Queue] | None = None,
+        restart: bool = False,
     ) -> None:
         """Put the job back in a queue after an error. Its tries are kept, but its retry policy begins anew.
 
@@ -345,6 +359,8 @@ class Job(JobRecord):
             By default the one of the class, or else the one that it was in.
         priority: int
             None for its own priority, or for the one before its retry policy changed it.
+        restart: bool
+            True to let the loops and steps of the job begin anew, instead of going on where they were.
 
         The other parameters: see `add_job`.
 
@@ -355,7 +371,7 @@ class Job(JobRecord):
         TypeError, ValueError
             If an argument is invalid.
         """
-        finish(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model))
+        finish(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model, restart))
 
     @awaitable
     async def arequeue(
@@ -365,9 +381,10 @@ class Job(JobRecord):
         delayed_for: float | timedelta | None = None,
         delayed_until: datetime | None = None,
         queue_model: type[Queue] | None = None,
+        restart: bool = False,
     ) -> None:
         """Do as `requeue`, under asyncio: see :doc:`/howto/asyncio`."""
-        await finished(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model))
+        await finished(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model, restart))
 
     def cancel(self) -> bool:
         """Cancel the job. A job that waits or is delayed is canceled at once, and its identifier is free again.
@@ -591,6 +608,72 @@ class Job(JobRecord):
         """Return how far the job is, as it told last: `fraction`, `text`, and `at`, naive UTC; None if it told
         nothing."""
         return read_progress(self._progress_state.hget())
+
+    @overload
+    def iterate(self, source: Sequence[T], key: None = None, name: str = "iterate") -> Iteration[T]: ...
+
+    @overload
+    def iterate(
+        self,
+        source: Iterable[T] | AsyncIterable[T] | Callable[..., Iterable[T]] | Callable[..., AsyncIterable[T]],
+        key: Callable[[T], Any],
+        name: str = "iterate",
+    ) -> Iteration[T]: ...
+
+    def iterate(self, source: Any, key: Any = None, name: str = "iterate") -> Iteration[Any]:
+        """Loop over a source so that the job, if it is interrupted, goes on where it was: ``for row in
+        self.iterate(rows):``.
+
+        How far the loop is, its *cursor*, is kept with each renewal of the lease, and when a run of the job ends
+        without success. If a worker has to end, the job gives way between two items, and goes on elsewhere; the try is
+        not counted. After a crash, what was done since the last renewal is done again. An item is done once the next
+        one is asked for.
+
+        Parameters
+        ----------
+        source: sequence, iterable, or callable
+            A sequence goes on by its index; with a key, behind the item of that key, for which it is read from its
+            beginning. A function is called as ``source(after=cursor)``, with the key of the last item that was done, or
+            None, and returns an iterable. For ``async for``, the iterables may be asynchronous ones.
+        key: callable
+            Returns, for an item, the cursor: what JSON can hold, up to 4 kB.
+        name: str
+            Of the loop, if the job has several: up to 100 characters.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not one of the above; by the loop, if a key is no such cursor.
+        RuntimeError
+            By the loop, if it begins inside another loop or step, or if its name was used before in this run.
+        CursorLost
+            By the loop, if the stored cursor does not fit the source: the item of that key is gone, or the sequence is
+            shorter now.
+        """
+        return Iteration(cursors_of(self), source, key, checked_name(name))
+
+    def step(self, name: str) -> Step:
+        """Keep that a part of the job is done, and give way after it, if the worker has to end: ``with
+        self.step("charge") as step:``. In a coroutine, it is ``async with``.
+
+        Python cannot skip the block of a ``with``, so it asks ``step.is_new`` whether it has to do its work. Once the
+        block is left without an exception, it is kept, in one round trip, that the step is done.
+
+        Parameters
+        ----------
+        name: str
+            Up to 100 characters; another one for each step and loop of the job.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not a name.
+        RuntimeError
+            By the block, if it begins inside a loop or another step, or if its name was used before in this run.
+        ClaimLost
+            By the end of the block, if another worker has the job by now.
+        """
+        return Step(cursors_of(self), checked_name(name))
 
     def log(self, message: str) -> None:
         """Write a line to the log of the job, for others to see.

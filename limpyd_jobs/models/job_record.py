@@ -53,6 +53,7 @@ class JobRecord(BaseJobsModel):
     failing_since = OwnField(AtomicHashField())
     cancel_reason = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
+    cursor = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())
 
     always_cancel_on_error = False

@@ -42,7 +42,13 @@ def enqueued(
 
 
 def requeued(
-    job: Any, queue_name: str | None, priority: Any, delayed_for: Any, delayed_until: Any, queue_model: Any
+    job: Any,
+    queue_name: str | None,
+    priority: Any,
+    delayed_for: Any,
+    delayed_until: Any,
+    queue_model: Any,
+    restart: Any,
 ) -> Steps[None]:
     """Do what `Job.requeue` says."""
     if queue_name is None and job.queue_name is None:
@@ -59,6 +65,7 @@ def requeued(
         "" if priority is None else stored_priority(priority),
         delay=delay,
         place=not (is_custom or is_custom_queue),
+        restart=bool(restart),
     )
     job._cached_priority, job._cached_delayed_until = placed.priority, placed.delayed_until
     until = compute_delayed_until(delayed_for, delayed_until)

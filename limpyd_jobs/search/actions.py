@@ -214,20 +214,27 @@ class RequeueMany(Action):
         delayed_until: datetime | None,
         pace: Pace | None = None,
         number: int = 0,
+        restart: bool = False,
     ) -> None:
         self._queue_name = None if queue_name is None else _servable_name(queue_name)
         self._priority = "" if priority is None else stored_priority(priority)
         self._delay = delay_argument(delayed_for, delayed_until)
         self._delayed_for, self._delayed_until = delayed_for, delayed_until
-        self._pace = pace
+        self._pace, self._restart = pace, bool(restart)
         self._turns = _turns(pace, number) if pace else {}
 
     def request(self) -> Mapping[str, Any]:
-        return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay, **self._turns)
+        return given(
+            queue_name=self._queue_name,
+            priority=self._priority,
+            delay=self._delay,
+            restart=self._restart,
+            **self._turns,
+        )
 
     @property
     def how(self) -> str:
-        return " ".join(filter(None, [super().how, f"{self._pace or ''}"]))
+        return " ".join(filter(None, [super().how, f"{self._pace or ''}", "restart" if self._restart else ""]))
 
     def do_one(self, job: Any, queue_name: str | None) -> None:
         delay = self._delayed_for, self._delayed_until
@@ -235,7 +242,8 @@ class RequeueMany(Action):
             request = {**self._turns, **given(delay=self._delay)}
             self.turn = many.take_turn(records.redis_of(job), request)
             delay = None, self.turn
-        job.requeue(self._queue_name or queue_name, self._priority or None, *delay)
+        restart = given(restart=self._restart)  # which a requeue of an application may not know
+        job.requeue(self._queue_name or queue_name, self._priority or None, *delay, **restart)
 
     def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)

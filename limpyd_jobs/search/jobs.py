@@ -193,6 +193,7 @@ class JobFilter(Filter[FoundJob]):
         *,
         spread: float | timedelta | None = None,
         rate: float | None = None,
+        restart: bool = False,
         dry_run: bool = False,
         progress: OnStep | None = None,
         unaudited: bool = False,
@@ -220,6 +221,8 @@ class JobFilter(Filter[FoundJob]):
         rate: float
             How many jobs are due per second, instead of a spread. Whoever does the same with a filter of the same
             conditions, because a call was interrupted for example, goes on behind the last job that is due.
+        restart: bool
+            True to let the loops and steps of the jobs begin anew, instead of going on where they were.
         dry_run: bool
             True to change nothing, and to return what would be done.
         progress: callable
@@ -236,7 +239,7 @@ class JobFilter(Filter[FoundJob]):
             If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
         pace = Pace.of(spread, rate, self)
-        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until)
+        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, restart=restart)
         if not (pace and pace.spread):
             return self._do(action(pace), dry_run, progress, unaudited)
         would = self._do(action(pace), True, progress, unaudited)

@@ -97,6 +97,7 @@ class Delivery:
     arguments: Sequence[Any] = ()
     delayed_until: str = ""
     reason: str = ""  # why it was canceled instead
+    cursor: str = ""  # how far it was, as JSON
     error: Exception | None = field(default=None, compare=False)
 
     # The class path and the pk of the job, and the beginning of the keys of the queue: its model's name and its pk. As
@@ -334,10 +335,17 @@ def unregister(queue_model: type[RedisModel], worker: str) -> None:
 
 @Verb
 def renew(
-    connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
+    connection: Redis,
+    job_class: type[RedisModel],
+    ident: str,
+    token: str,
+    queue_key: str,
+    lease: float | None = None,
+    kept: Mapping[str, Any] | None = None,
 ) -> Call[Mapping[str, Any]]:
-    """Extend the lease of a claim, over a connection that any thread may use."""
-    request = {**held(job_class, ident, token, queue_key), "lease": lease}
+    """Extend the lease of a claim, unless none is given, over a connection that any thread may use; keep the cursors of
+    the job, see ``lua/includes/claims.lua``."""
+    request = {**held(job_class, ident, token, queue_key), **given(lease=lease), **(kept or {})}
     return Call(connection, _renew, request, partial(accept, ident))
 
 
@@ -365,14 +373,20 @@ def release(
     *,
     heeds_status: bool = False,
     begun: bool = False,
+    goes_last: bool = False,
+    kept: Mapping[str, Any] | None = None,
 ) -> Call[Mapping[str, Any]]:
-    """Give a claimed job back, unharmed, to the front of its waiting list; or with a delay, for later. Only a caller
-    that heeds the status hears that the job was deleted, by `JobGone`. One whose code was `begun` has begun in time."""
+    """Give a claimed job back, unharmed, to the front of its waiting list, or to its end; or with a delay, for later.
+
+    Only a caller that heeds the status hears that the job was deleted, by `JobGone`. One whose code was `begun` has
+    begun in time.
+    """
 
     def read(reply: dict[str, Any]) -> Mapping[str, Any]:
         return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
 
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": heeds_status, "begun": begun}
+    request |= {"goes_last": goes_last, **(kept or {})}
     return Call(sender_of(job_class), _release, request, read, [job_class])
 
 

@@ -226,9 +226,10 @@ def requeue(
     *,
     delay: str = "",
     place: bool = True,
+    restart: bool = False,
 ) -> Call[Placed]:
-    """Put a job in error back in a queue."""
-    return placing(_requeue, job, queue_model, queue_name, priority, delay, place)
+    """Put a job in error back in a queue, to begin anew if it is to restart."""
+    return placing(_requeue, job, queue_model, queue_name, priority, delay, place, restart=restart)
 
 
 @Verb
@@ -247,11 +248,18 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
 
 @Verb
 def abandon(
-    job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", keys: Sequence[str] = ()
+    job_class: type[RedisModel],
+    ident: str,
+    token: str,
+    queue_key: str,
+    delay: str = "",
+    keys: Sequence[str] = (),
+    kept: Mapping[str, Any] | None = None,
 ) -> Call[bool]:
     """End the claim on a job, and leave the job as its hooks left it, even deleted. Return False, and change nothing,
     if the job is delayed, and still has to be put where its status says."""
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "lists": "\n".join(keys)}
+    request |= kept or {}
     return Call(sender_of(job_class), _abandon, request, lambda reply: reply["outcome"] != "delayed", [job_class])
 
 
@@ -267,6 +275,9 @@ def _ending(
     ident, sender = job.ident, None
     models: Sequence[type[RedisModel]] = (type(job),)
     request = {**held(type(job), ident, token, queue_key_of(queue)), **details}
+    cursors = job.__dict__.get("_cursors")
+    if cursors and script is not _succeed:
+        request |= cursors.request(failed=script is _fail)
     if next_claim:
         request |= next_claim.named("next_token")
         models, sender = (type(job), *next_claim.classes.values()), next_claim.connection

@@ -140,7 +140,8 @@ class Loop:
         self.metrics = WorkerMetrics(executions)
         note = self.metrics.note if context.settings.metrics else None
         others = self.guard, recorder, self.overrides, announcer, self.timer, self.awaiting, base.execute
-        self.executor = Executor(worker, context, executions, *others, self.claimer.take, self.offers.abandon, note)
+        takes = self.claimer.take, self.offers.abandon
+        self.executor = Executor(worker, context, executions, *others, *takes, note, self.stopping.ends_jobs)
 
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed

@@ -327,7 +327,8 @@ class Worker(Parameters):
 
     def job_released_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is released."""
-        return f"{name_of(job, queue)} released, because its worker has to end"
+        reason = getattr(job, "_cached_reason", "")
+        return f"{name_of(job, queue)} released, because {reason or 'its worker has to end'}"
 
     def job_rescued_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is rescued."""

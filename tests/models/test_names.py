@@ -127,6 +127,7 @@ def run(family: Family, number: int, worker_class: type[Worker] = Worker, **opti
 
 def test_the_names_are_found() -> None:
     assert {"job_timeout", "cancel", "schedules", "rescues"} <= NEW[Job]
+    assert {"iterate", "step", "attempt_token", "cursor", "max_run_time", "start_within", "retry_for"} <= NEW[Job]
     assert {"running", "quarantine", "deferrals", "prune", "pause", "error", "keep_success"} <= NEW[Queue]
     ours = {"add_unresolved_error", "app_version", "fingerprint", "max_error_bytes", "message_pattern", "raised_in"}
     assert NEW[Error] == ours

@@ -22,6 +22,7 @@ from limpyd_jobs.transitions import ClaimRequest, claiming
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 
 QUEUE = "proofs"
+ITEMS = 5  # of a long job
 LEASE = 60  # seconds, so no heartbeat comes in between; leases are made to lapse
 
 
@@ -39,6 +40,8 @@ class Task(Job):
             raise Requeue
         if identifier.startswith("takes a while"):
             threading.Event().wait(1)
+        if identifier.startswith("goes on"):
+            self.go_on()
         if identifier.startswith("gives itself up"):
             raise Cancel
         with uncounted():  # a process that dies within a write of its own by limpyd is beyond our reach
@@ -48,6 +51,20 @@ class Task(Job):
                 self.status.hset(STATUSES.DELAYED)
                 self.delayed_until.hset("2001-01-01 00:00:00")
         return "done"
+
+    def go_on(self) -> None:
+        """Do some items, with a renewal at every second one, and a step; note what is done."""
+        for number in self.iterate(range(ITEMS)):
+            self.note(number)
+            if number % 2:
+                vars(self)["_execution"].claim.renew(records.redis_of(self), LEASE)
+        with self.step("last") as step:
+            if step.is_new:
+                self.note("last")
+
+    def note(self, what: int | str) -> None:
+        with uncounted():
+            self.get_connection().rpush("did", what)
 
 
 class Told(Task):
@@ -247,6 +264,7 @@ PATHS = {
     "give back what waits for too long": Path(
         run(max_loops=7, prefetch="auto", prefetch_time=0.2), all_of(*map(add, [*"abc", "takes a while", *"def"]))
     ),
+    "go on, item by item": Path(run(), add("goes on")),
     "succeed, with methods for the events": Path(run(), add(job_class=Told)),
     "wait, be handed a job, succeed": Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),
     "fail": Path(run(), add("fails")),

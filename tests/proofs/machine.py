@@ -242,19 +242,20 @@ class Life(RuleBasedStateMachine):
         self.a_job_is_canceled(claim.ident, "q", again, by_hand)
 
     @precondition(some_are("e"))
-    @rule(ident=jobs, to=queues, delay=delays, again=sometimes)
-    def a_job_in_error_is_requeued(self, ident: str, to: Place, delay: int | None, again: bool) -> None:
+    @rule(ident=jobs, to=queues, delay=delays, again=sometimes, restart=sometimes)
+    def a_job_in_error_is_requeued(self, ident: str, to: Place, delay: int | None, again: bool, restart: bool) -> None:
         """By anybody once it rests in error, by the hook of its worker while that holds it."""
         for _ in range(1 + again):
             job = self.expected.jobs.get(ident)
             is_free = job and job.status == "e" and not self.expected.queued_now(job.identifier, but=ident)
             with self._refused_if(not is_free, LimpydJobsException if job else DoesNotExist):
-                transitions.requeue(_job(ident), Counterdesk, *to, delay=_text(delay))
+                transitions.requeue(_job(ident), Counterdesk, *to, delay=_text(delay), restart=restart)
             if job and is_free:
                 if job.token:
                     self.expected.unplace(ident, to[0])
                 else:
                     job.within = 0
+                job.cursor = "" if restart else job.cursor
                 job.ended_claim = ""
                 self.expected.place(ident, self.expected.queue_of(*to), delay)
                 self._tell("requeued by hand")
@@ -436,21 +437,22 @@ class Life(RuleBasedStateMachine):
                 self.expected.release(claim.ident, claim.queue, claim.token, delay, begun)
                 self._tell("released")
 
-    @rule(claim=claims)
-    def a_worker_is_alive(self, claim: Claim) -> None:
-        """Its heartbeat extends the lease, or tells it that the claim is lost; not if it ended that itself."""
+    @rule(claim=claims, cursor=st.sampled_from(["", "a", "b"]))
+    def a_worker_is_alive(self, claim: Claim, cursor: str) -> None:
+        """Its heartbeat extends the lease, and keeps how far the job is; or it tells that the claim is lost, unless it
+        ended that itself."""
         job = self.expected.jobs.get(claim.ident)
         is_held = bool(job and job.token == claim.token)
         is_lost = not (is_held or (job and job.ended_claim == claim.token))
         try:
-            is_renewed = bool(transitions.renew(self.client, Errand, claim.ident, claim.token, claim.queue, LEASE))
+            held, kept = (claim.ident, claim.token, claim.queue), {"cursor": cursor} if cursor else {}
+            is_renewed = bool(transitions.renew(self.client, Errand, *held, LEASE, kept))
         except (ClaimLost, JobGone):
             is_renewed = False
         assert is_renewed != is_lost, f"the lease of {claim} is renewed: {is_renewed}"
-        running = self.expected.queues[claim.queue].running
-        if is_held and claim.ident in running:
-            running[claim.ident] = self.expected.now + LEASE
-            self._tell("renewed")
+        if is_held:
+            self.expected.renew(claim.ident, claim.queue, cursor)
+            self._tell("renewed", *["further"] * bool(cursor))
 
     # -- Time, and those who see to what is due
 

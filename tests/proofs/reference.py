@@ -26,6 +26,8 @@ class JobState:
         Whether it was canceled while it ran.
     within: int
         For how long it may wait for its first run; 0 for any time.
+    cursor: str
+        How far it is.
     """
 
     identifier: str
@@ -41,6 +43,7 @@ class JobState:
     is_told: bool = False
     within: int = 0
     added: int = 0
+    cursor: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -64,11 +67,12 @@ class JobState:
             "_rescues": str(self.rescues or ""),
             "cancel_on_error": "1" if self.is_told else "",
             "_start_within": str(self.within or ""),
+            "_cursor": self.cursor,
         }
         return {name: text for name, text in texts.items() if text}
 
 
-FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, 1, 0, True, 1).stored())
+FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, 1, 0, True, 1, 0, "x").stored())
 
 
 @dataclass
@@ -283,6 +287,8 @@ class Reference:
         """A job ends, for good."""
         self.end_claim(ident, queue, token)
         self.jobs[ident].status, self.jobs[ident].is_queued = status, False
+        if status == "s":
+            self.jobs[ident].cursor = ""
 
     def put_back(self, ident: str, queue: str, token: str, to: str, delay: int | None = None) -> None:
         """The holder of a claim puts the job in a queue once more."""
@@ -299,6 +305,14 @@ class Reference:
         job.tries -= 1
         job.within = 0 if was_begun else job.within
         self.place(ident, queue, delay, front=True, priority=job.priority)
+
+    def renew(self, ident: str, queue: str, cursor: str) -> None:
+        """The lease of a claim begins anew; if the job is further, so does the number of its rescues."""
+        job, running = self.jobs[ident], self.queues[queue].running
+        if ident in running:
+            running[ident] = self.now + self.lease
+        if cursor:
+            job.cursor, job.rescues = cursor, 0
 
     def cancel(self, ident: str, name: str) -> bool:
         job = self.jobs[ident]

@@ -101,7 +101,7 @@ def harm_of(client: redis.Redis, path: str, acknowledged: dict[type[Job], set[st
     found += [f"never ended: {identifier}" for identifier in unfinished()]
     if found and worst(found) == "harm":
         return found
-    found += schedules_gone_wrong()
+    found += schedules_gone_wrong() + items_gone_wrong(client)
     found += [f"lost: {each}" for job_class, them in acknowledged.items() for each in them - identifiers(job_class)]
     found += violations(client, *MODELS)
     again = [job_class.add_job(identifier) for job_class in JOBS for identifier in identifiers(job_class)]
@@ -124,6 +124,17 @@ def schedules_gone_wrong() -> list[str]:
         if len(set(fired)) != len(fired) or (stored["misfire_policy"] == "all" and len(fired) < 3):
             found.append(f"not fired once for each time: {fired}")
     return found
+
+
+def items_gone_wrong(client: redis.Redis) -> list[str]:
+    """What a long job left out, or repeated beyond one interval: two items, and the one that was being done."""
+    times = Counter(client.lrange("did", 0, -1))
+    if not times:
+        return []
+    wanted = [*map(str, range(boundaries.ITEMS)), "last"]
+    found = [f"left out: {item}" for item in wanted if not times[item]]
+    repeated = times.total() - len(wanted)
+    return found + [f"{repeated} items are repeated"] * (repeated > 3)
 
 
 def worst(problems: list[str]) -> str:

@@ -58,6 +58,7 @@ class Posting(Job):
         delayed_for: float | timedelta | None = None,
         delayed_until: datetime | None = None,
         queue_model: type[Queue] | None = None,
+        restart: bool = False,
     ) -> None:
         """Put a posting that was trashed back on its board, or on the one that is named: see `Job.requeue`.
 
@@ -69,7 +70,7 @@ class Posting(Job):
         if delayed_for is not None or delayed_until is not None:
             raise ValueError("A posting cannot be delayed: requeue it when it is time")
         name = self._board_name() if queue_name is None else queue_name
-        super().requeue(name, priority, queue_model=queue_model)
+        super().requeue(name, priority, queue_model=queue_model, restart=restart)
 
     def _board_name(self) -> str | None:
         """Return the name of the board that it is on, or was on last; None if that is not known."""

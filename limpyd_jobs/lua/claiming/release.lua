@@ -1,10 +1,12 @@
 -- verb: release
 -- from: running
 -- to: waiting or delayed
--- what: given back unharmed, the try not counted: to the front of its list, or for later
+-- what: given back unharmed, the try not counted: to the front of its list, or its end, or for later
 -- request
 --   job_model, ident, token, queue_key, delay
 --   begun          '1' if its code was begun, so that its `start_within` is over
+--   goes_last      '1' to put it at the end of its list
+--   cursor, progress
 --   heeds_status   '1' if the caller itself handles a job that was canceled or delayed meanwhile; else it is put in the
 --                  waiting list, and the next worker handles it
 -- reply
@@ -14,6 +16,7 @@
 --   gone
 
 --@include claims
+--@include keeping
 --@include places
 
 local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
@@ -32,7 +35,7 @@ elseif request.heeds_status and hash[1] == 'd' then
   return answer('delayed')
 elseif hash[1] ~= 'r' and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
-  end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
+  end_claim(queue, job, keep_cursor({queued = hash[1] ~= 'c' and '1'}), token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
   notify_worker(queue)
   return answer('done', {status = hash[1] or nil})
@@ -43,6 +46,6 @@ probe('ZCARD', queue .. ':delayed')
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
 if request.begun then changes._start_within = false end
 placed(changes, hash[3] or '0', due, queue)
-end_claim(queue, job, changes, token)
-push(queue, job.ident, changes.status, due, true)
+end_claim(queue, job, keep_cursor(changes), token)
+push(queue, job.ident, changes.status, due, not request.goes_last)
 return answer('done', {status = changes.status})

@@ -1,17 +1,19 @@
 -- verb: renew
 -- from: running
 -- to: running
--- what: the lease is extended
+-- what: the lease is extended, and how far the job is is kept; once that moves, its rescues count anew
 -- request
---   job_model, ident, token, queue_key, lease
+--   job_model, ident, token, queue_key, cursor, progress
+--   lease      none to leave the lease as it is
 -- reply
 --   done       also if its holder just ended this claim, and has no reply yet
 --   canceled   the same, and the job was canceled
 --   refused    another owner holds the claim: nothing is changed
 --   gone
 
---@include clock
 --@include claims
+--@include clock
+--@include keeping
 
 local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
 
@@ -21,7 +23,10 @@ if refused then
 end
 
 -- A full Redis refuses ZADD, unless the script has written before: the job must not be taken for lost.
-if redis.call('ZREM', queue .. ':_running', job.ident) == 1 then
+if request.lease and redis.call('ZREM', queue .. ':_running', job.ident) == 1 then
   redis.call('ZADD', queue .. ':_running', score(now() + request.lease * 1000000), job.ident)
+end
+if request.cursor then
+  update(job.model, job.pk, keep_cursor({_rescues = false}), claim_of(job))
 end
 return answer(claim_of(job).status == 'c' and 'canceled' or 'done')

@@ -5,6 +5,7 @@
 -- request
 --   job_model, ident, token, queue_key
 --   delay     for a job that is taken, waits and stands in none of the lists
+--   cursor, progress
 --   lists     the lists where it may stand
 -- reply
 --   done
@@ -13,6 +14,7 @@
 --   gone
 
 --@include claims
+--@include keeping
 --@include lists
 --@include places
 
@@ -49,7 +51,7 @@ if status == 'w' and is_only_taken(token) and not stands_in_any(lists_from(reque
   local due = due_at(request.delay)
   probe('ZCARD', queue .. ':delayed')
   placed(changes, redis.call('HGET', job.key, 'priority') or '0', due, queue)
-  end_claim(queue, job, changes)
+  end_claim(queue, job, keep_cursor(changes))
   push(queue, job.ident, changes.status, due, true)
   return answer('done')
 elseif status == 'd' then
@@ -57,5 +59,5 @@ elseif status == 'd' then
 elseif status == 's' or status == 'e' or status == 'c' then
   changes.queued = false
 end
-end_claim(queue, job, changes)
+end_claim(queue, job, keep_cursor(changes))
 return answer('done')

@@ -7,6 +7,7 @@
 --   token         none for a job that is not claimed
 --   delay         none or a past one makes the job wait
 --   priority      none to keep it
+--   cursor, progress
 --   uncounted     '1' if the retry policy does not count the try, and the job was not canceled meanwhile
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
@@ -16,6 +17,7 @@
 --   gone
 
 --@include ending
+--@include keeping
 --@include places
 
 local given = 'wd'  -- the status that the job gets here is one of these
@@ -38,6 +40,6 @@ end
 local priority = request.priority or hash[1] or '0'
 local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
 placed(changes, priority, due, base)
-end_claim(queue, job, changes, token)
+end_claim(queue, job, keep_cursor(changes), token)
 push(base, job.ident, changes.status, due, false)
 return ended('done', nil, changes.delayed_until or nil)

@@ -11,6 +11,8 @@
 --                   requeue or abandon; 'hold anyway' ignores its field cancel_on_error
 --   failing         '1' if it is tried again for a limited time, which begins with its first failure
 --   began           how long ago its code began, in microseconds; or none if it began at the claim
+--   cursor, progress
+--   restart         '1' to forget how far it was
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   error      {end, prefetched}
@@ -20,6 +22,7 @@
 --   gone
 
 --@include ending
+--@include keeping
 --@include places
 
 local given = 'wde'  -- the status that the job gets here is one of these
@@ -46,20 +49,25 @@ local function note(priority)
   return is_to_be_noted and note_of_priority(first_priority(hash[4], own) or own, priority) or nil
 end
 
+local function kept(changes)
+  if request.restart then changes._cursor = false end
+  return keep_cursor(changes)
+end
+
 probe('LLEN', queue .. ':errors')
 local finish = now_text()
 local start = request.began and date_text(now() - tonumber(request.began)) or nil
 local failing_since = request.failing and not hash[5] and finish or nil
 
 if not may_run_again() then
-  end_claim(queue, job, {status = 'e', start = start, ['end'] = finish, queued = false}, token)
+  end_claim(queue, job, kept({status = 'e', start = start, ['end'] = finish, queued = false}), token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return ended('error', finish)
 elseif request.mode ~= 'place' then
-  update(job.model, job.pk, {
+  update(job.model, job.pk, kept({
     status = 'e', start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
     _failing_since = failing_since,
-  })
+  }))
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return answer('held', {['end'] = finish})
 end
@@ -68,7 +76,7 @@ local due, priority = due_at(request.delay), request.priority
 local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
 local changes = placed({start = false, ['end'] = false}, priority, due, base)
 changes._first_priority, changes._failing_since = note(priority), failing_since
-end_claim(queue, job, changes, token)
+end_claim(queue, job, kept(changes), token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)
 return ended('requeued', nil, changes.delayed_until or nil)

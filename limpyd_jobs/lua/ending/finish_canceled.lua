@@ -5,6 +5,7 @@
 -- request
 --   job_model, ident, queue_key
 --   token     none for a job that is not claimed
+--   cursor, progress
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   done      {prefetched}
@@ -12,6 +13,7 @@
 --   gone
 
 --@include ending
+--@include keeping
 
 local given = 'c'  -- the status that the job gets here is one of these
 local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
@@ -21,5 +23,5 @@ if refused then
   return ended_before(job, token, 'done', given) or answer(refused)
 end
 
-end_claim(queue, job, {status = 'c', queued = false}, token)
+end_claim(queue, job, keep_cursor({status = 'c', queued = false}), token)
 return ended('done')

@@ -15,6 +15,12 @@ local function retry_of(policy, uncounted_tries, added, requeued_at, retry_for, 
   return retry
 end
 
+-- How far a job was, for its worker: a text that is too long to be a cursor is not sent.
+--@rarely
+local function cursor_to_give(text)
+  return #text <= 65536 and text or 'too long'
+end
+
 -- Whether it is too late to begin a job that had to begin within some seconds of its adding, or of the end of its delay.
 --@rarely
 local function is_too_late(within, added, delayed_until)
@@ -45,7 +51,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   local hash = redis.call(
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
-    '_start_within', unpack(model.arguments or NOTHING))
+    '_start_within', '_cursor', unpack(model.arguments or NOTHING))
   local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
 
   if not status and redis.call('EXISTS', job.key) == 0 then
@@ -88,8 +94,8 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
     job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12], hash[13], hash[14]),
-    arguments = model.arguments and arguments_among(hash, 16),
-    delayed_until = hash[8] or nil, queues = last_queue(base),
+    arguments = model.arguments and arguments_among(hash, 17),
+    delayed_until = hash[8] or nil, queues = last_queue(base), cursor = hash[16] and cursor_to_give(hash[16]) or nil,
   }
 end
 

@@ -23,12 +23,15 @@ end
 -- An entry of a waiting list, as documented in claim.lua, in the form that callers read: without names, which take
 -- twice as long. The order is as of the attributes of `Delivery`.
 local function delivery(found)
-  if found.reason then found.retry, found.arguments, found.delayed_until = {'', '', ''}, {}, '' end
+  if found.reason then found.retry, found.arguments = {'', '', ''}, {} end
+  if found.reason or found.cursor then
+    found.arguments, found.delayed_until, found.reason = found.arguments or {}, found.delayed_until or '', found.reason or ''
+  end
   return {
     found.outcome, found.key, found.ident, found.status or '', found.identifier or '', found.queue_name or '',
     found.queue_priority or '', found.start or '', found.tries or '', found.job_timeout or '', found.queues or '',
     found.token or '', found.rescues or 0, found.retry, found.arguments or found.delayed_until and {} or nil,
-    found.delayed_until, found.reason,
+    found.delayed_until, found.reason, found.cursor,
   }
 end
 

@@ -3,7 +3,7 @@
 --@include claims
 --@include places
 
--- `where` is {model: of the queue, name, priority: none for its own, due, custom}. The outcomes and their details are
+-- `where` is {model: of the queue, name, priority: none for its own, due, custom, restart}. The outcomes and their details are
 -- documented in requeue.lua.
 local function requeue_job(job, where)
   local hash = redis.call(
@@ -33,6 +33,7 @@ local function requeue_job(job, where)
   elseif first then
     changes._first_priority = note_of_priority(first, priority)
   end
+  if where.restart then changes._cursor = false end
   if where.custom then
     update(job.model, job.pk, placed(changes, priority, where.due))
   else

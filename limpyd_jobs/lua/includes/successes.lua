@@ -34,7 +34,7 @@ local function end_in_success(job, token, queue, changes, is_erased, result, kep
     return leave_running(queue, job)
   end
   probe('LLEN', queue .. ':success')
-  changes.status, changes.queued = 's', false
+  changes.status, changes.queued, changes._cursor = 's', false, false
   end_claim(queue, job, changes, token)
   send('RPUSH', queue .. ':success', job.ident)
   if result then keep_result(job, result, kept_for) end

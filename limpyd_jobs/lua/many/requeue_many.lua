@@ -7,6 +7,7 @@
 --   queue_model, delay, interval, turns, spread
 --   queue_name    none for the queue in which each was last
 --   default_name  the queue of a job that does not say in which it was
+--   restart       '1' to forget how far each was
 --   priority      none for the own one of each
 -- reply
 --   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken', 'refused by Redis', 'beyond the year 9999':
@@ -33,7 +34,7 @@ local function requeue(job, own_name)
   local name = request.queue_name or own_name or request.default_name
   if turn then due = turn_at(turn) end
   if turn and not due then return 'beyond the year 9999' end
-  local outcome = requeue_job(job, {model = queue_model, name = name, priority = request.priority, due = due})
+  local outcome = requeue_job(job, {model = queue_model, name = name, priority = request.priority, due = due, restart = request.restart})
   if turn and outcome == 'done' then
     turn = turn_after(turn)
     if is_delayed(due) then last = job.key end

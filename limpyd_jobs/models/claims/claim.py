@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
-from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
+from limpyd_jobs.exceptions import ClaimLost, JobGone, JobInterrupted, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.claims.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.error import Error
@@ -50,7 +50,8 @@ class Claim(Generic[AJob]):
     The verbs are `succeed`, `fail`, `release` and `cancel`. As a context manager it renews its lease from a thread, and
     ends with the block. Unless a verb was called before, the job succeeds, or fails with the exception that leaves the
     block. An exception that is not a failure of the job, such as `KeyboardInterrupt`, releases the job. All exceptions
-    are raised further, except `Requeue` and `Cancel`: with these, the code of a job asks to be put back, or canceled.
+    are raised further, except `JobInterrupted`, `Requeue` and `Cancel`: with the last two, the code of a job asks to be
+    put back, or canceled.
 
     An owner that was silent for longer than the lease may have lost the claim to another one. Then a verb changes
     nothing and raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder
@@ -255,7 +256,7 @@ class Claim(Generic[AJob]):
             self._end(self._claim.requeue, error)
         else:
             self._end_by(error)
-        return isinstance(error, (Cancel, Requeue))
+        return isinstance(error, (Cancel, Requeue, JobInterrupted))
 
     def _enter_instruments(self) -> None:
         delivery = self._claim.delivery

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic
@@ -69,6 +70,7 @@ class JobClaim:
         """Keep the known values on the object of the job, to be read without asking Redis."""
         delivery = self.delivery
         known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token
+        known["_delivery"], known["_began"], known["_cursors"] = delivery, self.began, None
         self.job.__dict__.update(known)  # at once, because an assignment asks whether it is to a field
         if delivery.arguments:
             know_arguments(self.job, delivery.arguments)
@@ -139,19 +141,28 @@ class JobClaim:
         )
         return self.ended_by(ending._replace(priority=priority))
 
-    def release(self, delay: str = "", *, heeds_status: bool = False, begun: bool = False) -> Mapping[str, Any]:
+    def release(
+        self, delay: str = "", *, heeds_status: bool = False, begun: bool = False, goes_last: bool = False
+    ) -> Mapping[str, Any]:
         """Give the job back, its try not counted. If its status is heeded, not if it was canceled or delayed."""
-        reply = transitions.release(*self.names, delay, heeds_status=heeds_status, begun=begun)
+        kept = self._cursors_to_keep()
+        reply = transitions.release(
+            *self.names, delay, heeds_status=heeds_status, begun=begun, goes_last=goes_last, kept=kept
+        )
         if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")
         return reply
 
     def abandon(self, delay: str = "", keys: Sequence[str] = ()) -> bool:
         """End the claim, and leave the job as it is. False if it is delayed, which is still to be done by `delay`."""
-        is_ended = transitions.abandon(*self.names, delay, keys)
+        is_ended = transitions.abandon(*self.names, delay, keys, kept=self._cursors_to_keep())
         if is_ended:
             self.token = ""
         return is_ended
+
+    def _cursors_to_keep(self) -> Mapping[str, Any] | None:
+        cursors = vars(self.job).get("_cursors") if self.job is not None else None
+        return cursors.request() if cursors else None
 
     def ended_by(self, ending: Ending) -> Ending:
         """A transition gave this reply: the claim is ended, or only held, unless the reply leaves it as it is."""
@@ -168,8 +179,13 @@ class JobClaim:
     # -- The lease
 
     def renew(self, connection: Redis, lease: float) -> None:
-        """Let the lease begin anew, for that many seconds, over a connection that any thread may use."""
-        transitions.renew(connection, *self.names, lease)
+        """Let the lease begin anew, for that many seconds, over a connection that any thread may use; with it, keep the
+        cursors of the job."""
+        cursors = vars(self.job).get("_cursors") if self.job is not None else None
+        with cursors.keeping() if cursors else nullcontext() as request:
+            reply = transitions.renew(connection, *self.names, lease, kept=request)
+        if cursors and reply["outcome"] == "canceled" and self.is_that_of_job:
+            vars(self.job)["_is_told_to_end"] = True
 
     def lose(self) -> bool:
         """A report was refused, so the claim is lost: tell the code of the job. Return False if the claim was ended

@@ -21,11 +21,15 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to, standing_of
 from limpyd_jobs.search.found import name_of_status
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import owner_of
 from limpyd_jobs.transitions.many import search
 
 # How many errors are shown at most, the last ones.
 MAX_ERRORS = 20
+
+# How many characters of a cursor are shown.
+MAX_CURSOR = 1000
 
 # How many entries of a list, a set or a hash of its own are read, and how many characters of a text.
 MAX_ENTRIES, MAX_TEXT = 50, 100_000
@@ -89,6 +93,8 @@ class JobDetails(NamedTuple):
         The trace in which it was added; empty if there is none.
     beside: dict of str to FieldBeside
         Its fields that are not in its hash, such as lists, as far as they are not empty.
+    cursor: str
+        How far its loops and steps are, as JSON, cut off after 1,000 characters; empty if nothing is kept.
     """
 
     ident: str
@@ -104,6 +110,7 @@ class JobDetails(NamedTuple):
     silence: str = ""
     trace_id: str = ""
     beside: Mapping[str, FieldBeside] = {}
+    cursor: str = ""
 
 
 def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None) -> JobDetails:
@@ -149,7 +156,13 @@ def details_of(
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
         trace_id_of(stored.get("_trace_context")),
         _fields_beside(database, known, parsed.pk),
+        shown_cursor(stored),
     )
+
+
+def shown_cursor(stored: Mapping[str, str]) -> str:
+    """Return how far a job is, as people read it."""
+    return one_line(stored.get("_cursor", ""), MAX_CURSOR)
 
 
 def stored_job(ident: str, database: JobsDatabase | None) -> dict[str, str]:

@@ -209,6 +209,10 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -
         yield Reason("retry", f"Try {stored['tries']}{_of_most(details, stored)} failed: {_last_error(details)}.")
     if status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield from _deadline(stored, place)
+    if details.cursor and status in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.ERROR):
+        yield Reason(
+            "cursor", f"Its next run goes on where it was, unless it is put back with --restart: {details.cursor}"
+        )
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield _proposing("paused", f"The queue {place.name} is paused: ", f"resume {quote(place.name)}")
 

@@ -57,9 +57,13 @@ def write_progress(job: Any, fraction: float, text: str) -> Steps[None]:
     if fraction < 1 and now < vars(job).get("_next_progress", 0.0):
         return
     vars(job)["_next_progress"] = now + PROGRESS_INTERVAL
-    stored = json.dumps([fraction, one_line(text, MAX_CHARACTERS), str(utcnow())], ensure_ascii=False)
     with suppress(RedisError):  # it is not a failure of the job if this cannot be told
-        yield from setting(job, {"_progress_state": stored})
+        yield from setting(job, {"_progress_state": progress_text(fraction, text)})
+
+
+def progress_text(fraction: float, text: str) -> str:
+    """Return the progress of this moment as it is stored."""
+    return json.dumps([fraction, one_line(text, MAX_CHARACTERS), str(utcnow())], ensure_ascii=False)
 
 
 def read_progress(text: str | None) -> Progress | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unrun
-from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobTimeout
+from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobInterrupted, JobTimeout
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt
@@ -52,6 +52,7 @@ class Executor:
     take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
     abandon: Callable[[Delivery], None]  # ends the claim on a job that is only taken
     note: Callable[[Execution], None] | None  # for the metrics
+    worker_ends: Callable[[], bool]  # whether a job should give way
 
     _pid = 0
 
@@ -106,6 +107,7 @@ class Executor:
         delivery = execution.claim.delivery
         self.executions.running[delivery.ident] = execution
         execution.remember()
+        execution.claim.job.__dict__["_worker_ends"] = self.worker_ends
         self.announcer.class_names.add(delivery.queue_name, delivery.path)
 
     def _execute(self, execution: Execution) -> None:
@@ -117,6 +119,8 @@ class Executor:
             self.overrides.hook("job_requeued", job, execution.living_queue(), request)
         except Cancel as reason:
             self._cancel(execution, reason)
+        except JobInterrupted as interrupt:
+            self._give_way(execution, interrupt)
         except (GracePeriodOver, KeyboardInterrupt) as interrupt:
             self._interrupted()
             self.recorder.retry(execution.claim.release, begun=True)
@@ -138,6 +142,13 @@ class Executor:
             execution.is_success = True
             self.executions.done += 1
             self._executed(execution, result)
+
+    def _give_way(self, execution: Execution, interrupt: JobInterrupted) -> None:
+        """Put a job back that goes on later, where it was."""
+        job = execution.claim.job
+        self.recorder.retry(execution.claim.release, begun=True, goes_last=interrupt.goes_last)
+        job._cached_reason = str(interrupt)
+        self.overrides.hook("job_released", job, execution.living_queue())
 
     def _call_inside(self, execution: Execution) -> Any:
         """Do as `_call`, with the instruments around it."""
