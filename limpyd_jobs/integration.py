@@ -8,6 +8,7 @@ from limpyd_jobs.commandline.programs import run_program
 from limpyd_jobs.dates import parse_datetime, span
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.fields.codecs import codec_of
+from limpyd_jobs.fields.forms import Form, register_form
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Change, Changes, JobChange
 from limpyd_jobs.models.claims.job_claim import held_by
@@ -25,6 +26,7 @@ __all__ = [
     "Adding",
     "Change",
     "Changes",
+    "Form",
     "GracePeriodOver",
     "Ident",
     "Instrument",
@@ -45,6 +47,7 @@ __all__ = [
     "parse_datetime",
     "parse_moment",
     "rate",
+    "register_form",
     "run_program",
     "span",
     "stored_queue_name",

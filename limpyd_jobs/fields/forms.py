@@ -62,6 +62,22 @@ class Form(NamedTuple):
         return self.load(str(text) if self.shapes == STRING else load_json(text))
 
 
+# How the forms of classes of an integration are made, by the base of these.
+_registered: dict[type, Callable[[type], Form]] = {}
+
+
+def register_form(base: type, make: Callable[[type], Form]) -> None:
+    """Let values of a class, and of its subclasses, travel as arguments of jobs.
+
+    Parameters
+    ----------
+    base: type
+    make: callable
+        Is given a class, and returns the `Form` of its values; or raises `TypeError` if they cannot travel.
+    """
+    _registered[base] = make
+
+
 def dump_json(value: Any) -> str:
     """Return a value that JSON can hold, without spaces."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
@@ -137,6 +153,9 @@ class _Forms:
             return Form(cls.__name__, STRING, partial(_dump_member, cls), partial(_load_member, cls))
         if dataclasses.is_dataclass(cls):
             return self._dataclass(cls)
+        for base, make in _registered.items():
+            if issubclass(cls, base):
+                return make(cls)
         raise TypeError(
             f"values of {_shown(cls)} cannot travel: give what it is made of or found by, such as a key, or make it a "
             "dataclass"

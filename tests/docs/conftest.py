@@ -14,7 +14,8 @@ from pages import FILES, ROOT
 from servers import RedisServer
 
 # Django is no requirement of the tests.
-STAND_INS = {"django/__init__.py": "def setup():\n    pass\n", "django_setup.py": "import django\n\ndjango.setup()\n"}
+DJANGO = 'import os, django\nos.environ["DJANGO_SETTINGS_MODULE"] = "myapp.settings"\ndjango.setup()\n'
+STAND_INS = {"django_setup.py": DJANGO}
 
 
 @pytest.fixture

@@ -10,13 +10,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from limpyd_jobs import Job
-from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django import instances, settings
 from limpyd_jobs.contrib.django.around import AroundJobs
 from limpyd_jobs.contrib.django.checks import check_settings
 from limpyd_jobs.integration import events
 
 # Where jobs and tasks are looked for in each application.
 MODULES = ("jobs", "tasks")
+
+# Before any module of jobs is imported: Django imports all AppConfigs first.
+INSTANCES = instances.form_of_model
 
 around_jobs = AroundJobs()
 

@@ -18,7 +18,7 @@ from django.db import connections
 from django.test import SimpleTestCase, override_settings
 from django.utils import timezone
 
-from limpyd_jobs.contrib.django.tasks import InProcessBackend, LimpydTask
+from limpyd_jobs.contrib.django.tasks import InProcessBackend, task
 from limpyd_jobs.contrib.django.tasks.framework import (
     PACKAGE,
     InvalidTask,
@@ -232,9 +232,9 @@ class TaskTestCase(SimpleTestCase):
     def test_invalid_function(self):
         for invalid_function in (any, self.test_invalid_function):
             with self.assertRaisesMessage(InvalidTask, "Task function must be defined at a module level."):
-                LimpydTask(func=invalid_function)
+                task(invalid_function)
         with self.assertRaisesMessage(InvalidTask, "Task takes context but does not have a first argument"):
-            LimpydTask(func=tasks.calculate_meaning_of_life.func, takes_context=True)
+            task(tasks.calculate_meaning_of_life.func, takes_context=True)
 
     def test_call(self):
         self.assertEqual(tasks.calculate_meaning_of_life.call(), 42)

@@ -7,6 +7,19 @@ from bookshop.models import Book
 from limpyd_jobs import Argument, Job, Queue
 
 
+class Sell(Job):
+    """Sells a book."""
+
+    namespace = "bookshop"
+    queue_name = "sales"
+    keep_result = True
+    book = Argument(Book)
+    others = Argument(list[Book], default=[])
+
+    def run(self, queue: Queue) -> list[str]:
+        return [book.title for book in [self.arguments.book, *self.arguments.others]]
+
+
 class Stock(Job):
     """Makes a book, and tells what was around the job."""
 
