@@ -454,18 +454,20 @@ class TestWrongUse:
             (lambda row: object(), "cannot be stored as JSON"),
             (lambda row: float("nan"), "cannot be stored as JSON"),
             (lambda row: "x" * MAX_CURSOR_BYTES, "is at most 4,096 bytes long"),
+            (lambda row: "\ud800", "must be valid text"),
         ],
     )
     def test_of_a_key_is_an_error_of_the_job(self, key: Any, message: str) -> None:
         job = Long.add_job("1")
         runs(lambda job, queue: list(job.iterate(ROWS, key=key)))
         (error,) = Error.collection_for_job(job).instances()
-        assert error.message.hget().startswith("The cursor of 'iterate'")
+        assert "'iterate'" in error.message.hget()
         assert message in error.message.hget()
 
-    def test_of_a_later_key_is_an_error_once_it_is_to_be_kept(self) -> None:
+    @pytest.mark.parametrize("wrong", [object(), "\ud800", "x" * MAX_BYTES], ids=["object", "surrogate", "long"])
+    def test_of_a_later_key_is_an_error_once_it_is_to_be_kept_and_the_lease_is_renewed(self, wrong: Any) -> None:
         worker, job = worker_of(), Long.add_job("1")
-        worker.callback = code = Worked(Source(lambda: ROWS, lambda row: row.id if row.id < 5 else object()))
+        worker.callback = code = Worked(Source(lambda: ROWS, lambda row: row.id if row.id < 5 else wrong))
         code.at["row_7"] = renewing(worker)
         worker.run()
         assert (code.done, status(job), cursor(job)) == (ids(2, 3, 5, 7), "ERROR", None)
@@ -480,7 +482,7 @@ class TestWrongUse:
         job.cursor.hset(json.dumps({f"{number:0100}": {"done": True} for number in range(560)}))
         runs(code)
         (error,) = Error.collection_for_job(job).instances()
-        assert error.message.hget().startswith("The cursors of a job is at most 65,536 bytes long")
+        assert error.message.hget().startswith("The text of all cursors of a job is at most 65,536 bytes long")
 
     def test_of_loops_is_refused(self) -> None:
         def nested(job: Any, queue: Queue) -> None:

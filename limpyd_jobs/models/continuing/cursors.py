@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import check_size, own_duration
+from limpyd_jobs.arguments import check_size, own_duration, stored_value
 from limpyd_jobs.exceptions import ClaimLost, JobInterrupted
 from limpyd_jobs.fields.codecs import CODECS, dump_compact, load_json
 from limpyd_jobs.models.following.progress import progress_text
@@ -26,7 +27,7 @@ MAX_CURSOR_BYTES, MAX_BYTES = 4 * 1024, 64 * 1024
 
 MAX_NAME = 100  # characters
 
-# What a value cannot be encoded, or a text not be decoded, with.
+# What is raised for a text that is not one of cursors.
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 
 logger = logging.getLogger("limpyd-jobs")
@@ -131,7 +132,9 @@ class Cursors:
     @staticmethod
     def _check_value(name: str, entry: Entry) -> None:
         what = f"The cursor of {name!r}"
-        check_size(what, CODECS[json].stored(what, entry.value), MAX_CURSOR_BYTES)
+        text = CODECS[json].stored(what, entry.value)
+        check_size(what, text, MAX_CURSOR_BYTES)
+        stored_value(name, text)
 
     def finish(self, name: str, total: int | None = None) -> None:
         """Note that a loop or a step is done."""
@@ -143,7 +146,7 @@ class Cursors:
         """Let the progress be that of a loop that is done, if one was told, in one round trip."""
         told = self._progress_request() if self._tells_progress and self._delivery else {}
         with suppress(RedisError):  # as `Job.progress`
-            if told:
+            if told and not asyncio._get_running_loop():
                 self._job._progress_state.hset(told["progress"])
 
     def check(self) -> None:
@@ -176,8 +179,9 @@ class Cursors:
             return {}, moves
         try:
             text = dump_compact({name: entry.written() for name, entry in self._entries.copy().items()})
-            check_size("The cursors of a job", text, MAX_BYTES)
-        except _WRONG as error:
+            check_size("The text of all cursors of a job", text, MAX_BYTES)
+            stored_value("cursor", text)  # which raises if it is not valid text
+        except Exception as error:  # for the code of the job: the renewal of its lease must not fail
             self._failure = error
             return {}, moves
         return {"cursor": text, **self._progress_request()}, moves
