@@ -213,6 +213,15 @@ class ErrorFilter(Filter[FoundError]):
 
         Errors of a model that is not imported are refused.
         """
+        return self._do(self._deleting_all(dry_run, progress, unaudited))
+
+    async def adelete_all(
+        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
+    ) -> Tally:
+        """Do as `delete_all`, under asyncio: see :doc:`/howto/asyncio`."""
+        return await self._ado(self._deleting_all(dry_run, progress, unaudited))
+
+    def _deleting_all(self, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
         return self._change(self._deleting, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
 
     def _model_of(self, known: KnownClass) -> type[RedisModel]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from limpyd_jobs.records.audit import Entry, auditing
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import Steps, finish, listed
+from limpyd_jobs.redis.calls import Steps, Stream, finish, listed, streamed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.classes import connection_to
@@ -20,9 +20,21 @@ from limpyd_jobs.search.walk import Ask, OnStep, Source, Walk
 from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
+Result = TypeVar("Result")
 
 # Makes what changes the records of a source, given their model; without an entry of the audit, that only counts.
 Change = Callable[[Source, Any, Entry | None], Ask[Changed]]
+
+
+async def _finished(steps: Steps[Result]) -> Result:
+    from limpyd_jobs.redis.awaiting import finished  # not at the start of each process
+
+    return await finished(steps)
+
+
+async def _streamed(stream: Stream[T]) -> AsyncIterator[T]:
+    while (each := await _finished(stream.next())) is not None:
+        yield each
 
 
 class Filter(Generic[T]):
@@ -67,8 +79,18 @@ class Filter(Generic[T]):
         ValueError
             If no class of the database has a field that is asked for.
         """
-        walk = finish(self._begun(timeout, progress))
-        number = sum(finish(walk.number_in(source)) for source in walk.sources)
+        return finish(self.counting(timeout, progress))
+
+    async def acount(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:
+        """Do as `count`, under asyncio: see :doc:`/howto/asyncio`."""
+        return await _finished(self.counting(timeout, progress))
+
+    def counting(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Count]:
+        """Return the steps of `count`."""
+        walk = yield from self._begun(timeout, progress)
+        number = 0
+        for source in walk.sources:
+            number += yield from walk.number_in(source)
         self.unseen = walk.unseen
         return Count(number, walk.is_complete)
 
@@ -93,22 +115,46 @@ class Filter(Generic[T]):
             If no class of the database has a field that is asked for, `after` is not the `following` of a page, or
             `limit` is less than 1.
         """
+        return finish(self._paging(limit, after, newest_first, timeout))
+
+    async def apage(
+        self, limit: int = 50, after: str | None = None, *, newest_first: bool = True, timeout: float | None = None
+    ) -> Page[T]:
+        """Do as `page`, under asyncio: see :doc:`/howto/asyncio`."""
+        return await _finished(self._paging(limit, after, newest_first, timeout))
+
+    def _paging(self, limit: int, after: str | None, newest_first: bool, timeout: float | None) -> Steps[Page[T]]:
         if limit < 1:
             raise ValueError(f"A page has 1 record or more, not {limit!r}")
-        walk = finish(self._begun(timeout))
-        found, following = read_page(walk, after, limit, self._fields, self._record.of, self._date, newest_first)
+        walk = yield from self._begun(timeout)
+        shown = walk, after, limit, self._fields, self._record.of, self._date, newest_first
+        found, following = yield from read_page(*shown)
         self.unseen = walk.unseen
         is_full = len(found) == limit and len(walk.sources) == 1  # of several, one may have newer ones
         return Page(found, following, is_full or not walk.is_cut)
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""
-        walk = finish(self._begun())
-        for source in walk.sources:
-            for step in walk.look(source, names=listed(self._fields)):
-                for pk, values in step.records:
-                    yield self._record.of(source.known, pk, values)
-        self.unseen = walk.unseen
+        return streamed(self._records())
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        """Yield the same under asyncio, by ``async for``: see :doc:`/howto/asyncio`."""
+        return _streamed(self._records())
+
+    def _records(self) -> Stream[T]:
+        records: deque[T] = deque()
+
+        def keep(known: KnownClass, step: Found) -> None:
+            records.extend(self._record.of(known, pk, values) for pk, values in step.records)
+
+        def steps() -> Steps[None]:
+            walk = yield from self._begun()
+            for source in walk.sources:
+                find = partial(source.find, names=listed(self._fields))
+                yield from walk.each(source, find, partial(keep, source.known))
+            self.unseen = walk.unseen
+
+        return Stream(steps(), records)
 
     def _model_of(self, known: KnownClass) -> Any:
         """Return a model, to change its records; raise `LookupError` if that cannot be done by this process."""
@@ -124,11 +170,17 @@ class Filter(Generic[T]):
         progress: OnStep | None,
         unaudited: bool,
         needs_room: bool | None = False,
-    ) -> Tally:
+    ) -> Steps[Tally]:
         """Change the records, or only count them."""
         told: dict[str, Any] = {"verb": verb, "filter": f"{self}", "how": how}
         told |= {"unaudited": unaudited, "needs_room": needs_room}
-        return finish(self._changing(change, told, dry_run, progress))
+        return self._changing(change, told, dry_run, progress)
+
+    def _do(self, steps: Steps[Result]) -> Result:
+        return finish(steps)
+
+    async def _ado(self, steps: Steps[Result]) -> Result:
+        return await _finished(steps)
 
     def _changing(
         self, change: Change, told: Mapping[str, Any], dry_run: bool, progress: OnStep | None

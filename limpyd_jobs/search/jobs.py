@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -238,31 +238,71 @@ class JobFilter(Filter[FoundJob]):
         NotAudited
             If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
-        pace = Pace.of(spread, rate, self)
         action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, restart=restart)
+        return self._do(self._requeuing(action, Pace.of(spread, rate, self), dry_run, progress, unaudited))
+
+    async def arequeue_all(
+        self,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
+        *,
+        spread: float | timedelta | None = None,
+        rate: float | None = None,
+        restart: bool = False,
+        dry_run: bool = False,
+        progress: OnStep | None = None,
+        unaudited: bool = False,
+    ) -> Tally:
+        """Do as `requeue_all`, under asyncio: see :doc:`/howto/asyncio`. Between two steps, other tasks go on. If the
+        task is canceled, what was done stays, and the audit says so."""
+        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, restart=restart)
+        return await self._ado(self._requeuing(action, Pace.of(spread, rate, self), dry_run, progress, unaudited))
+
+    def _requeuing(
+        self,
+        action: Callable[..., Action],
+        pace: Pace | None,
+        dry_run: bool,
+        progress: OnStep | None,
+        unaudited: bool,
+    ) -> Steps[Tally]:
         if not (pace and pace.spread):
-            return self._do(action(pace), dry_run, progress, unaudited)
-        would = self._do(action(pace), True, progress, unaudited)
-        pace = finish(pace.going_on(self._connection))
+            return (yield from self._acting(action(pace), dry_run, progress, unaudited))
+        would = yield from self._acting(action(pace), True, progress, unaudited)
+        pace = yield from pace.going_on(self._connection)
         if dry_run:
             would.until = last_turn(would.until, pace.interval(would.done), would.done)
             return would
-        tally = self._do(action(pace, would.done), False, progress, unaudited)
+        tally = yield from self._acting(action(pace, would.done), False, progress, unaudited)
         if tally.is_exact:
             with suppress(RedisError):  # all is done; that only says what the next spread has to heed
-                end_turns(self._connection, pace.key)
+                yield partial(end_turns, self._connection, pace.key)
         return tally
 
     def cancel_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
         """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
-        return self._do(CancelMany(), dry_run, progress, unaudited)
+        return self._do(self._acting(CancelMany(), dry_run, progress, unaudited))
+
+    async def acancel_all(
+        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
+    ) -> Tally:
+        """Do as `cancel_all`, under asyncio. For more see `arequeue_all`."""
+        return await self._ado(self._acting(CancelMany(), dry_run, progress, unaudited))
 
     def delete_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
         """Delete the jobs that do not run, and take them out of their queues. For more see `requeue_all`.
 
         Their errors stay.
         """
-        return self._do(DeleteMany(), dry_run, progress, unaudited)
+        return self._do(self._acting(DeleteMany(), dry_run, progress, unaudited))
+
+    async def adelete_all(
+        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
+    ) -> Tally:
+        """Do as `delete_all`, under asyncio. For more see `arequeue_all`."""
+        return await self._ado(self._acting(DeleteMany(), dry_run, progress, unaudited))
 
     def move_all(
         self,
@@ -274,7 +314,19 @@ class JobFilter(Filter[FoundJob]):
         unaudited: bool = False,
     ) -> Tally:
         """Move the jobs that wait or are delayed to another queue, or priority, or both. For more see `requeue_all`."""
-        return self._do(MoveMany(queue_name, priority), dry_run, progress, unaudited)
+        return self._do(self._acting(MoveMany(queue_name, priority), dry_run, progress, unaudited))
+
+    async def amove_all(
+        self,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        *,
+        dry_run: bool = False,
+        progress: OnStep | None = None,
+        unaudited: bool = False,
+    ) -> Tally:
+        """Do as `move_all`, under asyncio. For more see `arequeue_all`."""
+        return await self._ado(self._acting(MoveMany(queue_name, priority), dry_run, progress, unaudited))
 
     def delay_all(
         self,
@@ -286,13 +338,31 @@ class JobFilter(Filter[FoundJob]):
         unaudited: bool = False,
     ) -> Tally:
         """Delay the jobs that wait or are delayed. For more see `requeue_all`."""
-        return self._do(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited)
+        return self._do(self._acting(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited))
+
+    async def adelay_all(
+        self,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
+        *,
+        dry_run: bool = False,
+        progress: OnStep | None = None,
+        unaudited: bool = False,
+    ) -> Tally:
+        """Do as `delay_all`, under asyncio. For more see `arequeue_all`."""
+        return await self._ado(self._acting(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited))
 
     def promote_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
         """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
-        return self._do(PromoteMany(), dry_run, progress, unaudited)
+        return self._do(self._acting(PromoteMany(), dry_run, progress, unaudited))
 
-    def _do(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Tally:
+    async def apromote_all(
+        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
+    ) -> Tally:
+        """Do as `promote_all`, under asyncio. For more see `arequeue_all`."""
+        return await self._ado(self._acting(PromoteMany(), dry_run, progress, unaudited))
+
+    def _acting(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
         given: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "unaudited": unaudited}
         return self._change(action.asking, action.verb, action.how, needs_room=action.needs_room, **given)
 

@@ -79,3 +79,61 @@ def test_it_gets_the_same_exceptions() -> None:
     with pytest.raises(NotAudited):
         JobFilter(Letter).cancel_all()
     assert JobFilter(Letter).cancel_all(unaudited=True).done == 1
+
+
+@pytest.mark.usefixtures("redis_client")
+class TestAwaited:
+    """The same by the driver for asyncio that applications use."""
+
+    def test_verbs_on_all_that_matches(self) -> None:
+        for job_class in (Letter, Registered):
+            job_class.add_jobs(["a", "b"])
+        Worker("letters", callback=lambda job, queue: 1 / 0, max_loops=4, logger_level=60).run()
+
+        async def main() -> list[Any]:
+            failed = JobFilter("status=error", "error=ZeroDivisionError")
+            tallies = [
+                await failed.arequeue_all(dry_run=True, spread=10),
+                await failed.arequeue_all(spread=10),
+                await JobFilter("class=Letter").amove_all("others", 3),
+                await JobFilter("class=Letter").adelay_all(60),
+                await JobFilter("class=Letter").apromote_all(),
+                await JobFilter("class=Registered").acancel_all(),
+                await JobFilter("class=Letter").adelete_all(),
+                await ErrorFilter("type=ZeroDivisionError").adelete_all(),
+            ]
+            return [tally.done for tally in tallies]
+
+        assert asyncio.run(main()) == [4, 4, 2, 2, 2, 2, 2, 4]
+        assert {entry["outcome"] for entry in last_entries(Letter.get_connection(), 9)} == {"complete"}
+
+    def test_what_is_found(self) -> None:
+        Letter.add_jobs(map(str, range(700)))
+
+        async def main() -> None:
+            some = JobFilter(Letter, status="waiting")
+            assert (await some.acount()).number == some.count().number == 700
+            page = await some.apage(30)
+            assert page == some.page(30)
+            assert await some.apage(30, page.following) == some.page(30, page.following)
+            assert [job async for job in some] == list(some)
+            with pytest.raises(ValueError, match="1 record or more"):
+                await some.apage(0)
+
+        asyncio.run(main())
+
+    def test_a_canceled_task_says_so_in_the_audit(self) -> None:
+        Letter.add_jobs(map(str, range(400)))
+
+        async def main() -> None:
+            at_work = asyncio.Event()
+            doing = asyncio.create_task(JobFilter(Letter).acancel_all(progress=lambda *_: at_work.set()))
+            await at_work.wait()
+            doing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await doing
+
+        asyncio.run(main())
+        (entry,) = last_entries(Letter.get_connection(), 9)
+        assert entry["outcome"].startswith("interrupted by")
+        assert 100 <= int(entry["done"]) < 400
