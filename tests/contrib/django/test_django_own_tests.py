@@ -18,7 +18,8 @@ from django.db import connections
 from django.test import SimpleTestCase, override_settings
 from django.utils import timezone
 
-from limpyd_jobs.contrib.django.tasks import InProcessBackend, task
+from limpyd_jobs.contrib.django.tasks import InProcessBackend
+from limpyd_jobs.contrib.django.tasks import task as decorated
 from limpyd_jobs.contrib.django.tasks.framework import (
     PACKAGE,
     InvalidTask,
@@ -232,9 +233,9 @@ class TaskTestCase(SimpleTestCase):
     def test_invalid_function(self):
         for invalid_function in (any, self.test_invalid_function):
             with self.assertRaisesMessage(InvalidTask, "Task function must be defined at a module level."):
-                task(invalid_function)
+                decorated(invalid_function)
         with self.assertRaisesMessage(InvalidTask, "Task takes context but does not have a first argument"):
-            task(tasks.calculate_meaning_of_life.func, takes_context=True)
+            decorated(tasks.calculate_meaning_of_life.func, takes_context=True)
 
     def test_call(self):
         self.assertEqual(tasks.calculate_meaning_of_life.call(), 42)

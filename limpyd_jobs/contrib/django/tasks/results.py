@@ -31,6 +31,10 @@ STATUSES = {
 }
 
 
+# Where the result is kept of a task that this process runs: among the notes of its try.
+RESULT = "limpyd_jobs.contrib.django.tasks"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTaskError(TaskError):
     """An error of a task. Its class is looked up among what is imported: no stored name makes this process import."""
@@ -72,6 +76,17 @@ def update(result: Any, **fields: Any) -> None:
         object.__setattr__(result, name, value)
 
 
+def end_result(result: Any, value: Any = None, error: BaseException | None = None, trace: str | None = None) -> None:
+    """Let a task that this process ran have ended, with a return value or an error."""
+    update(result, finished_at=as_of_django(datetime.now(timezone.utc)))
+    if error is None:
+        update(result, status=TaskResultStatus.SUCCESSFUL, _return_value=value)
+    else:
+        update(result, status=TaskResultStatus.FAILED)
+        path = f"{type(error).__module__}.{type(error).__qualname__}"
+        result.errors.append(StoredTaskError(exception_class_path=path, traceback=trace or ""))
+
+
 def as_of_django(moment: datetime | None) -> datetime | None:
     """Return a moment, naive UTC or aware, as ``django.utils.timezone.now`` would."""
     if moment is None:
@@ -81,10 +96,16 @@ def as_of_django(moment: datetime | None) -> datetime | None:
 
 
 def running_result(job: Any, task: Any) -> Any:
-    """Return the result of a task that this process runs. A first try needs no question to Redis."""
+    """Return the result of a task that this process runs: one for each try. A first one needs no question to Redis."""
     running = Running.of(job)
-    if running is None or running.attempt != 1:
+    if running is None:
         return result_of(job)
+    if RESULT not in running.notes:
+        running.notes[RESULT] = _first_result(job, task, running) if running.attempt == 1 else result_of(job)
+    return running.notes[RESULT]
+
+
+def _first_result(job: Any, task: Any, running: Running) -> Any:
     now = as_of_django(datetime.now(timezone.utc))
     args, kwargs = job.arguments.parameters
     return new_result(

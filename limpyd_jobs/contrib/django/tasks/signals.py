@@ -11,7 +11,7 @@ from limpyd_jobs.contrib.django.tasks.framework import (
 )
 from limpyd_jobs.contrib.django.tasks.job import TaskJob
 from limpyd_jobs.contrib.django.tasks.resolving import UnknownTask, task_at
-from limpyd_jobs.contrib.django.tasks.results import result_of, running_result
+from limpyd_jobs.contrib.django.tasks.results import end_result, running_result
 from limpyd_jobs.integration import events
 
 
@@ -19,17 +19,19 @@ def send_signals(event: events.Event) -> None:
     """Send the signal for an event of a task: that it begins, or has ended for good."""
     if not (isinstance(event, events.JobEvent) and isinstance(event.job, TaskJob)):
         return
-    has_ended = isinstance(event, events.JobSucceeded) or (isinstance(event, events.JobFailed) and not event.requeued)
-    if not (has_ended or isinstance(event, events.JobStarted)):
+    is_failure = isinstance(event, events.JobFailed) and not event.requeued
+    if not (is_failure or isinstance(event, (events.JobStarted, events.JobSucceeded))):
         return
     try:
-        task = task_at(event.job.arguments.task)
+        result = running_result(event.job, task_at(event.job.arguments.task))
     except UnknownTask:
         return
-    if has_ended:
-        task_finished.send(_sender(event.job), task_result=result_of(event.job))
-    else:
-        task_started.send(_sender(event.job), task_result=running_result(event.job, task))
+    if isinstance(event, events.JobSucceeded):
+        end_result(result, event.result)
+    elif isinstance(event, events.JobFailed):
+        end_result(result, None, event.exception, event.trace)
+    signal = task_started if isinstance(event, events.JobStarted) else task_finished
+    signal.send(_sender(event.job), task_result=result)
 
 
 def _sender(job: TaskJob) -> Any:
