@@ -22,6 +22,7 @@ VERBS = (
     "claim",
     "claim_job",
     "renew",
+    "renew_many",
     "succeed",
     "succeed_many",
     "fail",

@@ -42,6 +42,10 @@ SYNCHRONOUS = (
 )
 
 MAX_PORT = 65535
+
+# The greatest number of jobs that a process runs at once.
+MAX_CONCURRENCY = 10_000
+
 LOG_FORMATS = ("text", "json")
 
 # The greatest weight of a queue.
@@ -358,6 +362,15 @@ class Parameters:
         check=whole_number(1),
         could_be=checks.is_whole_number,
     )
+    concurrency: int = row(
+        1,
+        "How many jobs to run at once in a process, at most 10000: async functions on an event loop, ordinary ones in "
+        "threads. See :ref:`Many jobs at once`.",
+        number("100", check=options.between(1, MAX_CONCURRENCY)),
+        group=WHAT,
+        check=whole_number(1, MAX_CONCURRENCY),
+        could_be=checks.is_whole_number,
+    )
     queue_strategy: str = row(
         QUEUE_STRATEGIES[0],
         "Whose jobs come first among those of one priority: ``strict`` for those of the queue that is named first, "
@@ -481,6 +494,11 @@ class Parameters:
         self._read_settings(ours)
         if self._settings.burst and self._settings.processes == 1 and not _is_chosen(self, "max_loops"):
             self.max_loops = math.inf
+        if self._settings.concurrency > 1 and self._settings.prefetch != 1:
+            raise ConfigurationException(
+                f"concurrency={self._settings.concurrency} and prefetch={self._settings.prefetch} exclude each other: "
+                "a worker that runs several jobs at once claims as many as it has free slots. Leave prefetch out."
+            )
         if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
             raise ConfigurationException(
                 f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is released"

@@ -68,6 +68,8 @@ class Job(JobRecord):
         f"welcome:{arguments.customer}"``. By default each such job has one of its own.
     keep_history: int
         How many of the last status changes of each job are kept, for `read_history`; 0 for none.
+    thread_safe: bool
+        False if its jobs must not run beside others in a process, see ``concurrency`` of workers.
     default_job_timeout: float
         After how many seconds of running a job is an error of type `JobTimeout`, unless its field `job_timeout` says
         something else. None to leave it to the worker, 0 for no limit.
@@ -106,6 +108,7 @@ class Job(JobRecord):
     keep_result: bool | float | timedelta = False
     max_job_bytes: int | None = None
     keep_history: int = 0
+    thread_safe: bool = True
     identify: Callable[[Any], str] | None = None
 
     @classmethod

@@ -34,11 +34,19 @@ class PinnedConnection:
     For each command, a client of redis-py takes a connection out of its pool, and puts it back. With its other work for
     all kinds of commands, that is a third of the time. Not to be used by two threads at once. A connection is taken at
     the first use; another one is taken after a failure, and in a forked child. A caller that tries only once `looks`
-    each time whether the connection is still good, as the pool does.
+    each time whether the connection is still good, as the pool does. `before_replies` is called with the connection
+    once commands are sent; it may do something else until there is a reply to read.
     """
 
-    def __init__(self, client: Callable[[], Redis], *, looks: bool = False) -> None:
+    def __init__(
+        self,
+        client: Callable[[], Redis],
+        *,
+        looks: bool = False,
+        before_replies: Callable[[Any], None] | None = None,
+    ) -> None:
         self._client = client
+        self._before_replies = before_replies
         self._looks = looks
         self._pool: Any = None
         self._connection: Any = None
@@ -60,6 +68,8 @@ class PinnedConnection:
             connection.send_packed_command(
                 list(connection.pack_commands(commands)) if HIREDIS_AVAILABLE else packed(connection.encoder, commands)
             )
+            if self._before_replies:
+                self._before_replies(connection)
             replies = [_reply_or_error(connection) for _ in commands]
         except BaseException:
             connection.disconnect()  # a reply may still be on its way

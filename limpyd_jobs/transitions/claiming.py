@@ -26,7 +26,7 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import check_database, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, Verb, given, outcome_of, send_after, send_all
+from limpyd_jobs.redis.calls import Call, Verb, given, listed, send_after, send_all
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.retrying import History
@@ -47,6 +47,7 @@ _claim_job = Script("claiming/claim_job")
 _claim_state = Script("claiming/claim_state")
 _release = Script("claiming/release")
 _renew = Script("claiming/renew")
+_renew_many = Script("claiming/renew_many")
 
 
 @dataclass(slots=True)  # not frozen, because that takes three times as long to make
@@ -61,12 +62,15 @@ class ClaimRequest:
     is_again: bool = False
     connection: PinnedConnection | None = field(default=None, compare=False, repr=False)
     registry: str = field(default="", compare=False, repr=False)
+    is_concurrent: str = ""
 
     def named(self, token: str = "token") -> dict[str, Any]:
         """Return the request as scripts take it, with the token by that name. Hundreds of waiting lists are one text,
         which travels much faster."""
         lists, classes = "\n".join(self.keys), classes_argument(self.classes)
         named = {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
+        if self.is_concurrent:
+            named["is_concurrent"] = self.is_concurrent
         return {**named, "registry": self.registry} if self.registry else named
 
     @property
@@ -349,13 +353,15 @@ def renew(
     return Call(connection, _renew, request, partial(accept, ident))
 
 
-def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> list[str]:
-    """Extend the leases of some claims in one round trip; return the outcome of each, ``failed`` if Redis failed."""
-    calls = [
-        Call(connection, _renew, {**held(cls, job.ident, job.token, job.queue_key), "lease": lease}, outcome_of)
-        for cls, job in claims
-    ]
-    return ["failed" if isinstance(outcome, Exception) else outcome for outcome in send_all(connection, calls)]
+@Verb
+def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> Call[list[str]]:
+    """Extend the leases of some claims in one step; return the outcome of each, ``failed`` if its record is broken."""
+    request = {
+        "claims": listed((job.ident, job.token, job.queue_key) for _, job in claims),
+        "lease": lease,
+        "classes": classes_argument({job.path: job_class for job_class, job in claims}),
+    }
+    return Call(connection, _renew_many, request, lambda reply: list(reply["outcomes"]))
 
 
 def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:

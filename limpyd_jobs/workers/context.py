@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from types import FrameType, SimpleNamespace
 from typing import Any, Protocol
 
@@ -96,6 +97,7 @@ class RunState:
     lacks_queues: bool = False  # whether it looked, and none of its queues exists yet
     has_waited: bool = False  # whether the last job did not come at once
     is_between_jobs: bool = False  # whether its status is too short to be seen, because the next job is there already
+    gives_up_at: float = inf  # when it has to end at last, even if ends of jobs are not recorded
     parent: int = 0  # the pid of the parent of its pool
     tell_health: Callable[[Any], None] | None = None  # tells that parent whether the worker is healthy
     turned: float = 0.0  # when the loop was last seen to turn, by the clock of `monotonic`, if its health is watched

@@ -15,6 +15,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
+from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.workers.claiming.claimer import Claimer
@@ -22,8 +23,13 @@ from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
+from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
+from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
+from limpyd_jobs.workers.concurrent.limits import Limits
+from limpyd_jobs.workers.concurrent.slots import Slots
+from limpyd_jobs.workers.concurrent.turns import ManyAtOnce
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
@@ -36,7 +42,7 @@ from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.process.memory import MemoryLimit
-from limpyd_jobs.workers.redis_retry import RedisRetry, nap
+from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
 from limpyd_jobs.workers.running.announcer import Announcer
@@ -50,6 +56,7 @@ from limpyd_jobs.workers.running.strategies import Strategies
 from limpyd_jobs.workers.running.timers import JobTimer
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
+from limpyd_jobs.workers.turns import OneAtATime
 
 
 class Loop:
@@ -64,7 +71,9 @@ class Loop:
         self.context = Context(worker, state, self.repeats.log)
         self.executions = Executions()
         self.event_loop = EventLoop()
-        self.awaiting = Awaiting(self.event_loop)
+        self.slots = Slots(self.context.settings.concurrency)
+        is_one = self.slots.limit == 1
+        self.awaiting = Awaiting(self.event_loop) if is_one else AwaitingBeside(self.event_loop, self.slots.bell.ring)
         self.announcer = Announcer(worker, self.repeats.is_among_few, self.awaiting)
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
@@ -75,6 +84,7 @@ class Loop:
         self._build_waiter()
         self._build_hooks(base)
         self._build_beats()
+        self._build_turns(base)
 
     def _let_others_renew(self) -> None:
         """They could not while Redis was away, so look for lapsed leases later."""
@@ -121,8 +131,8 @@ class Loop:
             context,
             self.timer,
             self.report,
-            end_wait=lambda: self.waiter.wakeup_timer.set(monotonic()),
-            may_find_jobs=lambda: self.reconciler.has_to_look_again,
+            end_wait=self._end_wait,
+            may_find_jobs=lambda: self.reconciler.has_to_look_again or self.turns.is_busy,
             broken_lists=lambda: self.claimer.next_wakeups.broken,
         )
         ends_burst, before_wait = self.stopping.ends_burst, self.repeats.sum_up
@@ -150,6 +160,47 @@ class Loop:
         parts = owner, self.executions, self.stopping, self.report, paths, may_log
         self.registration = WorkerRegistration(worker, context, *parts)
         self.start = Start(worker, context, self.redis_retry)
+
+    def _build_turns(self, base: type[Face]) -> None:
+        self.turns: OneAtATime | ManyAtOnce = OneAtATime(self.worker, self._run_job)
+        self._source: Face | ManyAtOnce = self.worker  # what waits for a job
+        if self.slots.limit == 1:
+            return
+        worker, context, slots, claimer = self.worker, self.context, self.slots, self.claimer
+        acknowledger = AckOfMany(
+            worker, self.recorder, self.announcer, context, self.executions, claimer, self.waiter, self.guard
+        )
+        self.acknowledger = self.hooks.acknowledger = acknowledger
+        assert isinstance(self.awaiting, AwaitingBeside)
+        self.turns = self._source = turns = ManyAtOnce(
+            worker,
+            context,
+            slots,
+            self.executions,
+            claimer,
+            self.waiter,
+            self.offers,
+            self.guard,
+            self.executor,
+            acknowledger,
+            self.awaiting,
+            self.event_loop,
+            Limits(slots, self.timer, self._end_by),
+            base.execute,
+            self.memory_limit.check if self.memory_limit else lambda: None,
+        )
+        self.leases.on_canceled = turns.cancel
+        claimer.is_concurrent, self.waiter.pause = "1", turns.wait
+        client = partial(records.redis_of, worker.queue_model)
+        claimer.waiting_connection = PinnedConnection(client, before_replies=turns.until_reply)
+        self.recorder.next_request = lambda: None  # jobs are claimed when the ends of others are recorded together
+
+    def _end_wait(self) -> None:
+        self.waiter.wakeup_timer.set(monotonic())
+        self.slots.bell.ring()
+
+    def _end_by(self, moment: float) -> None:
+        self.context.state.gives_up_at = moment
 
     # -- The run
 
@@ -249,15 +300,8 @@ class Loop:
 
     def loop(self) -> None:
         """Get jobs and run them until the worker has to stop; what `Worker._main_loop` does."""
-        worker = self.worker
         try:
-            while not worker.must_stop():
-                self._set_status("waiting")
-                found = self._next()
-                if found:
-                    worker.num_loops += 1
-                    self._set_status("running")
-                    self._run_job(*found)
+            self.turns.run(self._next, self._set_status)
         finally:
             self._release()
 
@@ -275,9 +319,9 @@ class Loop:
             self._maintain()
             if self.context.state.is_quiet:
                 self._release()
-                nap(max(self.maintenance.next_due - monotonic(), SHORTEST_WAIT))
+                self.waiter.pause(max(self.maintenance.next_due - monotonic(), SHORTEST_WAIT))
                 return None
-            found = self.worker.wait_for_job()
+            found = self._source.wait_for_job()
             if found is None and not self.overrides.waits_as_we_do:
                 self.stopping.ends_burst()
         except RedisError as error:

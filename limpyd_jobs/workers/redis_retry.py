@@ -64,10 +64,13 @@ class RedisRetry:
                     raise
                 self.log("Unable to record how a job went", reason)
                 backoff = backoff or Backoff()
-                sleep(backoff.next())
+                sleep(min(backoff.next(), max(self.context.state.gives_up_at - monotonic(), WAIT_SLICE / 10)))
 
     def _gives_up(self, began: float) -> bool:
-        is_over = self._has_given_up or monotonic() - began > self.context.settings.lease
+        now = monotonic()
+        is_over = (
+            self._has_given_up or now - began > self.context.settings.lease or now > self.context.state.gives_up_at
+        )
         self._has_given_up = self.worker.end_forced and is_over
         return self._has_given_up
 

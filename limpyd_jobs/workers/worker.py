@@ -13,6 +13,8 @@ from redis import Redis
 
 from limpyd_jobs.commandline.parameters import LOGGER_NAME, Parameters
 from limpyd_jobs.dates import utcnow
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.retrying import Requeue
@@ -63,11 +65,22 @@ class Worker(Parameters):
         self.end_date: datetime | None = None
         self.wanted_end_date: datetime | None = None
 
+        if self._settings.concurrency > 1:
+            self._check_concurrency()
+
         self._id = f"{random.randrange(10**6):06d}"
         self._run_state = RunState()
         self._loop = Loop(self, Worker, self._run_state)
         if self.terminate_gracefuly:
             self.handle_end_signal()
+
+    def _check_concurrency(self) -> None:
+        for name in ("execute", "wait_for_job"):
+            if overrides(self, Worker, name):
+                raise ConfigurationException(
+                    f"{type(self).__name__} has its own {name} method, which runs one job after the other: "
+                    f"concurrency={self._settings.concurrency} is not possible with it"
+                )
 
     # -- What the worker is
 

@@ -590,3 +590,24 @@ def test_of_many_lists_those_that_have_no_job_to_run_are_passed_over(world: Worl
     fetched = world.claim(*others, world.waiting_key(), *others)
     assert fetched is not None
     assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)
+
+
+class TestAWorkerThatRunsSeveralJobs:
+    def claim(self, world: World, is_concurrent: str) -> Any:
+        request = replace(world.request(token="many"), is_concurrent=is_concurrent)
+        return transitions.claim(world.queue_class, request)[0]
+
+    def test_gets_the_token_of_one_of_several(self, any_world: World) -> None:
+        any_world.add("a")
+        assert self.claim(any_world, "1").token == "many/1"
+
+    def test_gets_a_rescued_job_with_a_token_of_its_own(self, any_world: World) -> None:
+        _, job = any_world.add("a")
+        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 0)
+        assert self.claim(any_world, "1").token == "many"
+
+    def test_gets_no_other_one_while_that_runs(self, any_world: World) -> None:
+        _, job = any_world.add("a")
+        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 0)
+        assert self.claim(any_world, "2") is None
+        assert any_world.waiting() == [pk_of(job)]

@@ -8,7 +8,6 @@ import pytest
 from worlds import CLAIMED, TOKEN, UNCLAIMED, Moment, World, pk_of
 
 from limpyd_jobs import ClaimLost, Job, JobGone, transitions
-from limpyd_jobs.transitions import Delivery
 
 After = Callable[[float], Moment]
 
@@ -62,49 +61,6 @@ def test_a_lease_that_lapsed_is_extended_if_no_process_rescued_the_job(any_world
     any_world.client.zadd(key, {job.ident: 1})
     assert renew(any_world, job) is True
     assert any_world.client.zscore(key, job.ident) == after(5000)
-
-
-class TestAll:
-    """Of several jobs, in one round trip."""
-
-    def renew_all(self, world: World, *jobs: Job, token: str = TOKEN) -> list[str]:
-        claims = [
-            (world.job_class, Delivery("claimed", world.waiting_key(), f"{world.path}:{pk_of(job)}", token=token))
-            for job in jobs
-        ]
-        return transitions.renew_all(world.client, claims, 5000)
-
-    @pytest.mark.leaves("I3", "I6", "I7", "I8")
-    def test_are_renewed_or_not_whatever_becomes_of_the_others(self, any_world: World, after: After) -> None:
-        states = {
-            "running": "done",
-            "deleted": "gone",
-            "running set to canceled": "canceled",
-            "success": "done",
-            "waiting": "refused",
-        }
-        jobs = {state: any_world.job_that_is(state, state) for state in states}
-        assert self.renew_all(any_world, *jobs.values()) == list(states.values())
-        running = any_world.client.zrange(f"{any_world.queue_key()}:_running", 0, -1, withscores=True)
-        assert {ident for ident, score in running if score == after(5000)} == {
-            jobs["running"].ident,
-            jobs["running set to canceled"].ident,
-        }
-
-    def test_one_that_fails_does_not_keep_the_others(self, world: World) -> None:
-        jobs = [world.job_that_is("running", identifier) for identifier in "ab"]
-        key = f"jobs:job:{pk_of(jobs[0])}:hash"
-        stored = world.client.hgetall(key)
-        world.client.delete(key)
-        world.client.set(key, "none")
-        assert self.renew_all(world, *jobs) == ["failed", "done"]
-        world.client.delete(key)
-        world.client.hset(key, mapping=stored)
-
-    def test_of_a_server_that_knows_no_script(self, any_world: World) -> None:
-        jobs = [any_world.job_that_is("running", identifier) for identifier in "ab"]
-        any_world.client.script_flush()
-        assert self.renew_all(any_world, *jobs) == ["done", "done"]
 
 
 def test_whether_the_job_was_canceled_makes_no_difference(any_world: World) -> None:

@@ -39,6 +39,9 @@ local function arguments_among(hash, first)
   return size <= 65536 and arguments or nil
 end
 
+-- Whether the worker runs several jobs at once: see claim.lua.
+local is_concurrent
+
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it really waits. The reply is
 -- documented in claim.lua. The ident may have an old path of the class; the stored ident has its own path.
 --
@@ -78,10 +81,11 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
       queue_name = queue[1] or '', queue_priority = queue[2] or '', reason = reason,
     }
   end
-  if number and is_alone and number > 1 then
+  if is_alone and (number and number > 1 or is_concurrent == '2') then
     return {outcome = 'nothing'}
   end
-  token = number and not is_alone and one_of_several(token, number) or token
+  local is_among_others = (number or is_concurrent) and not is_alone
+  token = is_among_others and one_of_several(token, number or 1) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
   if not is_only_taken(token) then

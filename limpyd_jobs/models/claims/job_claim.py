@@ -187,6 +187,11 @@ class JobClaim:
         if cursors and reply["outcome"] == "canceled" and self.is_that_of_job:
             vars(self.job)["_is_told_to_end"] = True
 
+    @property
+    def has_cursors(self) -> bool:
+        """Whether the code of the job tells how far it is."""
+        return self.job is not None and bool(vars(self.job).get("_cursors"))
+
     def lose(self) -> bool:
         """A report was refused, so the claim is lost: tell the code of the job. Return False if the claim was ended
         meanwhile."""

@@ -69,6 +69,8 @@ class Claimer:
         )
         self.prefetched = Prefetched()
         self.connection = PinnedConnection(partial(records.redis_of, queue_model))  # also for the ends of jobs
+        self.waiting_connection = self.connection  # for claims that wait; another one if jobs may end meanwhile
+        self.is_concurrent = ""  # whether the worker runs several jobs at once: see claim.lua
         self.next_wakeups = NextWakeups()  # what Redis said when there was no job
         # The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
         self.last_queue = ""
@@ -101,7 +103,15 @@ class Claimer:
             registry = unwritten(*self._models, if_used=True)
             if registry:
                 was_written(*self._models)
-        return ClaimRequest(keys, token, self.lease, classes, connection=self.connection, registry=registry)
+        return ClaimRequest(
+            keys,
+            token,
+            self.lease,
+            classes,
+            connection=self.connection,
+            registry=registry,
+            is_concurrent=self.is_concurrent,
+        )
 
     def _models_of(self, classes: Mapping[str, type[Job]]) -> Models:
         """Return those of the database of the queues, which this worker makes known."""
@@ -241,7 +251,7 @@ class Claimer:
     ) -> tuple[Delivery | None, NextWakeups | None]:
         registration = self._registration, MAX_WAIT + REGISTRATION_MARGIN, self.schedules
         signal, delivery, next_wakeups = transitions.wait_and_claim(
-            self.connection, self.signal_keys, seconds, request, *registration, known
+            self.waiting_connection, self.signal_keys, seconds, request, *registration, known
         )
         if isinstance(signal, str) and next_wakeups and next_wakeups.is_quiet:  # its job may be in no index
             known = transitions.known_of(job_classes.all())

@@ -37,6 +37,7 @@ class Waiter:
     scheduler: Task
     ends_burst: Callable[[], bool]  # whether the worker ends, now that there is no job
     before_wait: Callable[[], None]
+    pause: Callable[[float], None] = nap  # what to do for some seconds if there are no queues
 
     def __post_init__(self) -> None:
         self._state = self.context.state
@@ -123,7 +124,7 @@ class Waiter:
     def _wait(self, seconds: float) -> Delivery | None:
         """Wait for a job, or until there may be one, or until something else has to be done."""
         if not self.worker.keys:
-            nap(seconds)
+            self.pause(seconds)
             self.maintenance.postpone(self.queue_refresh)
             return None
         self._state.has_waited, self._state.is_between_jobs = True, False

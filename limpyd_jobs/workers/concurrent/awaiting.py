@@ -35,7 +35,7 @@ class Awaiting:
         timer, wakeups = timer or JobTimer(), SimpleQueue[None]()
         wake = partial(wakeups.put, None)  # a signal handler may do that at any time
         timer.on_set = wake
-        awaited = self._loop.start(coroutine, wake)
+        awaited = self._loop.start(coroutine, lambda _: wake())
         last, again_at = None, 0.0
         try:
             while not awaited.has_ended:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from asyncio import AbstractEventLoop, CancelledError, Task
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context, copy_context
 from threading import Event, Thread
 from typing import Any
 
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.workers.concurrent.stepping import stepped_task
+from limpyd_jobs.workers.concurrent.threads import DaemonThreads
 from limpyd_jobs.workers.process.forks import end_child
 
 # How many seconds the tasks that are left have to end once the worker has ended.
@@ -18,12 +22,12 @@ CLOSE_WITHIN = 1.0
 
 
 class Awaited:
-    """A coroutine that runs on the loop. `on_end` is called, by the thread of the loop, once it has ended.
+    """A coroutine that runs on the loop. `on_end` is called with it, by the thread of the loop, once it has ended.
 
     Nothing that it raises reaches the loop, which a `SystemExit` would stop.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[], object]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[Awaited], object]) -> None:
         self.has_ended = False
         self.reason: BaseException | None = None  # why it was canceled, if it was
         self._coroutine = coroutine
@@ -39,12 +43,9 @@ class Awaited:
         """What it returned. If it did not, what it raised is raised: the reason if it was canceled for one."""
         if self._error is None:
             return self._result
-        try:
-            if self.reason is not None and isinstance(self._error, CancelledError):
-                raise self.reason from self._error
-            raise self._error
-        finally:
-            self._error = None  # its traceback refers to this frame
+        if self.reason is not None and isinstance(self._error, CancelledError):
+            raise self.reason from self._error
+        raise self._error
 
     @property
     def swallowed(self) -> bool:
@@ -80,7 +81,7 @@ class Awaited:
             self._coroutine.close()
             self._error = CancelledError()
         self.has_ended = True
-        self._on_end()
+        self._on_end(self)
 
 
 class EventLoop:
@@ -95,32 +96,48 @@ class EventLoop:
         self._pid = 0
         self._thread: Thread
         self._is_closing = False
+        self._to_begin: deque[tuple[Awaited, Context]] = deque()
+        self._is_called = False
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[], object]) -> Awaited:
+    def start(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[Awaited], object]) -> Awaited:
         """Let a coroutine run; return at once."""
         awaited, loop = Awaited(coroutine, on_end), self._running_loop()
-        loop.call_soon_threadsafe(awaited.begin, loop)
+        self._to_begin.append((awaited, copy_context()))
+        if not self._is_called:
+            self._is_called = True
+            loop.call_soon_threadsafe(self._begin_all, loop)
         return awaited
+
+    def _begin_all(self, loop: AbstractEventLoop) -> None:
+        self._is_called = False  # before it looks: what is added later calls it again
+        while self._to_begin:
+            awaited, context = self._to_begin.popleft()
+            context.run(awaited.begin, loop)
 
     def cancel(self, awaited: Awaited, reason: BaseException) -> None:
         """Cancel a coroutine, for a reason. Any thread may do so."""
         with suppress(RuntimeError):  # the loop is closed, as all that ran on it
             self._running_loop().call_soon_threadsafe(awaited.cancel, reason)
 
-    def close(self) -> None:
-        """Cancel what is left, and end the thread, unless code on the loop holds it for longer than a moment."""
+    def close(self, *, is_hurried: bool = False) -> None:
+        """Cancel what is left, and end the thread, unless code on the loop holds it for longer than a moment. It is not
+        waited for if that is hurried."""
         loop, self._loop = self._loop, None
         if loop is None or self._pid != this_process.pid:
             return
         self._is_closing = True
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(loop.stop)
-        self._thread.join(2 * CLOSE_WITHIN)
+        if not is_hurried:
+            self._thread.join(2 * CLOSE_WITHIN)
 
     def _running_loop(self) -> AbstractEventLoop:
         if self._loop is None or self._pid != this_process.pid:
             self._loop, self._pid, started = asyncio.new_event_loop(), this_process.pid, Event()
+            self._to_begin.clear()
+            self._is_called = self._is_closing = False
             self._loop.set_task_factory(stepped_task)
+            self._loop.set_default_executor(DaemonThreads(min(32, (os.cpu_count() or 1) + 4), "limpyd-jobs-to-thread"))
             self._loop.call_soon(started.set)
             self._thread = Thread(target=self._run, args=(self._loop,), name="limpyd-jobs-coroutines", daemon=True)
             self._thread.start()

@@ -39,7 +39,17 @@ FIRST_SIGN = 1.0
 MAX_UNRESOLVED = 100
 
 # The options that are told.
-OPTIONS = ("prefetch", "lease", "queue_strategy", "burst", "job_timeout", "grace_period", "max_loops", "max_duration")
+OPTIONS = (
+    "prefetch",
+    "concurrency",
+    "lease",
+    "queue_strategy",
+    "burst",
+    "job_timeout",
+    "grace_period",
+    "max_loops",
+    "max_duration",
+)
 
 
 @dataclass(eq=False)

@@ -79,19 +79,48 @@ class AckAtOnce:
 
 
 @dataclass(eq=False)
-class AckInBatches(AckAtOnce):
-    """Records successes together, and claims as many jobs in the same step.
-
-    Successes of jobs with a method for it, and all other ends, are recorded at once. If the size of a batch is
-    measured, long jobs are claimed one by one, and jobs that have waited for too long are released. The worker does
-    so when a job ends, a thread while a job runs.
-    """
+class AckTogether(AckAtOnce):
+    """Records several successes in one step, and claims jobs in it."""
 
     context: Context
     executions: Executions
     claimer: Claimer
     waiter: Waiter
     guard: Guard
+
+    def _record_all(
+        self, request: ClaimRequest, limit: int, executions: Sequence[Execution]
+    ) -> tuple[Sequence[Any], list[Delivery]]:
+        """Record some successes; if that fails altogether, `_accept` does so one by one, or says so."""
+        requests = chain([request], repeat(replace(request, is_again=True)))
+        successes = [execution.success for execution in executions]
+        try:
+            return self.recorder.retry(
+                lambda: transitions.succeed_many(self.claimer.connection, successes, next(requests), limit)
+            )
+        except Exception as error:
+            return [("failed", error.__cause__ or error)] * len(successes), []
+
+    def _accept(self, execution: Execution, reply: Any) -> None:
+        claim = execution.claim
+        if reply[0] != "failed":
+            ending = claim.ended_by(transitions.accept_success(claim.job, reply))
+            vars(claim.job)["_cached_duration"] = transitions.duration_between(claim.began, execution.ended)
+        elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
+            raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
+        else:
+            ending = self.recorder.retry(claim.succeed, None, execution.is_erased, execution.kept)
+        self._succeeded(execution, ending)
+
+
+@dataclass(eq=False)
+class AckInBatches(AckTogether):
+    """Records successes together, and claims as many jobs in the same step.
+
+    Successes of jobs with a method for it, and all other ends, are recorded at once. If the size of a batch is
+    measured, long jobs are claimed one by one, and jobs that have waited for too long are released. The worker does
+    so when a job ends, a thread while a job runs.
+    """
 
     def __post_init__(self) -> None:
         settings = self.context.settings
@@ -198,31 +227,7 @@ class AckInBatches(AckAtOnce):
             execution.is_buffered = False
             self.guard.run(execution, partial(self._accept, execution, reply))
 
-    def _record_all(
-        self, request: ClaimRequest, limit: int, executions: Sequence[Execution]
-    ) -> tuple[Sequence[Any], list[Delivery]]:
-        """Record some successes; if that fails altogether, `_accept` does so one by one, or says so."""
-        requests = chain([request], repeat(replace(request, is_again=True)))
-        successes = [execution.success for execution in executions]
-        try:
-            return self.recorder.retry(
-                lambda: transitions.succeed_many(self.claimer.connection, successes, next(requests), limit)
-            )
-        except Exception as error:
-            return [("failed", error.__cause__ or error)] * len(successes), []
-
     def _record_late(self, executions: Sequence[Execution]) -> tuple[Sequence[Any], list[Delivery]]:
         """Do the same, once, while a job runs; called by another thread."""
         successes = [execution.success for execution in executions]
         return transitions.succeed_many(self.context.connection, successes, self.claimer.request())
-
-    def _accept(self, execution: Execution, reply: Any) -> None:
-        claim = execution.claim
-        if reply[0] != "failed":
-            ending = claim.ended_by(transitions.accept_success(claim.job, reply))
-            vars(claim.job)["_cached_duration"] = transitions.duration_between(claim.began, execution.ended)
-        elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
-            raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
-        else:
-            ending = self.recorder.retry(claim.succeed, None, execution.is_erased, execution.kept)
-        self._succeeded(execution, ending)

@@ -68,25 +68,15 @@ class Executor:
                 end_child()
 
     def _run(self, execution: Execution) -> None:
-        self._take(execution)
-        claim = execution.claim
-        job, queue = claim.job, claim.queue
-        if claim.delivery.outcome == "paused":
-            sleep(PAUSED_QUEUE_PAUSE)  # an overridden wait_for_job finds it again at once
-        elif job._cached_status == STATUSES.DELAYED:
-            self.worker.job_delayed(job, queue)
-        elif not claim.token or job._cached_status == STATUSES.CANCELED:
-            job._cached_reason = claim.delivery.reason
-            self.worker.job_skipped(job, queue)
-        else:
-            try:
-                self._execute(execution)
-            finally:
-                if self.note:
-                    self.note(execution)
+        if self.take_up(execution):
+            self._execute(execution, self._call_inside if instruments.installed else self._call)
 
-    def _take(self, execution: Execution) -> None:
-        """Claim the job, unless it is claimed already."""
+    def finish(self, execution: Execution, result: Callable[[Execution], Any]) -> None:
+        """Call the hook for the end of a job whose code has run. `result` returns what it returned, or raises."""
+        self.guard.run(execution, partial(self._execute, execution, result))
+
+    def take_up(self, execution: Execution) -> bool:
+        """Claim the job, unless it is claimed already. Call the hook of one that is not to be run, and return False."""
         claim = execution.claim
         offered = claim.delivery
         if claim.is_only_taken:
@@ -98,6 +88,17 @@ class Executor:
         elif not offered.ident:
             self._claim(claim, claim.job.ident)
         self._remember(execution)
+        job, queue = claim.job, claim.queue
+        if claim.delivery.outcome == "paused":
+            sleep(PAUSED_QUEUE_PAUSE)  # an overridden wait_for_job finds it again at once
+        elif job._cached_status == STATUSES.DELAYED:
+            self.worker.job_delayed(job, queue)
+        elif not claim.token or job._cached_status == STATUSES.CANCELED:
+            job._cached_reason = claim.delivery.reason
+            self.worker.job_skipped(job, queue)
+        else:
+            return True
+        return False
 
     def _claim(self, claim: JobClaim, ident: str) -> None:
         claim.token = ""
@@ -110,11 +111,11 @@ class Executor:
         execution.claim.job.__dict__["_worker_ends"] = self.worker_ends
         self.announcer.class_names.add(delivery.queue_name, delivery.path)
 
-    def _execute(self, execution: Execution) -> None:
-        """Run the code of a job, and call the hook for its end."""
+    def _execute(self, execution: Execution, call: Callable[[Execution], Any]) -> None:
+        """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""
         job, worker = execution.claim.job, self.worker
         try:
-            result = (self._call_inside if instruments.installed else self._call)(execution)
+            result = call(execution)
         except Requeue as request:
             self.overrides.hook("job_requeued", job, execution.living_queue(), request)
         except Cancel as reason:
@@ -142,6 +143,9 @@ class Executor:
             execution.is_success = True
             self.executions.done += 1
             self._executed(execution, result)
+        finally:
+            if self.note:
+                self.note(execution)
 
     def _give_way(self, execution: Execution, interrupt: JobInterrupted) -> None:
         """Put a job back that goes on later, where it was."""
@@ -161,7 +165,7 @@ class Executor:
         job, worker = execution.claim.job, self.worker
         worker.job_started(job, execution.claim.queue)
         function = worker.callback or worker.execute
-        seconds = self._timeout_of(execution)
+        seconds = self.timeout_of(execution)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
@@ -178,7 +182,7 @@ class Executor:
             if seconds is not None:
                 self.timer.clear("job")
         if result is not None and is_unrun(result):
-            self._check_has_run(job, function, result)
+            self.check_has_run(job, function, result)
         return result
 
     def _await(self, job: Job, function: Any, coroutine: CoroutineType[Any, Any, Any]) -> Any:
@@ -189,20 +193,22 @@ class Executor:
             return self.awaiting.run(coroutine, self.timer)
         return coroutine
 
-    def _timeout_of(self, execution: Execution) -> float | None:
-        """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit."""
+    def timeout_of(self, execution: Execution, *, needs_signal: bool = True) -> float | None:
+        """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit, or if
+        that needs a signal, and this thread gets none."""
         job, given = execution.claim.job, execution.claim.delivery.job_timeout
         seconds = read_seconds(given) if given else None
         if seconds is None and job.default_job_timeout is not None:
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
             seconds = self.context.settings.job_timeout
-        if seconds and not self.timer.is_possible() and not (is_async(job.run) or is_async(self.worker.callback)):
+        needs_signal = needs_signal and not self.timer.is_possible()
+        if seconds and needs_signal and not (is_async(job.run) or is_async(self.worker.callback)):
             self.worker.log(f"{label_of(job)} may run for ever: a time limit needs the main thread", "warning")
             return None
         return seconds or None
 
-    def _check_has_run(self, job: Job, function: Any, result: Any) -> None:
+    def check_has_run(self, job: Job, function: Any, result: Any) -> None:
         """Raise `CodeNotRun` if the code of a job returned a coroutine or a generator instead of doing its work.
 
         Generators that the application's own `execute` returns are left to its hooks.

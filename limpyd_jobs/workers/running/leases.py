@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redis import Redis
 
 from limpyd_jobs import transitions
-from limpyd_jobs.exceptions import ClaimLost, JobGone
+from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.models import JobClaim, job_classes
+from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.running.execution import Execution, Executions
+
+# How many leases are renewed in one step, at most, so that Redis can do something else in between.
+MAX_IN_STEP = 1000
 
 
 @dataclass(eq=False)
@@ -25,14 +29,38 @@ class Leases:
     prefetched: Prefetched
     executions: Executions
     log_not_renewed: Callable[[str, Exception], None]  # for an identifier
+    on_canceled: Callable[[Execution], None] | None = None  # called with a running job that was canceled
 
     def renew(self, connection: Redis) -> None:
-        """Renew all leases. Nothing is raised."""
+        """Renew all leases: of the jobs that run, in one round trip, as of those that do not. Nothing is raised."""
         self._renew_others(connection)
-        for executions in (self.executions.offered, self.executions.running):
-            for execution in executions.copy().values():
-                if execution.claim.token and not execution.claim.is_lost:
-                    self._renew(connection, execution.claim)
+        found = [*self.executions.offered.copy().values(), *self.executions.running.copy().values()]
+        executions = [each for each in found if each.claim.token and not each.claim.is_lost]
+        if len(executions) == 1 and not self.on_canceled:
+            self._renew(connection, executions[0].claim)
+            return
+        for execution in executions:
+            if execution.claim.has_cursors:  # they are kept with the renewal
+                self._renew(connection, execution.claim)
+        others = [each for each in executions[::-1] if not each.claim.has_cursors]
+        for some in chunks(others, MAX_IN_STEP):
+            self._renew_running(connection, some)
+
+    def _renew_running(self, connection: Redis, executions: Sequence[Execution]) -> None:
+        """Renew the leases of jobs that run at once, the last one first: so they would be rescued in their order."""
+        try:
+            jobs = [(job_classes.resolve(each.claim.delivery.path), each.claim.delivery) for each in executions]
+            outcomes = transitions.renew_all(connection, jobs, self.context.settings.lease)
+        except Exception as error:
+            self.log_not_renewed(executions[0].claim.delivery.identifier, error)
+            return
+        for execution, outcome in zip(executions, outcomes, strict=True):
+            if outcome in ("refused", "gone") and execution.claim.lose():
+                self._log_lost(execution.claim.delivery)
+            elif outcome == "failed":
+                self.log_not_renewed(execution.claim.delivery.identifier, LimpydJobsException("its record is broken"))
+            elif outcome == "canceled" and self.on_canceled:
+                self.on_canceled(execution)
 
     def _renew(self, connection: Redis, claim: JobClaim) -> None:
         try:

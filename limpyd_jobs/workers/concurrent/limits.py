@@ -1,0 +1,88 @@
+"""The time limits of jobs that run at once, and the end of the grace period."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from threading import Lock
+from time import monotonic
+
+from limpyd_jobs.workers.concurrent.awaiting import CANCEL_AGAIN_AFTER, LAST_SECONDS
+from limpyd_jobs.workers.concurrent.slots import Slot, Slots
+from limpyd_jobs.workers.running.timers import JobTimer, WakeupTimer
+
+# How many seconds there are to record that jobs are released that go on.
+RECORD_WITHIN = 1.0
+
+
+class Limits:
+    """Interrupts jobs when their time is over, and gives them up if they go on for some more seconds.
+
+    A thread does so, because the worker may wait for Redis. The timer knows of the grace period, which a signal begins.
+    """
+
+    def __init__(self, slots: Slots, timer: JobTimer, last_chance: Callable[[float], None]) -> None:
+        self._slots = slots
+        self._timer = timer
+        self._last_chance = last_chance  # takes the moment when the worker has to end, whatever its jobs do
+        self._waker = WakeupTimer(self._look)
+        self._lock, self._numbers = Lock(), count()
+        self._heap: list[tuple[float, int, Slot, BaseException]] = []
+        self._is_last = False
+
+    def __enter__(self) -> None:
+        self._timer.on_set = lambda: self._waker.set(monotonic())  # a signal handler may do so
+        self._waker.__enter__()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._timer.on_set = None
+        self._waker.__exit__(*exc_info)
+
+    def set(self, slot: Slot, seconds: float, reason: BaseException) -> None:
+        """Interrupt a job after some seconds, for a reason."""
+        moment = monotonic() + seconds
+        with self._lock:
+            heappush(self._heap, (moment, next(self._numbers), slot, reason))
+            is_first = self._heap[0][0] == moment
+        if is_first:
+            self._waker.set(moment)
+
+    def _look(self) -> None:
+        with suppress(RuntimeError):  # the set of slots changed meanwhile: look again soon
+            self._end_grace_period()
+        self._waker.set(min(self._interrupt_late_ones(), monotonic() + self._timer.seconds_left()))
+
+    def _interrupt_late_ones(self) -> float:
+        """Interrupt the jobs whose time is over; return when to do so next."""
+        while True:
+            with self._lock:
+                while self._heap and self._heap[0][2].is_over:
+                    heappop(self._heap)
+                if not self._heap or self._heap[0][0] > monotonic():
+                    return self._heap[0][0] if self._heap else inf
+                _, _, slot, reason = heappop(self._heap)
+            self._interrupt(slot, reason)
+
+    def _interrupt(self, slot: Slot, reason: BaseException) -> None:
+        if not slot.is_told(reason):
+            slot.interrupt(reason)
+        elif slot.holds_thread:
+            slot.give_up(reason)
+        else:
+            slot.interrupt_again()
+        self.set(slot, LAST_SECONDS if slot.holds_thread else CANCEL_AGAIN_AFTER, reason)
+
+    def _end_grace_period(self) -> None:
+        moment, reason = self._timer.due()
+        if reason is None:
+            return
+        for slot in list(self._slots.taken):
+            slot.interrupt(reason)
+            if monotonic() >= moment + LAST_SECONDS:
+                slot.give_up(reason)
+        if not self._is_last:
+            self._is_last = True
+            self._last_chance(moment + LAST_SECONDS + RECORD_WITHIN)

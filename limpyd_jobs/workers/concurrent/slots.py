@@ -1,0 +1,216 @@
+"""The jobs that run at once in a worker: each has a slot until its end is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+from limpyd_jobs.exceptions import GracePeriodOver
+from limpyd_jobs.observing.instruments import Around
+from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.bell import Bell
+from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
+from limpyd_jobs.workers.process.forks import end_child
+from limpyd_jobs.workers.running.execution import Execution
+
+
+class Told:
+    """Tells the code of a job in a thread to end. It is true, and knows whether the code has asked."""
+
+    def __init__(self) -> None:
+        self.was_seen = False
+
+    def __bool__(self) -> bool:
+        self.was_seen = True
+        return True
+
+
+class Slot:
+    """One job that runs, and what came of it. `on_end` is called by the thread that ran the code, with the slot.
+
+    A coroutine is canceled to interrupt it. Code in a thread cannot be interrupted: it is told, and may ask.
+    """
+
+    def __init__(self, execution: Execution, context: Context, on_end: Callable[[Slot], None]) -> None:
+        self.execution = execution
+        self.context = context  # what the instruments and the hook for the start have set (see `contextvars`)
+        self.around: Around | None = None
+        self.before: list[Coroutine[Any, Any, Any]] = []  # async methods of the job, to be awaited before its code
+        self.is_over = False  # whether its end was looked at
+        self.is_lost = False  # whether its code goes on in a thread, though it was given up
+        self._on_end = on_end
+        self._awaited: Awaited | None = None
+        self._loop: EventLoop | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._reason: BaseException | None = None  # why it was interrupted
+        self._given_up: BaseException | None = None  # the same, if its code did not end
+        self._told = Told()
+        self._began = 0.0
+        self._pid = this_process.pid
+
+    # -- Its code
+
+    def begin_on(self, loop: EventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Let a coroutine run."""
+        self._begin()
+        self._loop = loop
+        whole = _one_by_one([*self.before, coroutine]) if self.before else coroutine
+        self._awaited = loop.start(whole, lambda _: self._ended())
+
+    def begin_in(self, submit: Callable[..., Any], awaiting: Awaiting, function: Callable[[], Any]) -> None:
+        """Let a function run in a thread."""
+        self._begin()
+        submit(self.context.copy().run, self._call, awaiting, function)
+
+    def _begin(self) -> None:
+        self._began, self.execution.is_running = monotonic(), True
+
+    def _call(self, awaiting: Awaiting, function: Callable[[], Any]) -> None:
+        try:
+            for coroutine in self.before:
+                awaiting.run(coroutine)
+            self._result = function()
+        except BaseException as error:
+            if this_process.pid != self._pid:
+                end_child()
+            self._error = error
+        if this_process.pid != self._pid:
+            end_child()
+        self._ended()
+
+    def fail(self, error: BaseException) -> None:
+        """Its code could not begin."""
+        self._error = error
+
+    def _ended(self) -> None:
+        execution = self.execution
+        execution.ended, execution.is_running = monotonic(), False
+        execution.ran = execution.ended - self._began
+        self._on_end(self)
+
+    # -- Interrupting it
+
+    def interrupt(self, reason: BaseException) -> None:
+        """Tell its code to end, for a reason, unless it was told before. Any thread may do so."""
+        if self._reason is None or (isinstance(reason, GracePeriodOver) and self._reason is not reason):
+            self._reason = reason
+            if self._awaited is not None and self._loop is not None:
+                self._loop.cancel(self._awaited, reason)
+            elif self.execution.claim.is_that_of_job:
+                vars(self.execution.claim.job)["_is_told_to_end"] = self._told
+
+    def is_told(self, reason: BaseException) -> bool:
+        """Whether it was interrupted for that reason."""
+        return self._reason is reason
+
+    def give_up(self, reason: BaseException) -> None:
+        """Wait for its code no longer, as if it had ended for that reason. Any thread may do so."""
+        if not self.is_over and self.execution.is_running:
+            self._given_up = reason
+            self._on_end(self)
+
+    def interrupt_again(self) -> None:
+        """Cancel a coroutine once more, which went on."""
+        if self._awaited is not None and self._loop is not None and self._reason is not None:
+            self._loop.cancel(self._awaited, self._reason)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its end is recorded, though its code goes on."""
+        return self._given_up is not None
+
+    @property
+    def holds_thread(self) -> bool:
+        """Whether its code still runs in a thread."""
+        return self._awaited is None and self.execution.is_running
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it was interrupted because the worker has to end."""
+        return isinstance(self._given_up or self._reason, GracePeriodOver)
+
+    @property
+    def went_on(self) -> bool:
+        """Whether it was canceled, and went on to its end all the same."""
+        awaited = self._awaited
+        return awaited is not None and self._given_up is None and awaited.swallowed
+
+    # -- Its end
+
+    def result(self, _: Execution) -> Any:
+        """Return what its code returned, or raise what it raised, or why it was interrupted."""
+        if self._given_up is not None:
+            raise self._given_up
+        if self._awaited is not None:
+            return self._awaited.result
+        if self._reason is not None and self._told.was_seen:
+            raise self._reason
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def leave_instruments(self) -> None:
+        """Leave what the instruments have entered."""
+        if self.around is not None:
+            try:
+                self.result(self.execution)
+            except BaseException as error:
+                self.around.__exit__(type(error), error, error.__traceback__)
+            else:
+                self.around.__exit__(None, None, None)
+
+
+async def _one_by_one(coroutines: list[Coroutine[Any, Any, Any]]) -> Any:
+    """Await some coroutines; return the result of the last one."""
+    result = None
+    try:
+        for coroutine in coroutines:
+            result = await coroutine
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()
+    return result
+
+
+class Slots:
+    """All slots of a worker, and those whose code has ended. The thread of the worker has them, others only ring."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken: set[Slot] = set()
+        self.lost = 0  # those whose code was given up, and goes on in a thread
+        self.bell = Bell()
+        self._ended: SimpleQueue[Slot] = SimpleQueue()
+
+    @property
+    def free(self) -> int:
+        """How many more jobs may run."""
+        return self.limit - len(self.taken) - self.lost
+
+    def ended(self, slot: Slot) -> None:
+        """The code of a job has ended, or is given up. Any thread may say so."""
+        self._ended.put(slot)
+        self.bell.ring()
+
+    def pop_ended(self, most: int) -> list[Slot]:
+        """Take those whose code has ended; those that are there first."""
+        found: list[Slot] = []
+        while len(found) < most:
+            try:
+                slot = self._ended.get_nowait()
+            except Empty:
+                break
+            if slot.is_over:  # it was given up before
+                self.lost -= slot.is_lost
+                slot.is_lost = False
+                continue
+            slot.is_over, slot.is_lost = True, slot.holds_thread
+            self.lost += slot.is_lost
+            self.taken.discard(slot)
+            found.append(slot)
+        return found

@@ -1,0 +1,371 @@
+"""Running several jobs at once: coroutines on an event loop, ordinary functions in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, NoReturn
+
+from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun
+from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout
+from limpyd_jobs.functions import memoized
+from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.observing import instruments
+from limpyd_jobs.observing.instruments import Around, Running, as_attempt
+from limpyd_jobs.retrying import Cancel
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.offers import Offers
+from limpyd_jobs.workers.claiming.waiter import Waiter
+from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.bell import can_read
+from limpyd_jobs.workers.concurrent.event_loop import EventLoop
+from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
+from limpyd_jobs.workers.concurrent.limits import Limits
+from limpyd_jobs.workers.concurrent.slots import Slot, Slots
+from limpyd_jobs.workers.concurrent.threads import DaemonThreads
+from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.running.execution import Execution, Executions
+from limpyd_jobs.workers.running.executor import Executor
+from limpyd_jobs.workers.running.recorder import Guard
+
+# How many ends are recorded in one step, at most: with more, jobs run in lockstep.
+MAX_ENDS = 32
+
+# For how many seconds the worker waits for the end of a job before it looks at what else is to be done.
+MAX_WAIT = 1.0
+
+
+class ManyAtOnce:
+    """The turns of a worker of several slots.
+
+    All but the code of jobs, and their async methods, is done by the thread of the worker: it claims jobs, calls hooks,
+    records ends. It also records ends while it waits for a job; for that, the wait has a connection of its own.
+    """
+
+    def __init__(
+        self,
+        worker: Face,
+        context: Context,
+        slots: Slots,
+        executions: Executions,
+        claimer: Claimer,
+        waiter: Waiter,
+        offers: Offers,
+        guard: Guard,
+        executor: Executor,
+        acknowledger: AckOfMany,
+        awaiting: AwaitingBeside,
+        event_loop: EventLoop,
+        limits: Limits,
+        our_execute: Callable[..., Any],
+        after_ends: Callable[[], None],
+    ) -> None:
+        self._worker, self._context, self._slots = worker, context, slots
+        self._executions, self._claimer, self._waiter, self._offers = executions, claimer, waiter, offers
+        self._guard, self._executor, self._acknowledger = guard, executor, acknowledger
+        self._awaiting, self._event_loop, self._limits, self._our_execute = awaiting, event_loop, limits, our_execute
+        self._after_ends = after_ends
+        self._threads = DaemonThreads(slots.limit, "limpyd-jobs-plain")
+        self._prefetched = claimer.prefetched
+        self._held: tuple[Queue, Job] | None = None  # the job that begins once others have ended
+        self._runs_alone = False  # whether a job runs that must not run beside others
+        self._may_be_more = True  # whether the last claim brought all that was asked for
+        self._has_given_up = False  # whether code of a job goes on, though its end is recorded
+        self._exit: SystemExit | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether jobs run, or their methods."""
+        return bool(self._slots.taken or self._awaiting.running or self._held)
+
+    def cancel(self, execution: Execution) -> None:
+        """Interrupt a job that was canceled. Any thread may do so."""
+        for slot in self._slots.taken.copy():
+            if slot.execution is execution:
+                slot.interrupt(Cancel("it was canceled while it ran"))
+
+    # -- The run
+
+    def run(self, next_job: Callable[[], tuple[Queue, Job] | None], set_status: Callable[[str], None]) -> None:
+        """Get jobs and run them until the worker has to stop, and all of them have ended."""
+        self._slots.bell.open()
+        with self._limits:
+            try:
+                while not self._worker.must_stop():
+                    self.record_ended(may_claim=True)
+                    status = "running" if self.is_busy else "waiting"
+                    if status != self._worker.status:
+                        set_status(status)
+                    found = next_job()
+                    if found:
+                        self._worker.num_loops += 1
+                        self._take(*found)
+                self._drain()
+            except BaseException:
+                self._abort()
+                raise
+            finally:
+                self._end()
+        if self._exit:
+            raise self._exit
+
+    def _drain(self) -> None:
+        """Wait for the jobs that run, and record their ends."""
+        while self.is_busy and not self._is_too_late:
+            if self._context.begins_no_more:
+                self._prefetch_held()
+            if self._held:
+                self._begin_held(*self._held)
+            else:
+                self.wait(MAX_WAIT)
+            self.record_ended()
+        left = len(self._slots.taken)
+        if left:
+            self._context.log(f"{left} jobs run on, and are rescued when their leases have lapsed", "error")
+
+    @property
+    def _is_too_late(self) -> bool:
+        return monotonic() > self._context.state.gives_up_at
+
+    def _abort(self) -> None:
+        """Release what runs: an exception ends the worker."""
+        reason = GracePeriodOver()
+        for slot in list(self._slots.taken):
+            slot.interrupt(reason)
+        until = monotonic() + 1
+        while self._slots.taken and monotonic() < until:
+            self.wait(until - monotonic())
+            self.record_ended()
+        for slot in list(self._slots.taken):
+            slot.give_up(reason)
+        self._prefetch_held()
+        self.record_ended()
+
+    def _prefetch_held(self) -> None:
+        """Let a job that has not begun be released with those that are claimed already."""
+        if self._held:
+            execution = vars(self._held[1])["_execution"]
+            self._held = None
+            self._executions.running.pop(execution.claim.delivery.ident, None)
+            self._prefetched.deliveries.appendleft(execution.claim.delivery)
+
+    def _end(self) -> None:
+        self._threads.shutdown()
+        self._event_loop.close(is_hurried=self._is_too_late or self._has_given_up)
+        self._claimer.waiting_connection.close()
+
+    # -- Getting jobs
+
+    @property
+    def _claimable(self) -> int:
+        """How many jobs to claim now."""
+        worker = self._worker
+        if self._held or self._runs_alone or self._prefetched.deliveries or not self._waiter.may_claim:
+            return 0
+        return int(min(self._slots.free, worker.max_loops - worker.num_loops, MAX_ENDS * 4))
+
+    def wait_for_job(self) -> tuple[Queue, Job] | None:
+        """Return a job that may begin now; None if a job has ended, or something else is to be done."""
+        if self._held:
+            self._begin_held(*self._held)
+            return None
+        if self._runs_alone or self._slots.free < 1:
+            self.wait(MAX_WAIT)
+            return None
+        if self._may_be_more:
+            self._claim(self._claimable)
+        is_claimed = bool(self._prefetched.deliveries)
+        found = self._worker.wait_for_job()
+        self._may_be_more = self._may_be_more or bool(found and not is_claimed)
+        return found
+
+    def _claim(self, limit: int) -> None:
+        if limit > 1:
+            self._may_be_more = self._acknowledger.record(limit) >= limit
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a job has ended, or something else happens, but not for longer than some seconds."""
+        self._slots.bell.wait(max(seconds, 0.0))
+
+    def until_reply(self, connection: Any) -> None:
+        """Record ends until there is a reply to read."""
+        descriptor = getattr(connection, "_sock", None)
+        timeout = getattr(connection, "socket_timeout", None)
+        until = inf if timeout is None else monotonic() + timeout
+        while descriptor is not None and monotonic() < until and not can_read(descriptor):
+            if self._slots.bell.wait(min(MAX_WAIT, max(until - monotonic(), 0.0)), descriptor):
+                self.record_ended()
+
+    # -- Beginning one
+
+    def _take(self, queue: Queue, job: Job) -> None:
+        execution = self._executions.accept(job, queue)
+        if self._executions.offered:
+            self._offers.release_unwanted()
+        try:
+            is_to_run = self._executor.take_up(execution)
+        except BaseException as error:
+            self._end_by(execution, partial(_raise, error))
+        else:
+            if not is_to_run:
+                self._end_by(execution, _nothing)
+            elif self._slots.taken and self._has_to_wait(execution):
+                self._held = queue, job
+            else:
+                self._begin(execution)
+
+    def _begin_held(self, _: Queue, job: Job) -> None:
+        """Begin the job that waits for others to end, if they have."""
+        execution = vars(job)["_execution"]
+        if self._slots.taken and self._has_to_wait(execution):
+            self.wait(MAX_WAIT)
+        else:
+            self._held = None
+            self._begin(execution)
+
+    def _has_to_wait(self, execution: Execution) -> bool:
+        """Whether a job must not begin yet: it runs alone, or may kill its worker, as another one that runs."""
+        return _runs_alone(type(execution.claim.job)) or (self._runs_suspect and _is_suspect(execution))
+
+    @property
+    def _runs_suspect(self) -> bool:
+        return any(_is_suspect(slot.execution) for slot in self._slots.taken)
+
+    def _tell_claimer(self) -> None:
+        """Let no second job be claimed that was rescued, so that it is known which one killed the worker."""
+        self._claimer.is_concurrent = "2" if self._runs_suspect else "1"
+
+    def _begin(self, execution: Execution) -> None:
+        execution.claim.began = monotonic()
+        slot = Slot(execution, copy_context(), self._slots.ended)
+        self._slots.taken.add(slot)
+        self._runs_alone = _runs_alone(type(execution.claim.job))
+        self._tell_claimer()
+        try:
+            slot.context.run(self._start, slot)
+        except BaseException as error:
+            slot.fail(error)
+            self._slots.ended(slot)
+
+    def _start(self, slot: Slot) -> None:
+        """Call the hook for the start of a job, and let its code run."""
+        execution, worker = slot.execution, self._worker
+        claim = execution.claim
+        job, queue = claim.job, claim.queue
+        if instruments.installed:
+            slot.around = Around(Running(job, claim.delivery.queue_name, as_attempt(claim.delivery.tries), worker.id))
+            slot.around.__enter__()
+        self._awaiting.before = slot.before
+        try:
+            worker.job_started(job, queue)
+        finally:
+            self._awaiting.before = None
+        function = worker.callback or worker.execute
+        seconds = self._executor.timeout_of(execution, needs_signal=False)
+        if self._is_async(job, function):
+            slot.begin_on(self._event_loop, function(job, queue))
+        else:
+            awaiting = Awaiting(self._event_loop)
+            slot.begin_in(self._threads.submit, awaiting, partial(self._call, awaiting, function, job, queue))
+        if seconds is not None:
+            self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+
+    @staticmethod
+    def _call(awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
+        """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
+        result = function(job, queue)
+        return awaiting.run(result) if is_coroutine(result) and is_async(job.run) else result
+
+    def _is_async(self, job: Job, function: Any) -> bool:
+        is_ours = getattr(function, "__func__", None) is self._our_execute
+        return _has_async_run(type(job)) if is_ours and "run" not in vars(job) else is_async(function)
+
+    # -- Ending them
+
+    def record_ended(self, *, may_claim: bool = False) -> None:
+        """Record how jobs ended whose code has ended, and claim in the same step as many as there are free slots."""
+        while (found := self._awaiting.pop_ended()) is not None:
+            self._end_method(*found)
+        ended = self._slots.pop_ended(MAX_ENDS)
+        if ended:
+            self._runs_alone = self._runs_alone and bool(self._slots.taken)
+            self._tell_claimer()
+        # Those that are released come last, and the last one of them first: each goes to the front of its list.
+        for slot in sorted(ended, key=lambda slot: -slot.execution.claim.began if slot.is_released else -inf):
+            self._finish(slot)
+        if ended or self._executions.unrecorded:
+            asked = self._claimable if may_claim else 0
+            claimed = self._acknowledger.record(asked)
+            self._may_be_more = claimed >= asked if asked else self._may_be_more
+            self._after_ends()
+        if self._slots.lost >= self._slots.limit and not self._worker.end_forced:
+            text = f"{self._slots.lost} jobs did not end when their time was over, and hold all threads: ending"
+            self._context.log(text, "error")
+            self._worker.end_forced = True
+        if len(ended) == MAX_ENDS:
+            self._slots.bell.ring()
+
+    def _finish(self, slot: Slot) -> None:
+        execution = slot.execution
+        self._has_given_up = self._has_given_up or slot.is_given_up
+        if slot.went_on:
+            self._context.log(f"{label_of(execution.claim.job)} went on after it was canceled", "warning")
+        slot.context.run(slot.leave_instruments)
+        self._awaiting.execution = execution
+        try:
+            self._executor.finish(execution, partial(self._result_of, slot))
+        except SystemExit as error:
+            self._exit, self._worker.end_forced = error, True
+            self._context.notify_status()
+        finally:
+            self._awaiting.execution = None
+
+    def _result_of(self, slot: Slot, execution: Execution) -> Any:
+        result = slot.result(execution)
+        if result is not None and is_unrun(result):
+            self._executor.check_has_run(execution.claim.job, self._worker.callback or self._worker.execute, result)
+        return result
+
+    def _end_method(self, awaited: Any, execution: Execution | None) -> None:
+        """An async method of a job has ended."""
+        try:
+            _ = awaited.result
+        except BaseException as error:
+            if execution is None:
+                self._context.log(f"A method of a job failed: {error!r}", "error")
+            else:
+                self._end_by(execution, partial(_raise, error))
+
+    def _end_by(self, execution: Execution, step: Callable[[], None]) -> None:
+        try:
+            self._guard.run(execution, step)
+        except SystemExit as error:
+            self._exit, self._worker.end_forced = error, True
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _nothing() -> None: ...
+
+
+def _is_suspect(execution: Execution) -> bool:
+    """Whether a job was rescued before: it may kill its worker."""
+    return not execution.claim.delivery.is_one_of_several
+
+
+@memoized
+def _runs_alone(job_class: type[Job]) -> bool:
+    """Whether the jobs of a class must not run beside others."""
+    return getattr(job_class, "thread_safe", True) is False
+
+
+@memoized
+def _has_async_run(job_class: type[Job]) -> bool:
+    return is_async(job_class.run)
