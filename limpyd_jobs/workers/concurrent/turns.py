@@ -75,6 +75,7 @@ class ManyAtOnce:
         self._held: tuple[Queue, Job] | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
+        self._suspects = 0  # how many run that were rescued before
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._exit: SystemExit | None = None
 
@@ -230,22 +231,20 @@ class ManyAtOnce:
 
     def _has_to_wait(self, execution: Execution) -> bool:
         """Whether a job must not begin yet: it runs alone, or may kill its worker, as another one that runs."""
-        return _runs_alone(type(execution.claim.job)) or (self._runs_suspect and _is_suspect(execution))
+        return _runs_alone(type(execution.claim.job)) or (self._suspects > 0 and _is_suspect(execution))
 
-    @property
-    def _runs_suspect(self) -> bool:
-        return any(_is_suspect(slot.execution) for slot in self._slots.taken)
-
-    def _tell_claimer(self) -> None:
+    def _count_suspect(self, execution: Execution, number: int) -> None:
         """Let no second job be claimed that was rescued, so that it is known which one killed the worker."""
-        self._claimer.is_concurrent = "2" if self._runs_suspect else "1"
+        if _is_suspect(execution):
+            self._suspects += number
+            self._claimer.is_concurrent = "2" if self._suspects else "1"
 
     def _begin(self, execution: Execution) -> None:
         execution.claim.began = monotonic()
         slot = Slot(execution, copy_context(), self._slots.ended)
         self._slots.taken.add(slot)
         self._runs_alone = _runs_alone(type(execution.claim.job))
-        self._tell_claimer()
+        self._count_suspect(execution, 1)
         try:
             slot.context.run(self._start, slot)
         except BaseException as error:
@@ -294,7 +293,8 @@ class ManyAtOnce:
         ended = self._slots.pop_ended(MAX_ENDS)
         if ended:
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
-            self._tell_claimer()
+            for slot in ended:
+                self._count_suspect(slot.execution, -1)
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
         for slot in sorted(ended, key=lambda slot: -slot.execution.claim.began if slot.is_released else -inf):
             self._finish(slot)
