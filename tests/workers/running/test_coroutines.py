@@ -74,6 +74,7 @@ def _same_state_afterwards() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     Awaited.seen.clear()
+    wait_until(lambda: not loop_threads(), "the end of the loops of earlier tests, which end by themselves")
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -101,7 +102,7 @@ class TestAnAsyncFunction:
         work(callback=None)
         assert job.result() == ["a", LOOP_THREAD]
         assert job.hmget("status", "tries", "queued") == ["s", "1", None]
-        assert loop_threads() == []
+        wait_until(lambda: not loop_threads())
 
     def test_starts_that_thread_only_if_there_is_one(self) -> None:
         run_as(lambda *_: Awaited.seen.append(loop_threads()))
