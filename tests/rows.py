@@ -16,10 +16,12 @@ TOUCHED = (
     "tests/check/test_live.py",  # large answers
     "tests/compat/test_shared_redis.py",  # what version 2 reads and writes
     "tests/contrib/",  # APScheduler and TaskFlow, which differ with the Python
+    "tests/models/following/test_awaited_changes.py",
     "tests/models/following/test_waiting.py",
     "tests/search/test_broken_data.py",  # types and bytes as this redis-py and this server tell them
     "tests/query/test_refused_writes.py",
     "tests/commands/test_command_line.py",  # argparse and the end of processes
+    "tests/redis/test_awaiting.py",
     "tests/redis/test_connections.py",
     "tests/redis/test_database.py",
     "tests/redis/test_embedded.py",
