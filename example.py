@@ -19,7 +19,7 @@ import sysconfig
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -234,11 +234,11 @@ def watch(total: int, processes: Iterable[subprocess.Popen[bytes]]) -> None:
     while done < total:
         if all(process.poll() is not None for process in processes):
             sys.exit("The workers ended before their work was done.")
-        # What has ended is counted first, since it stays so: no job is counted twice, though they move meanwhile.
-        ended = {name: count(status=STATUSES[name]) for name in ("SUCCESS", "ERROR", "CANCELED")}
-        done = sum(ended.values())
+        # Jobs move meanwhile, but what runs now was queued a moment ago: none is counted twice.
+        queued, running = count(queued=1), count(status=STATUSES.RUNNING)
+        done = total - queued
         width = min(shutil.get_terminal_size().columns or WIDTH, WIDTH) - 1
-        line = progress(total, ended, running=count(status=STATUSES.RUNNING))[:width]
+        line = f"{done}/{total} jobs done, {running} running, {queued - running} to come"[:width]
         if is_terminal:
             print(f"\r{line:<{width}}", end="", flush=True)
         elif done * 10 // total > tenths:
@@ -247,14 +247,6 @@ def watch(total: int, processes: Iterable[subprocess.Popen[bytes]]) -> None:
         time.sleep(0.1)
     if is_terminal:
         print()
-
-
-def progress(total: int, ended: Mapping[str, int], running: int) -> str:
-    """Return what is to be said of it: ``91/134 jobs done, 88 success, 3 error, 2 running, 41 to come``."""
-    done = sum(ended.values())
-    counts = {**ended, "RUNNING": running, "TO COME": total - done - running}
-    told = (f"{number} {name.lower()}" for name, number in counts.items() if number)
-    return f"{done}/{total} jobs done, {', '.join(told)}"
 
 
 def report() -> None:
