@@ -63,9 +63,6 @@ APPLICATION = {
     "exits.py": "raise SystemExit(3)",
     "json5.py": "raise RuntimeError('it hides no module of that name')",
     "handlers.py": """
-        async def awaited(job, queue):
-            pass
-
         def looped(job, queue):
             yield
 
@@ -239,7 +236,6 @@ class TestACallback:
             ("bakery.bread.handle", "ModuleNotFoundError: No module named 'bakery.bread'\n"),
             ("burnt.jobs.handle", "ZeroDivisionError: division by zero"),
             ("handle", "a module and a name are needed"),
-            ("handlers.awaited", "The callback is an async function: a worker would run nothing of it."),
             ("handlers.looped", "The callback is a generator function: a worker would run nothing of it."),
         ],
     )

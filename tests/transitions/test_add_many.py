@@ -165,7 +165,6 @@ class TestWhatAScriptCannotDoAlone:
 WRONG: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
     "an identifier that is none": (["a", ["b"]], {}, TypeError),
     "an empty identifier": (["a", ""], {}, ValueError),
-    "no identifier": (["a", {"colour": "blue"}], {}, TypeError),
     "an unknown field": (["a", {"identifier": "b", "size": 1}], {}, AttributeError),
     "a field of the library": (["a", {"identifier": "b", "status": "s"}], {}, ValueError),
     "a priority that is none": (["a"], {"priority": "high"}, ValueError),

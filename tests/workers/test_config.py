@@ -458,6 +458,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - keep-errors = None",
         " - job-modules = None",
         " - processes = 1",
+        " - concurrency = 1",
         " - queue-strategy = strict",
         " - prefetch = 1",
         " - prefetch-time = 0.02",
@@ -522,7 +523,7 @@ def test_a_database_is_shown_whatever_its_settings_are(settings, shown):
 def test_a_default_in_the_help_is_that_of_the_worker():
     stated = {option.dest: re.search(r"\(default: (-?\d+(?:\.\d+)?)\b(?!\.)", option.help) for option in OPTIONS}
     defaults = {name: float(found[1]) for name, found in stated.items() if found}
-    assert len(defaults) == 13
+    assert len(defaults) == 14
     assert defaults == {name: getattr(Worker, name) for name in defaults}
 
 
