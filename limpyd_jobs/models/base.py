@@ -22,7 +22,7 @@ from limpyd_jobs.redis.database import JobsDatabase, tolerant
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from limpyd_jobs.models.following.awaiting import AwaitedChanges
+    from limpyd_jobs.models.following.awaited_changes import AwaitedChanges
 
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
@@ -142,7 +142,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
         For the parameters and exceptions see `changes`.
         """
-        from limpyd_jobs.models.following.awaiting import AwaitedChanges  # not at the start of each process
+        from limpyd_jobs.models.following.awaited_changes import AwaitedChanges  # not at the start of each process
 
         return AwaitedChanges([cls], timeout, since)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from limpyd.model import RedisModel
     from typing_extensions import Self
 
-    from limpyd_jobs.models.following.awaiting import AwaitedChanges
+    from limpyd_jobs.models.following.awaited_changes import AwaitedChanges
 
 AQueue = TypeVar("AQueue", bound="Queue")
 
@@ -204,7 +204,7 @@ class Queue(BaseJobsModel):
         cls, names: str | Iterable[str] | None = None, timeout: float | None = None, since: str | None = None
     ) -> AwaitedChanges:
         """Return an asynchronous iterator over the same changes: see `BaseJobsModel.achanges`."""
-        from limpyd_jobs.models.following.awaiting import AwaitedChanges  # not at the start of each process
+        from limpyd_jobs.models.following.awaited_changes import AwaitedChanges  # not at the start of each process
 
         return AwaitedChanges(_notifying(cls), timeout, since, ChangesOf(cls, _wanted_names(cls, names)))
 
