@@ -26,7 +26,7 @@ from limpyd.contrib.database import PipelineDatabase
 from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
-from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection
+from redis.sentinel import SentinelConnectionPool
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.addresses import ACCEPTED, hide_passwords, name_of, read
@@ -34,11 +34,11 @@ from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies
+from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave
 
 Settings = dict[str, Any]
 
 VARIABLE = "LIMPYD_JOBS_DATABASE"
-OLDEST_REDIS = (6, 2)
 
 # With one of these settings, each command goes through the client, which follows them.
 ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
@@ -185,7 +185,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         ConfigurationException
             If no loop of asyncio runs.
         """
-        from limpyd_jobs.redis.awaiting import close_lines  # not at the start of each process
+        from limpyd_jobs.redis.lines import close_lines  # not at the start of each process
 
         if self._direct_connection is not None:
             await close_lines(self._direct_connection.connection_pool)
@@ -385,14 +385,6 @@ def _greet(connection: Any) -> None:
         raise
 
 
-def check_server(information: str) -> None:
-    """Refuse a server that is too old, by its reply to ``INFO server``."""
-    version = re.search(r"^redis_version:((\d+)\.(\d+)\S*)", information, re.MULTILINE)
-    if version and (int(version[2]), int(version[3])) < OLDEST_REDIS:
-        needed = ".".join(map(str, OLDEST_REDIS))
-        raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
-
-
 def tolerant(client: redis.Redis) -> redis.Redis:
     """Let a client read text that is not UTF-8, and write it back, as clients of a `JobsDatabase` do; return it."""
     pool = client.connection_pool
@@ -451,21 +443,3 @@ def _improved(connection_class: Any) -> Any:
                 raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
 
     return Connection
-
-
-def reasons_to_leave(connection_class: Any) -> tuple[str, ...]:
-    """Return with which errors a server tells connections of a class that it is not the primary any more."""
-    # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
-    return ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
-
-
-def as_lost(error: redis.ResponseError, reasons: Iterable[str]) -> redis.ConnectionError | None:
-    """Return what to raise, and leave the server, if an error has one of these reasons; else None."""
-    reason = "READONLY" if isinstance(error, redis.ReadOnlyError) else _refusal(error, reasons)
-    return redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") if reason else None
-
-
-def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:
-    """Return which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
-    text = str(error)
-    return next((reason for reason in reasons if text.startswith(f"{reason} ") or f"-{reason} " in text), None)

@@ -22,8 +22,8 @@ from redis.sentinel import SentinelConnectionPool
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.connections import packed
-from limpyd_jobs.redis.database import as_lost, check_server, reasons_to_leave
 from limpyd_jobs.redis.primary import ANSWER_VALID_FOR, PrimaryPool
+from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave
 
 # The settings of the connections of a pool that those of asyncio have, too.
 _SETTINGS = re.compile(

@@ -23,9 +23,10 @@ from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.redis import multiplexed
-from limpyd_jobs.redis.awaiting import finished, in_thread, line_to
+from limpyd_jobs.redis.awaiting import finished, in_thread
 from limpyd_jobs.redis.calls import Commands, Steps
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.lines import line_to
 
 
 class Letter(Job):
@@ -283,7 +284,7 @@ def test_the_setting_retry_is_followed(own_server: RedisServer) -> None:
 
 
 def test_a_server_that_is_too_old_is_refused(database: JobsDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.redis.database.OLDEST_REDIS", (99, 0))
+    monkeypatch.setattr("limpyd_jobs.redis.servers.OLDEST_REDIS", (99, 0))
     with pytest.raises(ConfigurationException, match=r"Redis 99.0 or newer is needed"):
         asyncio.run(ask(database, "PING"))
 

@@ -440,7 +440,7 @@ def test_bytes_that_are_not_utf_8_can_be_read_and_written_back(
 def test_server_that_is_too_old_is_refused(
     database: JobsDatabase, monkeypatch: pytest.MonkeyPatch, redis_client: redis.Redis
 ) -> None:
-    monkeypatch.setattr(database_module, "OLDEST_REDIS", (99, 1))
+    monkeypatch.setattr("limpyd_jobs.redis.servers.OLDEST_REDIS", (99, 1))
     version = redis_client.info("server")["redis_version"]
     expected = rf"Redis 99\.1 or newer is needed, this server is Redis {version}"
     for _ in range(2):

@@ -16,8 +16,8 @@ from servers import RedisServer, SentinelServer, free_port, wait_until
 from limpyd_jobs import Queue
 from limpyd_jobs.check import check
 from limpyd_jobs.redis import primary as primary_module
-from limpyd_jobs.redis.awaiting import line_to
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.lines import line_to
 
 
 @dataclass

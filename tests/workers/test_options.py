@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -47,8 +48,13 @@ def test_the_help_explains_each_option_in_all_its_spellings(parser, option):
 
 def test_each_example_in_the_help_is_one_of_its_own_option():
     for option in OPTIONS:
-        examples = [word for word in option.help.split() if word.startswith("--")]
+        examples = [word for word in option.help.split() if word.startswith("--") and "=" in word]
         assert {example.partition("=")[0] for example in examples} <= set(option._long_opts)
+
+
+def test_each_option_that_a_help_names_is_there():
+    named = {name for option in OPTIONS for name in re.findall(r"--[a-z-]+", option.help)}
+    assert named <= {name for option in OPTIONS for name in option._long_opts}
 
 
 def test_nothing_is_set_that_was_not_given_so_that_the_worker_class_decides(parser):

@@ -27,7 +27,8 @@ from limpyd_jobs.models.following.changes import (
     slice_of,
 )
 from limpyd_jobs.models.following.waiting import deadline_of
-from limpyd_jobs.redis.awaiting import close_line, finished, line_to, running_loop
+from limpyd_jobs.redis.awaiting import finished
+from limpyd_jobs.redis.lines import close_line, line_to, running_loop
 from limpyd_jobs.texts import described
 
 _numbers = count(1)

@@ -30,7 +30,8 @@ from limpyd_jobs.models.following.results import checked_wait, not_ended, not_kn
 from limpyd_jobs.models.following.waiting import FINAL, deadline_of, ended_of, has_ended
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.awaiting import finished, running_loop
+from limpyd_jobs.redis.awaiting import finished
+from limpyd_jobs.redis.lines import running_loop
 from limpyd_jobs.texts import described
 
 log = logging.getLogger("limpyd-jobs.changes")

@@ -25,8 +25,8 @@ from limpyd_jobs import (
 )
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.following.changes import JobChange
-from limpyd_jobs.redis.awaiting import line_to
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.lines import line_to
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

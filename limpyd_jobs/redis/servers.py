@@ -1,0 +1,40 @@
+"""Which servers are used: those that are new enough, and are the primary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+from redis.sentinel import SentinelManagedConnection
+
+from limpyd_jobs.exceptions import ConfigurationException
+
+OLDEST_REDIS = (6, 2)
+
+
+def check_server(information: str) -> None:
+    """Refuse a server that is too old, by its reply to ``INFO server``."""
+    version = re.search(r"^redis_version:((\d+)\.(\d+)\S*)", information, re.MULTILINE)
+    if version and (int(version[2]), int(version[3])) < OLDEST_REDIS:
+        needed = ".".join(map(str, OLDEST_REDIS))
+        raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
+
+
+def reasons_to_leave(connection_class: Any) -> tuple[str, ...]:
+    """Return with which errors a server tells connections of a class that it is not the primary any more."""
+    # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
+    return ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+
+
+def as_lost(error: redis.ResponseError, reasons: Iterable[str]) -> redis.ConnectionError | None:
+    """Return what to raise, and leave the server, if an error has one of these reasons; else None."""
+    reason = "READONLY" if isinstance(error, redis.ReadOnlyError) else _refusal(error, reasons)
+    return redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") if reason else None
+
+
+def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:
+    """Return which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
+    text = str(error)
+    return next((reason for reason in reasons if text.startswith(f"{reason} ") or f"-{reason} " in text), None)
