@@ -99,6 +99,7 @@ async def in_a_loop(to: str) -> int:
 
 async def add() -> None:
     reveal_type(await plain.aadd("ann"))
+    reveal_type(await plain.add("ann").aresult())
     reveal_type((await in_a_loop.configure(priority=5).aadd("ann")).result())
 
 
@@ -110,7 +111,7 @@ reveal_type(with_options.configure(priority=5, delayed_for=60, identifier="a").a
 reveal_type(plain.add("ann").added)
 """
 
-KNOWN_OF_FUNCTIONS = ["AddedJob[int]", "int", "int", "int", "list[str]", "int", "list[str]", "bool"]
+KNOWN_OF_FUNCTIONS = ["AddedJob[int]", "int", "int", "int", "int", "list[str]", "int", "list[str]", "bool"]
 
 # Each line is refused, and no other one.
 WRONG_CALLS = """

@@ -56,6 +56,18 @@ class AddedJob(Generic[Result]):
         """Wait until the job has ended; return whether it has: see `Job.wait`."""
         return bool(wait_for_end(self.job, timeout))
 
+    async def aresult(self, timeout: float | None = None) -> Result:
+        """Do as `result`, under asyncio: see `Job.aresult`."""
+        from limpyd_jobs.models.following import awaiting  # not at the start of each process
+
+        return cast(Result, await awaiting.result_of(self.job, timeout, None))
+
+    async def await_end(self, timeout: float | None = None) -> bool:
+        """Do as `wait`, under asyncio: see `Job.await_end`."""
+        from limpyd_jobs.models.following import awaiting  # not at the start of each process
+
+        return bool(await awaiting.wait_for_end(self.job, timeout))
+
     def cancel(self) -> bool:
         """Cancel the job; return False if it has ended before: see `Job.cancel`."""
         return self.job.cancel()

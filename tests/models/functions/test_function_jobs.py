@@ -20,7 +20,19 @@ from limpyd import fields
 from running import work
 from servers import RedisServer
 
-from limpyd_jobs import Argument, ConfigurationException, Error, Job, JobFunction, Queue, Requeue, Retry, Schedule, job
+from limpyd_jobs import (
+    AddedJob,
+    Argument,
+    ConfigurationException,
+    Error,
+    Job,
+    JobFunction,
+    Queue,
+    Requeue,
+    Retry,
+    Schedule,
+    job,
+)
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.query import JobFilter, explain_job
 from limpyd_jobs.redis.database import JobsDatabase
@@ -236,6 +248,12 @@ class TestAnAsyncFunction:
 
         assert asyncio.run(add()) == [True, True, False]
         run_all("async")
+
+        async def wait() -> tuple[bool, int]:
+            added = AddedJob[int](double.job_class.get("1"), True)
+            return await added.await_end(60), await added.aresult(60)
+
+        assert asyncio.run(wait()) == (True, 6)
         jobs = [double.job_class.get(pk) for pk in ("1", "2")]
         assert [each.result(10) for each in jobs] == [6, 8]
         assert jobs[1].hmget("_retry_for", "_start_within") == ["5", "60"]
