@@ -75,6 +75,10 @@ class JobInterrupted(BaseException):
         self.goes_last = goes_last
 
 
+class BlockingCall(LimpydJobsException):
+    """Code of a coroutine would wait for Redis in the event loop of its worker: see ``blocking_calls`` of workers."""
+
+
 class CursorLost(LimpydJobsException):
     """The cursor of a job does not fit the source of its loop any more: `requeue` it with ``restart=True``."""
 

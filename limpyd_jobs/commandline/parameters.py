@@ -48,6 +48,9 @@ MAX_CONCURRENCY = 10_000
 
 LOG_FORMATS = ("text", "json")
 
+# What happens to a call in a coroutine that would wait for Redis.
+BLOCKING_CALLS = REFUSE, ALLOW = ("refuse", "allow")
+
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000
 
@@ -370,6 +373,16 @@ class Parameters:
         group=WHAT,
         check=whole_number(1, MAX_CONCURRENCY),
         could_be=checks.is_whole_number,
+    )
+    blocking_calls: str = row(
+        REFUSE,
+        "What happens if a coroutine of a job calls what waits for Redis, such as ``self.note.hget()``, and so would "
+        "hold the event loop: ``refuse`` raises ``BlockingCall``, which names the awaitable form, ``allow`` does it. "
+        "See :ref:`Coroutines and fields`.",
+        option("allow", type="choice", choices=BLOCKING_CALLS),
+        group=WHAT,
+        check=checks.one_of(*BLOCKING_CALLS),
+        could_be=lambda value: value in BLOCKING_CALLS,
     )
     queue_strategy: str = row(
         QUEUE_STRATEGIES[0],

@@ -215,6 +215,11 @@ def as_stored(job_class: type[RedisModel], texts: Mapping[str, Any]) -> dict[str
     }
 
 
+def know_all_arguments(job: RedisModel) -> None:
+    """Read the arguments of a job that are not known yet, so that they can be had without a question to Redis."""
+    texts_of(job, arguments_of(type(job)))
+
+
 @memoized
 def arguments_of(model: type[RedisModel]) -> dict[str, Argument]:
     """Return the arguments of a model by their names."""

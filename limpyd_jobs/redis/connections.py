@@ -15,6 +15,7 @@ from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError, ResponseError
 from redis.utils import HIREDIS_AVAILABLE
 
+from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.forks import this_process
 
 # A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
@@ -63,6 +64,8 @@ class PinnedConnection:
 
     def execute_commands(self, *commands: Sequence[Any]) -> list[Any]:
         """Send some commands at once; return their replies. Some of them may be errors."""
+        if guarded:
+            refuse_on_guarded_loop()
         connection = self._ready_connection()
         try:
             connection.send_packed_command(

@@ -30,6 +30,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.addresses import ACCEPTED, hide_passwords, name_of, read
+from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
@@ -397,18 +398,28 @@ def tolerant(client: redis.Redis) -> redis.Redis:
 
 @cache
 def _escaping(connection_class: Any) -> Any:
-    """Return a class of connections that writes any text that was read."""
+    """Return a class of connections that writes any text that was read, and that no coroutine of a guarded loop waits
+    for."""
 
     # hiredis, which redis-py uses if it is installed, knows no surrogate escapes, and has shorter error messages
 
     class Connection(connection_class):  # type: ignore[misc]
+        def _connect(self) -> Any:
+            if guarded:
+                refuse_on_guarded_loop()
+            return super()._connect()
+
         def send_command(self, *args: Any, **kwargs: Any) -> Any:
+            if guarded:
+                refuse_on_guarded_loop()
             try:
                 return super().send_command(*args, **kwargs)
             except (UnicodeEncodeError, redis.DataError):
                 return super().send_command(*map(self.encoder.encode, args), **kwargs)
 
         def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
+            if guarded:
+                refuse_on_guarded_loop()
             commands = list(commands)
             try:
                 return super().pack_commands(commands)

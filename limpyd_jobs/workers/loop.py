@@ -9,6 +9,7 @@ from time import monotonic
 from redis.exceptions import RedisError
 
 from limpyd_jobs import events
+from limpyd_jobs.commandline.parameters import REFUSE
 from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.heartbeat import Heartbeat
@@ -70,7 +71,8 @@ class Loop:
         self.repeats = Repeats(worker.log)
         self.context = Context(worker, state, self.repeats.log)
         self.executions = Executions()
-        self.event_loop = EventLoop()
+        is_guarded = self.context.settings.blocking_calls == REFUSE
+        self.event_loop = EventLoop(worker.log, is_guarded=is_guarded)
         self.slots = Slots(self.context.settings.concurrency)
         is_one = self.slots.limit == 1
         self.awaiting = Awaiting(self.event_loop) if is_one else AwaitingBeside(self.event_loop, self.slots.bell.ring)

@@ -64,6 +64,14 @@ def provoke_a_long_job_to_begin_anew() -> None:
     Worker("long", callback=lambda job, queue: [*job.iterate(range(3))], max_loops=1).run()
 
 
+def provoke_a_held_loop(caplog: pytest.LogCaptureFixture) -> None:
+    async def hold(job: Job, queue: Queue) -> None:
+        wait_until(lambda: "holds the event loop" in caplog.text)
+
+    Job.add_job("held", "held")
+    Worker("held", callback=hold, max_loops=1).run()
+
+
 def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> None:
     let_its_worker_die("rescued", "rescued")
     Worker("rescued", callback=do_nothing, max_loops=1).run()
@@ -178,6 +186,7 @@ def test_the_log_says_what_the_manual_says(
     run_until("No queues yet", caplog, Worker("nobody", terminate_gracefuly=False))
     provoke_what_is_wrong_with_jobs()
     provoke_a_long_job_to_begin_anew()
+    provoke_a_held_loop(caplog)
     provoke_what_happens_when_workers_die(caplog)
     provoke_orphans(monkeypatch)
     provoke_what_is_wrong_with_schedules(monkeypatch)

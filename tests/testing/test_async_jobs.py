@@ -19,13 +19,13 @@ class Leaf(Job):
 
     async def run(self, queue: Queue) -> str:
         await asyncio.sleep(0)
-        self.seen.append(self.identifier.hget())
+        self.seen.append(await self.aget("identifier"))
         return "done"
 
 
 class Tree(Leaf):
     async def run(self, queue: Queue) -> str:
-        Leaf.add_job("leaf")
+        await Leaf.aadd_job("leaf")
         await asyncio.to_thread(Leaf.add_job, "other leaf")
         self.seen.append("tree")
         return "done"

@@ -459,6 +459,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - job-modules = None",
         " - processes = 1",
         " - concurrency = 1",
+        " - blocking-calls = refuse",
         " - queue-strategy = strict",
         " - prefetch = 1",
         " - prefetch-time = 0.02",

@@ -12,9 +12,11 @@ from contextvars import Context, copy_context
 from threading import Event, Thread
 from typing import Any
 
+from limpyd_jobs.redis.blocking import guarded
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.workers.concurrent.stepping import stepped_task
 from limpyd_jobs.workers.concurrent.threads import DaemonThreads
+from limpyd_jobs.workers.concurrent.watchdog import Watchdog
 from limpyd_jobs.workers.process.forks import end_child
 
 # How many seconds the tasks that are left have to end once the worker has ended.
@@ -33,6 +35,7 @@ class Awaited:
         self._coroutine = coroutine
         self._on_end = on_end
         self._task: Task[None] | None = None
+        self._watchdog: Watchdog
         self._result: Any = None
         self._error: BaseException | None = None
         self._has_begun = False
@@ -54,7 +57,9 @@ class Awaited:
 
     # -- In the thread of the loop
 
-    def begin(self, loop: AbstractEventLoop) -> None:
+    def begin(self, loop: AbstractEventLoop, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+        watchdog.begin()
         self._task = loop.create_task(self._main())
         self._task.add_done_callback(self._ended)
         if self.reason is not None:
@@ -81,6 +86,7 @@ class Awaited:
             self._coroutine.close()
             self._error = CancelledError()
         self.has_ended = True
+        self._watchdog.end()
         self._on_end(self)
 
 
@@ -89,9 +95,18 @@ class EventLoop:
 
     A coroutine has a copy of the context of its caller (see `contextvars`). The policy of the application makes the
     loop: it may be one of uvloop.
+
+    Parameters
+    ----------
+    log: callable
+        Takes a message and its level, from any thread.
+    is_guarded: bool
+        Whether coroutines must not wait for Redis in between two of their steps.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: Callable[[str, str], None], *, is_guarded: bool = True) -> None:
+        self._log, self._is_guarded = log, is_guarded
+        self._watchdog: Watchdog
         self._loop: AbstractEventLoop | None = None
         self._pid = 0
         self._thread: Thread
@@ -112,7 +127,7 @@ class EventLoop:
         self._is_called = False  # before it looks: what is added later calls it again
         while self._to_begin:
             awaited, context = self._to_begin.popleft()
-            context.run(awaited.begin, loop)
+            context.run(awaited.begin, loop, self._watchdog)
 
     def cancel(self, awaited: Awaited, reason: BaseException) -> None:
         """Cancel a coroutine, for a reason. Any thread may do so."""
@@ -146,12 +161,17 @@ class EventLoop:
 
     def _run(self, loop: AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        self._watchdog = watchdog = Watchdog(loop, self._log)
+        if self._is_guarded:
+            guarded.add(loop)
         while not self._is_closing:
             with suppress(SystemExit, KeyboardInterrupt):  # of a task that a job made: the job has it, too
                 loop.run_forever()
         with suppress(BaseException):
             loop.run_until_complete(_end_tasks())
             loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), CLOSE_WITHIN))
+        watchdog.close()
+        guarded.discard(loop)
         with suppress(BaseException):
             loop.close()
 

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Task
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.workers.process.forks import end_child
+
+# The job whose code runs. The tasks that it makes have it, too.
+running_job: ContextVar[Any] = ContextVar("limpyd_jobs_running_job", default=None)
+
+
+@contextmanager
+def code_of(job: Any) -> Iterator[None]:
+    """Coroutines that begin to run inside the block are code of a job."""
+    token = running_job.set(job)
+    try:
+        yield
+    finally:
+        running_job.reset(token)
 
 
 class Stepped(Coroutine[Any, Any, Any]):
     """A coroutine that ends the process after a step in which its code forked it: the child has a copy of the loop,
     of its timers and of the other jobs, and only the parent may go on with them."""
 
-    __slots__ = ("_coroutine", "_pid")
+    __slots__ = ("_coroutine", "_pid", "job")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
         self._pid = this_process.pid
+        self.job = running_job.get()
 
     def send(self, value: Any) -> Any:
         return self._step(self._coroutine.send, value)

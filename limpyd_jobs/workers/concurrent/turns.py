@@ -26,6 +26,7 @@ from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
+from limpyd_jobs.workers.concurrent.stepping import running_job
 from limpyd_jobs.workers.concurrent.threads import DaemonThreads
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
@@ -256,6 +257,7 @@ class ManyAtOnce:
         execution, worker = slot.execution, self._worker
         claim = execution.claim
         job, queue = claim.job, claim.queue
+        running_job.set(job)
         if instruments.installed:
             slot.around = Around(Running(job, claim.delivery.queue_name, as_attempt(claim.delivery.tries), worker.id))
             slot.around.__enter__()
@@ -267,6 +269,7 @@ class ManyAtOnce:
         function = worker.callback or worker.execute
         seconds = self._executor.timeout_of(execution, needs_signal=False)
         if self._is_async(job, function):
+            self._executor.read_arguments(job)
             slot.begin_on(self._event_loop, function(job, queue))
         else:
             awaiting = Awaiting(self._event_loop)
@@ -274,11 +277,13 @@ class ManyAtOnce:
         if seconds is not None:
             self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
 
-    @staticmethod
-    def _call(awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
+    def _call(self, awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
         """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
         result = function(job, queue)
-        return awaiting.run(result) if is_coroutine(result) and is_async(job.run) else result
+        if is_coroutine(result) and is_async(job.run):
+            self._executor.read_arguments(job)
+            return awaiting.run(result)
+        return result
 
     def _is_async(self, job: Job, function: Any) -> bool:
         is_ours = getattr(function, "__func__", None) is self._our_execute

@@ -12,6 +12,7 @@ from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.records.lazy_fields import has_method
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import ClassNames
 
@@ -43,7 +44,8 @@ class Announcer:
             method = getattr(job, event)
             result = method(*args)
             if type(result) is CoroutineType and is_async(method):
-                self.awaiting.run(result)
+                with code_of(job):
+                    self.awaiting.run(result)
 
     def failed(self, job: Job, queue: Queue, exception: BaseException, trace: str | None, is_requeued: bool) -> None:
         """A job failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -12,6 +13,7 @@ from typing import Any
 from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobInterrupted, JobTimeout
+from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt
@@ -21,6 +23,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.forks import end_child
@@ -189,9 +192,14 @@ class Executor:
         """Await the coroutine of an async function. One that another function returned may be there by mistake."""
         self.timer.disarm()
         if is_async(job.run) or is_async(function):
-            self.timer.disarm()
-            return self.awaiting.run(coroutine, self.timer)
+            with closing(coroutine), code_of(job):
+                self.read_arguments(job)
+                return self.awaiting.run(coroutine, self.timer)
         return coroutine
+
+    def read_arguments(self, job: Job) -> None:
+        """Read the arguments that did not come with the claim of the job, so that a coroutine has all at hand."""
+        self.recorder.retry(know_all_arguments, job)
 
     def timeout_of(self, execution: Execution, *, needs_signal: bool = True) -> float | None:
         """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit, or if

@@ -169,13 +169,13 @@ class Asking(Base):
 
 class Ordered(Base):
     async def run(self, queue: Queue) -> None:
-        self.seen.append(queue.priority.hget())
+        self.seen.append(await asyncio.to_thread(queue.priority.hget))
 
 
 class Chain(Base):
     async def run(self, queue: Queue) -> None:
         await asyncio.sleep(0.05)
-        if self.identifier.hget() == "first":
+        if await self.aget("identifier") == "first":
             await asyncio.to_thread(type(self).add_job, "second")
 
 
@@ -200,7 +200,7 @@ class Holding(Base):
 class Killer(Base):
     async def run(self, queue: Queue) -> None:
         await asyncio.sleep(0.05)
-        if self.identifier.hget() == "killer":
+        if await self.aget("identifier") == "killer":
             os._exit(1)
         await asyncio.sleep(0.05)
 

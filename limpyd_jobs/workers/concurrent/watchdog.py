@@ -1,0 +1,130 @@
+"""Noticing that the code of a job holds the event loop, and with it all other jobs that run there."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from inspect import CO_COROUTINE
+from threading import Event, Thread, get_ident
+from time import monotonic
+from types import FrameType
+
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.workers.concurrent.stepping import Stepped
+from limpyd_jobs.workers.naming import label_of
+
+# For how many seconds a step of a coroutine may hold the loop before it is logged.
+LIMIT = 0.1
+
+# Every how many seconds the loop gives a sign.
+TICK = 0.05
+
+# For how many seconds a line that was logged is not logged again; and how many lines are remembered.
+SILENCE, MAX_LINES = 60.0, 1000
+
+
+class Watchdog:
+    """Looks from a thread of its own whether an event loop gives its signs, while coroutines run there. It is made in
+    the thread of the loop.
+
+    Parameters
+    ----------
+    loop: asyncio.AbstractEventLoop
+    log: callable
+        Takes a message and its level. It is called by the thread of the watchdog.
+    """
+
+    def __init__(self, loop: AbstractEventLoop, log: Callable[[str, str], None]) -> None:
+        self._loop, self._log = loop, log
+        self._thread_of_loop = get_ident()
+        self._running = 0  # how many coroutines run
+        self._is_awake = self._is_closed = False
+        self._ticked = 0.0
+        self._wake = Event()
+        self._silent_until: dict[tuple[str, int], float] = {}
+        Thread(target=self._run, name="limpyd-jobs-watchdog", daemon=True).start()
+
+    # -- In the thread of the loop
+
+    def begin(self) -> None:
+        """A coroutine begins to run."""
+        self._running += 1
+        if not self._is_awake:
+            self._is_awake = True
+            self._tick()
+            self._wake.set()
+
+    def end(self) -> None:
+        """A coroutine has ended."""
+        self._running -= 1
+
+    def close(self) -> None:
+        """Let the thread end. Any thread may do so."""
+        self._is_closed = True
+        self._wake.set()
+
+    def _tick(self) -> None:
+        self._ticked = monotonic()
+        if self._running and not self._is_closed:
+            self._loop.call_later(TICK, self._tick)
+        else:
+            self._is_awake = False
+
+    # -- In its own thread
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            left = self._ticked + TICK + LIMIT - monotonic()
+            if not self._is_awake:
+                self._wake.wait()
+                self._wake.clear()
+            elif left > 0:
+                self._pause(left)
+            else:
+                self._look()
+                self._pause(LIMIT)
+
+    def _pause(self, seconds: float) -> None:
+        if self._wake.wait(seconds):
+            self._wake.clear()
+
+    def _look(self) -> None:
+        """Log which line holds the loop, if that is code of a job."""
+        frame = sys._current_frames().get(self._thread_of_loop)
+        innermost, coroutine = frame, None
+        while frame is not None and frame.f_code is not _STEP:
+            if coroutine is None and frame.f_code.co_flags & CO_COROUTINE:
+                coroutine = frame
+            frame = frame.f_back
+        if innermost is None or coroutine is None or frame is None:
+            return
+        job = frame.f_locals["self"].job
+        if self._is_new(coroutine):
+            label = "[?]" if job is None else label_of(job)
+            also = "" if innermost is coroutine else f", now at {_place_of(innermost)}"
+            text = f"{label} holds the event loop for longer than {LIMIT:g} s: {_line_of(coroutine)}{also}"
+            self._log(text, "warning")
+
+    def _is_new(self, frame: FrameType) -> bool:
+        """Whether a line was not logged a moment ago."""
+        now, line = monotonic(), (frame.f_code.co_filename, frame.f_lineno)
+        if now < self._silent_until.get(line, 0.0):
+            return False
+        if len(self._silent_until) >= MAX_LINES:
+            self._silent_until.clear()
+        self._silent_until[line] = now + SILENCE
+        return True
+
+
+_STEP = Stepped._step.__code__
+
+
+def _place_of(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+
+
+def _line_of(frame: FrameType) -> str:
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return f"{_place_of(frame)}: {one_line(text, MESSAGE)}" if text else _place_of(frame)
