@@ -73,9 +73,9 @@ def _mark_renewals() -> None:
     renew = transitions.renew
 
     @wraps(renew)
-    def marked(connection: Any, job_class: Any, ident: str, token: str, *args: Any) -> bool:
+    def marked(connection: Any, job_class: Any, ident: str, token: str, *args: Any, **kwargs: Any) -> bool:
         sent = monotonic()
-        is_renewed = renew(connection, job_class, ident, token, *args)
+        is_renewed = renew(connection, job_class, ident, token, *args, **kwargs)
         if is_renewed:
             marks().write("renewed", token=token, at=sent)
         return is_renewed
