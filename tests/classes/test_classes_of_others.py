@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from inspect import isclass
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -72,11 +73,23 @@ class Bomb:
 
 
 def classes_of_ours() -> Iterator[type]:
-    """All classes that the package has, those of what is not installed apart."""
+    """All classes that the package has, but for those of what is not installed, or needs a project of Django."""
     for info in walk_packages(limpyd_jobs.__path__, "limpyd_jobs."):
-        with suppress(ImportError):
-            module = import_module(info.name)
-            yield from (each for each in vars(module).values() if isinstance(each, type) and _is_ours(each))
+        with suppress(ImportError, _of_no_project()):
+            yield from (each for each in vars(import_module(info.name)).values() if isclass(each) and _is_ours(each))
+
+
+def _of_no_project() -> type[Exception]:
+    """What Django raises if there is no project; if Django is not installed, nothing."""
+    try:
+        from django.core.exceptions import ImproperlyConfigured
+    except ImportError:
+        return ImportError
+    return ImproperlyConfigured
+
+
+def path_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
 
 
 def _is_ours(cls: type) -> bool:
@@ -92,8 +105,8 @@ def canary(tmp_path: Path) -> Path:
 def idents(redis_client: redis.Redis, canary: Path) -> list[str]:
     """The idents of jobs of all classes of ours, and of what is no class of ours, whose records name code."""
     classes = [*classes_of_ours()]
-    paths = {f"{each.__module__}.{each.__name__}" for each in classes}
     assert {"Job", "ScheduledRun", "PickledRun"} <= {each.__name__ for each in classes}
+    of_jobs = {path_of(each) for each in classes if issubclass(each, JobRecord)}
     call = json.dumps({"args": [f"touch {canary}"]})
     bomb = b64encode(pickle.dumps(Bomb(canary))).decode()
     for number, (func, text) in enumerate((("os:system", call), ("os:system", bomb), ("builtins:print", bomb)), 1):
@@ -109,7 +122,8 @@ def idents(redis_client: redis.Redis, canary: Path) -> list[str]:
                 name = f"{each.namespace}:{each.__name__.lower()}"
                 redis_client.hset(f"{name}:{number}:hash", mapping=values)
                 redis_client.sadd(f"{name}:collection", number)
-    return [f"{path}:{number}" for path in (*sorted(paths), *FOREIGN) for number in (1, 2, 3)]
+    others = [f"{path}:1" for path in sorted({*map(path_of, classes)} - of_jobs)]
+    return [f"{path}:{number}" for path in (*sorted(of_jobs), *FOREIGN) for number in (1, 2, 3)] + others
 
 
 def push_everywhere(client: redis.Redis, queue: Queue, idents: list[str]) -> None:
@@ -122,8 +136,7 @@ def push_everywhere(client: redis.Redis, queue: Queue, idents: list[str]) -> Non
             client.zadd(field.key, dict.fromkeys(idents, 1))
         elif isinstance(field, fields.HashField):
             client.hset(field.key, mapping=dict.fromkeys(idents, "1"))
-    for number, ident in enumerate(idents[::3], 1):
-        path = ident.rpartition(":")[0]
+    for number, path in enumerate(dict.fromkeys(ident.rpartition(":")[0] for ident in idents), 1):
         known = [path, "jobs:job", ["func", "status", "identifier"], {"status": "jobs:job:status:"}, {}, []]
         client.hset(KEY, path, json.dumps(known))
         for kind in (QUEUES, ERRORS):

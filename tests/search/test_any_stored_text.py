@@ -20,7 +20,7 @@ from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.records.metrics import LENGTH, Metrics
 from limpyd_jobs.schedules import Schedule
 
-EXAMPLES = int(os.environ.get("LIMPYD_JOBS_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("LIMPYD_JOBS_EXAMPLES", "4"))
 
 PATH = f"{__name__}.Note"
 
