@@ -1,5 +1,9 @@
 """One connection of an event loop to a database, which all tasks share: each command is sent at once, and the replies
-come in the same order. Nothing here knows what the commands are for."""
+come in the same order. Nothing here knows what the commands are for.
+
+The replies are read here, and not by redis-py: its connections of asyncio await each reply on its own, which takes
+three times the processor time, and a task more.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +77,7 @@ class Wire(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._size = 0
         self._received = bytearray()
+        self._arrays: list[tuple[list[Any], int]] = []  # those that are not complete, the outermost first
         self._progress_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -135,8 +140,7 @@ class Wire(asyncio.Protocol):
         position = 0
         try:
             while position < len(self._received):
-                reply, position = self._read(position)
-                self._deliver(reply)
+                position = self._read(position)
         except Incomplete:
             pass
         except Exception as error:
@@ -158,33 +162,45 @@ class Wire(asyncio.Protocol):
             if not waiting.future.done():  # else the task was canceled
                 waiting.future.set_result(waiting.replies)
 
-    def _read(self, start: int) -> tuple[Any, int]:
-        """Return the reply that begins at a position, as RESP2 has it, and where the next one begins."""
+    def _read(self, start: int) -> int:
+        """Take in what begins at a position, as RESP2 has it; return where the next begins. An array is taken in
+        element by element: none is read twice, in however many pieces a long reply comes."""
         end = self._received.find(b"\r\n", start)
         if end < 0:
             raise Incomplete
         kind, line, end = self._received[start], self._received[start + 1 : end], end + 2
+        value: Any = None
         if kind == 36:  # $
-            if (stop := end + int(line)) < end:
-                return None, end
-            if len(self._received) < stop + 2:
-                raise Incomplete
-            return self._text(self._received[end:stop]), stop + 2
-        if kind == 58:  # :
-            return int(line), end
-        if kind == 43:  # +
-            return self._text(line), end
-        if kind == 45:  # -
-            return self._parser.parse_error(self._text(line)), end
-        if kind != 42:  # *
+            if (stop := end + int(line)) >= end:
+                if len(self._received) < stop + 2:
+                    raise Incomplete
+                value, end = self._text(self._received[end:stop]), stop + 2
+        elif kind == 58:  # :
+            value = int(line)
+        elif kind == 43:  # +
+            value = self._text(line)
+        elif kind == 45:  # -
+            value = self._parser.parse_error(self._text(line))
+        elif kind != 42:  # *
             raise ValueError(bytes(self._received[start : start + 20]))
-        if int(line) < 0:
-            return None, end
-        values = []
-        for _ in range(int(line)):
-            value, end = self._read(end)
+        elif (number := int(line)) > 0:
+            self._arrays.append(([], number))
+            return end
+        elif number == 0:
+            value = []
+        self._complete(value)
+        return end
+
+    def _complete(self, value: Any) -> None:
+        """Add a value to the array it stands in, and so on if that is complete; deliver what stands in none."""
+        while self._arrays:
+            values, number = self._arrays[-1]
             values.append(value)
-        return values, end
+            if len(values) < number:
+                return
+            self._arrays.pop()
+            value = values
+        self._deliver(value)
 
     def _text(self, data: bytearray) -> str:
         return data.decode(self._encoder.encoding, self._encoder.encoding_errors)

@@ -73,14 +73,27 @@ def test_texts_of_any_size_come_back(database: JobsDatabase, size: int) -> None:
     assert asyncio.run(main()) == [text + f"{i}" for i in range(5)]
 
 
-def test_all_kinds_of_replies_are_read(database: JobsDatabase) -> None:
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_all_kinds_of_replies_are_read_in_whatever_pieces_they_come(
+    database: JobsDatabase, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    read = multiplexed.Wire.data_received
+
+    def read_in_pieces(wire: multiplexed.Wire, data: bytes) -> None:
+        for start in range(0, len(data), size):
+            read(wire, data[start : start + size])
+
+    monkeypatch.setattr(multiplexed.Wire, "data_received", read_in_pieces)
+
     async def main() -> list[Any]:
-        script = "return {1, 'a', {}, {false, {'b'}}, redis.status_reply('fine'), redis.error_reply('ERR no')}"
+        script = (
+            "return {1, 'a\\r\\n', {}, {false, {'b', {}}}, redis.status_reply('fine'), redis.error_reply('ERR no')}"
+        )
         found = await ask(database, "EVAL", script, 0)
         return [*found, await ask(database, "GET", "nothing"), await ask(database, "BLPOP", "nothing", "0.05")]
 
     *values, error, nothing, none = asyncio.run(main())
-    assert values == [1, "a", [], [None, ["b"]], "fine"]
+    assert values == [1, "a\r\n", [], [None, ["b", []]], "fine"]
     assert (type(error), str(error)) == (redis.ResponseError, "no")
     assert (nothing, none) == (None, None)
 
