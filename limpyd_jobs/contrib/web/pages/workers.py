@@ -100,7 +100,7 @@ def show(asked: Asked) -> WorkersShown:
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     everyone = alive_workers(asked.database)
     found = [each for each in everyone if queue in ("", *each.queues) and status in ("", each.status)]
-    shown = [_shown(each, everyone, MAX_IN_ROW) for each in found[:limit]]
+    shown = [_shown(asked, each, everyone, MAX_IN_ROW) for each in found[:limit]]
     return WorkersShown(queue, status, shown, len(found), len(found) <= limit)
 
 
@@ -111,11 +111,11 @@ def show_one(asked: Asked) -> OneShown:
         raise Refusal(404, "That worker is not there any more")
     options = [(name, value) for name, value in worker.options.items() if value is not None]
     dump = worker_dump(worker, asked.database)
-    shown = _shown(worker, everyone, MAX_ON_PAGE)
+    shown = _shown(asked, worker, everyone, MAX_ON_PAGE)
     return OneShown(shown, worker.unresolved, options[:MAX_ON_PAGE], [*worker.versions.items()][:MAX_ON_PAGE], dump)
 
 
-def _shown(worker: AliveWorker, everyone: Sequence[AliveWorker], most: int) -> WorkerShown:
+def _shown(asked: Asked, worker: AliveWorker, everyone: Sequence[AliveWorker], most: int) -> WorkerShown:
     return WorkerShown(
         pk=worker.pk,
         name=worker.name,
@@ -129,7 +129,7 @@ def _shown(worker: AliveWorker, everyone: Sequence[AliveWorker], most: int) -> W
         queue_model=worker.queue_model,
         since=worker.since,
         last_seen=worker.last_seen,
-        running=[_running(job, worker) for job in worker.running[:most]],
+        running=[_running(asked, job, worker) for job in worker.running[:most]],
         running_number=len(worker.running),
         done=worker.done,
         failed=worker.failed,
@@ -137,11 +137,12 @@ def _shown(worker: AliveWorker, everyone: Sequence[AliveWorker], most: int) -> W
     )
 
 
-def _running(job: RunningJob, worker: AliveWorker) -> Running:
+def _running(asked: Asked, job: RunningJob, worker: AliveWorker) -> Running:
     began, seen = as_utc(job.since), as_utc(worker.last_seen)
     is_known = began and seen and not worker.silent_for
     seconds = max((seen - began).total_seconds(), 0.0) if is_known and began and seen else None
-    return Running(job.ident, job.identifier, job.since, seconds)
+    identifier = asked.masking.identifier(job.identifier, job.ident) or ""
+    return Running(job.ident, identifier, job.since, seconds)
 
 
 def order(verb: str, asked: Asked, form: Form) -> Plan:
