@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,7 +33,6 @@ from limpyd_jobs.models.presence import Order, RunningJob
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.audit import last_entries
-from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.texts import host_and_pid
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -321,18 +319,14 @@ HOSTILE_DETAILS = [
 class TestWhatSomebodyElseWrote:
     def test_as_an_order_changes_nothing(self, log: pytest.LogCaptureFixture, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
-        with registered() as worker:
-            told = 0
-            for some in chunks(HOSTILE_ORDERS, 3):  # more of them are told in fewer lines
-                told += len(some)
-                redis_client.rpush(f"jobs:workerpresence:{the_worker().pk}:orders", *some)
-                wait_until(partial(self._are_told, log, told))
+        with registered(lease=1) as worker:
+            for order in HOSTILE_ORDERS:
+                log.clear()
+                redis_client.rpush(f"jobs:workerpresence:{the_worker().pk}:orders", order)
+                wait_until(lambda: any("Unknown order: " in text for text in messages(log)), f"{order:.20} is told")
             asked(the_worker(), "quiet")
             wait_for("quiet")
             assert not worker.end_forced
-
-    def _are_told(self, log: pytest.LogCaptureFixture, number: int) -> bool:
-        return sum("Unknown order: " in text for text in messages(log)) == number
 
     def test_as_many_orders_is_told_in_a_few_lines(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis

@@ -35,7 +35,7 @@ class Awaited(Job):
 
     async def run(self, queue: Queue) -> Any:
         await asyncio.sleep(0)
-        return [self.identifier.hget(), threading.current_thread().name]
+        return [await self.aget("identifier"), threading.current_thread().name]
 
 
 class Kept(Awaited):
@@ -110,7 +110,7 @@ class TestAnAsyncFunction:
 
     def test_may_be_the_callback_or_the_execute_method(self) -> None:
         async def callback(job: Job, queue: Queue) -> str:
-            return job.identifier.hget()
+            return str(await job.aget("identifier"))
 
         class AsyncWorker(Worker):
             async def execute(self, job: Job, queue: Queue) -> Any:
