@@ -71,6 +71,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*EXAMPLE, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT)
 
 
+def begin(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it where it ends before it looks at the library."""
+    return preloaded.run([*EXAMPLE, *arguments], cwd=ROOT, timeout=TIMEOUT)
+
+
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run it in a process group of its own, beyond the moment when its workers have run some jobs."""
@@ -419,7 +424,7 @@ def test_it_does_not_disturb_another_example_on_the_same_database(
     redis_client.set(f"{NAMESPACE}-in-use", "yes")
     redis_client.set(f"{NAMESPACE}:readmodule:max_pk", "1")
     before = dump(redis_server)
-    completed = run(f"--database={redis_server.url}")
+    completed = begin(f"--database={redis_server.url}")
     assert completed.returncode == 1
     assert re.fullmatch(r"Another example runs .*\n", completed.stderr)
     assert dump(redis_server) == before
@@ -435,19 +440,19 @@ def test_a_redis_that_goes_away_ends_it(redis_binary: str) -> None:
 
 
 def test_a_redis_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
-    completed = run(f"--database=unix://{tmp_path}/nobody.sock")
+    completed = begin(f"--database=unix://{tmp_path}/nobody.sock")
     assert (completed.returncode, completed.stdout) == (1, "")
     assert re.fullmatch(r"Redis cannot be used: .*\n", completed.stderr)
 
 
 @pytest.mark.parametrize("argument", ["--database=localhost:x", "--workers=0", "--workers=many", "surplus"])
 def test_a_wrong_argument_is_refused(argument: str) -> None:
-    completed = run(argument)
+    completed = begin(argument)
     assert (completed.returncode, completed.stdout) == (2, "")
     assert re.search(r"^example\.py: error: .*\n\Z", completed.stderr, re.MULTILINE)
 
 
 def test_help_tells_the_options() -> None:
-    completed = run("--help")
+    completed = begin("--help")
     assert completed.returncode == 0
     assert re.findall(r"^  (--\w+)", completed.stdout, re.MULTILINE) == ["--database", "--workers", "--keep"]

@@ -157,18 +157,18 @@ def revealed(output: str, name: str) -> list[str]:
     return re.findall(rf'^{name}:.* Revealed type is "([^"]*)"', output, re.MULTILINE)
 
 
-def test_what_is_made_by_a_class_is_of_that_class(of_mypy: str) -> None:
-    assert [each.rpartition(".")[2] for each in revealed(of_mypy, "myapp.py")] == KNOWN, of_mypy
-    assert not re.search(r"^myapp.py.*error:", of_mypy, re.MULTILINE), of_mypy
+class TestMypy:
+    def test_knows_that_what_is_made_by_a_class_is_of_that_class(self, of_mypy: str) -> None:
+        assert [each.rpartition(".")[2] for each in revealed(of_mypy, "myapp.py")] == KNOWN, of_mypy
+        assert not re.search(r"^myapp.py.*error:", of_mypy, re.MULTILINE), of_mypy
 
-
-def test_mypy_knows_functions_that_are_jobs_and_refuses_wrong_calls(of_mypy: str) -> None:
-    assert [re.sub(r"\w+\.", "", each) for each in revealed(of_mypy, "functions.py")] == KNOWN_OF_FUNCTIONS, of_mypy
-    assert lines_of_errors(of_mypy) == wrong_lines(), of_mypy
+    def test_knows_functions_that_are_jobs_and_refuses_wrong_calls(self, of_mypy: str) -> None:
+        assert [re.sub(r"\w+\.", "", each) for each in revealed(of_mypy, "functions.py")] == KNOWN_OF_FUNCTIONS, of_mypy
+        assert lines_of_errors(of_mypy) == wrong_lines(), of_mypy
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="pyright needs node")
-def test_pyright_does_so_too(tmp_path: Path) -> None:
+def test_pyright_knows_functions_that_are_jobs_too(tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS + WRONG_CALLS)
     root = str(Path(limpyd_jobs.__file__).parent.parent)
     settings = {"extraPaths": [root], "pythonVersion": "3.10", "reportMissingModuleSource": False}
