@@ -252,8 +252,8 @@ def watch(total: int, processes: Iterable[subprocess.Popen[bytes]]) -> None:
 def report() -> None:
     show("Queues", "name priority size waiting delayed success errors lines", queue_rows())
     show("Largest packages", "package modules lines tries", package_rows())
-    show("Slowest jobs", "seconds lines sha256 longest module", slowest_rows(), cut="longest")
-    show("Modules that cannot be read", "module line error", unreadable_rows(), cut="error")
+    show("Slowest jobs", "seconds lines sha256 longest module", slowest_rows(), cut="longest module")
+    show("Modules that cannot be read", "module line error", unreadable_rows(), cut="error module")
     kinds = Counter(LibraryError.collection().values_list("type", flat=True))
     show("Errors of all tries", "type number", kinds.items())
 
@@ -286,16 +286,16 @@ def unreadable_rows() -> Iterator[Sequence[Any]]:
 
 
 def show(title: str, headings: str, rows: Iterable[Sequence[Any]], cut: str = "") -> None:
-    """Print a table, its numbers to the right. One column may be cut, to keep the table within the width of a page."""
+    """Print a table, its numbers to the right. Some columns may be cut, to keep it within the width of a page."""
     names = headings.split()
     lines = [names, *rows]
     columns = list(zip(*lines, strict=True))
     widths = [max(len(str(cell)) for cell in column) for column in columns]
     aligns = ["<" if isinstance(column[-1], str) else ">" for column in columns]
-    if cut:
-        position = names.index(cut)
+    for name in cut.split():
+        position = names.index(name)
         others = sum(widths) - widths[position] + 2 * len(widths)
-        widths[position] = min(widths[position], max(WIDTH - others, len(cut)))
+        widths[position] = min(widths[position], max(WIDTH - others, len(name)))
     print(f"\n{title}\n")
     for line in lines:
         cells = (
