@@ -197,11 +197,13 @@ class Report:
     def _in_order(self, one: Run, other: Run) -> tuple[Run, Run]:
         """Two runs in the order of their first requests, unless that of the first was lost, and sent again later.
 
-        Where both orders are possible, one that recorded nothing came before one that started after it.
+        Where both orders are possible, one that recorded nothing came before one that started after it. One that put
+        the job back, and ended before the other one started, had the claim: it came first.
         """
         came_to_nothing = other.outcome in ("", "refused") and other.start < one.start
         was_lost = self._was_silent(other, one) and (came_to_nothing or not self._was_silent(one, other))
-        return (other, one) if was_lost else (one, other)
+        was_put_back = other.outcome == "requeued" and other.end is not None and other.end < one.start
+        return (other, one) if was_lost or was_put_back else (one, other)
 
     def _was_silent(self, first: Run, second: Run) -> bool:
         return second.start >= first.last_sign(second.start) + self.seen.lease - TOLERANCE

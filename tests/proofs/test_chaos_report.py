@@ -90,6 +90,12 @@ def test_a_claim_that_was_asked_for_again_may_come_after_another_one_that_was_as
     assert report(added(), *asked_again, *answered_late).violations == []
 
 
+def test_a_claim_that_was_asked_for_again_may_come_after_a_run_that_put_the_job_back() -> None:
+    asked_again, put_back = run("1", 3.5, 3.6), run("2", 2, 2.1)
+    asked_again[0]["at"], put_back[-1]["outcome"] = 1, "requeued"
+    assert report(added(), *asked_again, *put_back).violations == []
+
+
 def test_a_run_after_a_recorded_end_is_wrong_though_both_claims_were_sent_long_before() -> None:
     asked_again, answered_late = run("1", 9, 9.1), run("2", 7, 7.1)
     asked_again[0]["at"], answered_late[0]["at"] = 1, 2
