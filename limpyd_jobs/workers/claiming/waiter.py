@@ -85,7 +85,7 @@ class Waiter:
     def wait(self, *, only_take: bool) -> Delivery | None:
         """Wait for a job. With `only_take`, it is not claimed to be run yet."""
         self.claimer.only_takes = only_take
-        delivery = self._prefetched.take() or self.claimer.next(self.keys_in_turn, may_wait=True)
+        delivery = self._prefetched.take() or self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True))
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
         while delivery is None and self._may_wait():
             delivery = self._wait(max(min(until, self.maintenance.next_due) - monotonic(), SHORTEST_WAIT))
@@ -132,8 +132,12 @@ class Waiter:
         self.wakeup_timer.set(self._next_due)
         delivery = self.claimer.wait(self.keys_in_turn, seconds)
         self.wakeup_timer.set(None)
+        return self._wanted(delivery)
+
+    def _wanted(self, delivery: Delivery | None) -> Delivery | None:
+        """Return what was claimed; if the worker was meanwhile asked to begin no more, let it be released."""
         if delivery and delivery.token and self.context.begins_no_more:
-            self._prefetched.deliveries.append(delivery)  # to be released
+            self._prefetched.deliveries.appendleft(delivery)
             return None
         return delivery
 

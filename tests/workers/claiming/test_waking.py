@@ -413,6 +413,31 @@ class TestTheEnd:
         assert queue.waiting.lmembers() == [job.ident]
         job.cancel()
 
+    def test_jobs_that_are_claimed_by_a_worker_that_has_just_become_quiet_are_given_back(
+        self, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        jobs = Bell.add_jobs([*"abc"])
+        worker = worker_of(callback=collector, prefetch=2, **SELDOM)
+        claim = transitions.claim
+        claimed: list[Any] = []
+
+        def become_quiet_meanwhile(*args: Any) -> Any:
+            worker._run_state.is_quiet = True
+            answer = claim(*args)
+            claimed.append(answer[0].ident)
+            return answer
+
+        monkeypatch.setattr(transitions, "claim", become_quiet_meanwhile)
+        waiting = Queue.get_queue("queue").waiting
+        idents = [job.ident for job in jobs]
+        with working(worker):
+            wait_until(lambda: claimed and waiting.lmembers() == idents, "all are given back")
+            worker.end_forced = True
+        assert (claimed, collector.identifiers) == ([idents[0]], [])
+        assert [job.hmget("status", "tries") for job in jobs] == [[STATUSES.WAITING, None]] * 3
+        for job in jobs:
+            job.cancel()
+
 
 @pytest.mark.parametrize("kind", ["signal", "signal and registration"])
 def test_keys_of_a_wrong_type_keep_no_process_from_waiting(
