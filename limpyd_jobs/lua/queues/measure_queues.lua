@@ -31,23 +31,24 @@ end
 
 -- The classes of the entries at the ends of the lists and sets of a queue that are not among the given ones: of those
 -- that are not empty, by the names of their keys.
-local function unknown_classes(base, numbers)
+local function unknown_classes(base, numbers, waits_first)
   local found, seen = {}, {}
-  local function note_class(entries)
-    local path = not entries.err and type(entries[1]) == 'string' and parse_ident(entries[1])
-    if path and not classes[path] and not seen[path] then
+  local function note_class(entry)
+    if type(entry) ~= 'string' or classes[string.match(entry, '^([^:]+):') or ''] then return end
+    local path = parse_ident(entry)
+    if path and not seen[path] then
       seen[path] = true
       found[#found + 1] = path
     end
   end
+  note_class(waits_first)
   for _, list in ipairs({'waiting', 'success', 'errors'}) do
-    if numbers[list] > 0 then
-      note_class(redis.pcall('LRANGE', base .. ':' .. list, 0, 0))
-      note_class(redis.pcall('LRANGE', base .. ':' .. list, -1, -1))
-    end
+    local number, key = numbers[list], base .. ':' .. list
+    if number > 0 and list ~= 'waiting' then note_class(redis.pcall('LINDEX', key, 0)) end
+    if number > 1 then note_class(redis.pcall('LINDEX', key, -1)) end
   end
   for _, set in ipairs({'delayed', '_running'}) do
-    if numbers[set] > 0 then note_class(redis.pcall('ZRANGE', base .. ':' .. set, 0, 0)) end
+    if numbers[set] > 0 then note_class(redis.pcall('ZRANGE', base .. ':' .. set, 0, 0)[1]) end
   end
   return found
 end
@@ -72,13 +73,13 @@ local function measured(pk)
   end
   for _, set in ipairs({'delayed', '_running'}) do numbers[set] = count('ZCARD', base .. ':' .. set) end
   local due = numbers.delayed > 0 and redis.pcall('ZRANGE', base .. ':delayed', 0, 0, 'WITHSCORES')[2]
-  local dates = numbers.waiting > 0 and dates_of(redis.pcall('LINDEX', base .. ':waiting', 0))
+  local waits_first = numbers.waiting > 0 and redis.pcall('LINDEX', base .. ':waiting', 0)
   local lapsed = numbers._running > 0 and count('ZCOUNT', base .. ':_running', '-inf', score(now())) or 0
   return {
     pk, hash[1], hash[2] or '0',
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
     numbers.waiting, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
-    due or false, dates, unknown_classes(base, numbers),
+    due or false, dates_of(waits_first), unknown_classes(base, numbers, waits_first),
     lapsed, numbers.delayed > 0 and deferred(base, numbers.delayed) or 0,
   }
 end
