@@ -131,7 +131,7 @@ class Filter(Generic[T]):
         found, following = yield from read_page(*shown)
         self.unseen = walk.unseen
         is_full = len(found) == limit and len(walk.sources) == 1  # of several, one may have newer ones
-        return Page(found, following, is_full or not walk.is_cut)
+        return Page(found, following, is_full or not walk.is_cut, walk.looked, walk.size)
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""

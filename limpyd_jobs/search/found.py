@@ -96,11 +96,15 @@ class Page(Generic[T]):
         The value of `after` for the next page; None if there is no next page.
     is_complete: bool
         False if there was no time to find as many as were asked for: go on with `following`.
+    looked, size: int
+        At how many records it looked, and how many at most there are to look at.
     """
 
     found: list[T]
     following: str | None
     is_complete: bool
+    looked: int = 0
+    size: int = 0
 
 
 def cursor_of(positions: Mapping[str, int]) -> str:

@@ -275,7 +275,9 @@ def test_a_page_without_time_for_all_jobs_comes_first_and_then_looks_on(monkeypa
     cut = dashboard.read("/jobs?more=rare")
     assert (cut["jobs"], cut["is_complete"], cut["following"] is None) == ([], False, False)
     page = dashboard.get("/jobs?more=rare&oldest=1&limit=5")
-    assert "There was no time yet to look at all jobs" in page.shown
+    assert "There was no time yet to look at all jobs, only at 1 of 4" in page.shown
+    assert (cut["looked"], cut["size"]) == (1, 4)
+    assert "No job is found yet: the next page goes on." in dashboard.get("/jobs?more=rare").shown
     found = re.search(r'hx-get="([^"]*long=1)" hx-trigger="load" hx-target="#list"', page.text)
     assert found
     whole = dashboard.read(unescape(found[1]))

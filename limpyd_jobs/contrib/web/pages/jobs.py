@@ -55,7 +55,8 @@ class JobsShown:
     `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to
     look; `is_complete`, whether there was time to look for the jobs of the page. `following` leads to the next page.
     `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
-    has, or that run or are canceled; if `is_long`, for longer than at first.
+    has, or that run or are canceled; if `is_long`, for longer than at first. It looked at `looked` jobs, of
+    `size` that there are to look at.
     """
 
     words: Sequence[str]
@@ -69,6 +70,8 @@ class JobsShown:
     after: str = ""
     is_listed: bool = False
     is_long: bool = False
+    looked: int = 0
+    size: int = 0
 
     @property
     def text(self) -> str:
@@ -127,6 +130,8 @@ def show(asked: Asked) -> JobsShown:
         after=after,
         is_listed=bool(listed),
         is_long=is_long,
+        looked=page.looked,
+        size=page.size,
     )
 
 
