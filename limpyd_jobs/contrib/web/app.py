@@ -86,8 +86,9 @@ def application(**settings: Any) -> Starlette:
     threads: int
         How many handlers run at once, 8 by default.
     streams: bool
-        Whether pages get news by a stream, or ask for them every few seconds. By default they ask under WSGI, where
-        each stream would hold a thread of the server.
+        Whether pages get news by a stream, or ask for them every few seconds. By default they ask where the dashboard
+        is mounted, because servers do not end as long as a stream is open; and under WSGI, where each stream would hold
+        a thread of the server.
 
     Raises
     ------
@@ -238,7 +239,7 @@ class Site:
     async def _asked(self, request: Request) -> Asked:
         user = await self._access.user_of(request.scope)
         query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
-        polls = not self.settings.streams if self.settings.streams is not None else _is_wsgi(request.scope)
+        polls = not self.settings.streams if self.settings.streams is not None else _is_below_another(request.scope)
         return Asked(user, request.path_params, query, self.settings, self.masking, self.tasks, self.kept, polls)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
@@ -328,6 +329,8 @@ def _root_of(request: Request) -> str:
     return quote(request.scope.get("root_path", "").rstrip("/"))
 
 
-def _is_wsgi(scope: Mapping[str, Any]) -> bool:
-    """Return whether a2wsgi, or another bridge from WSGI, is in between."""
-    return "wsgi_environ" in scope or scope.get("asgi", {}).get("spec_version") == "wsgi"
+def _is_below_another(scope: Mapping[str, Any]) -> bool:
+    """Return whether the dashboard is mounted, so that it does not learn when the server wants to end; or whether
+    a2wsgi, or another bridge from WSGI, is in between."""
+    is_wsgi = "wsgi_environ" in scope or scope.get("asgi", {}).get("spec_version") == "wsgi"
+    return is_wsgi or bool(scope.get("root_path"))

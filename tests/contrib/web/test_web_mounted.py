@@ -52,6 +52,7 @@ def check_below(dashboard: Dashboard) -> None:
     assert "cards is paused" in dashboard.get(done.headers["location"]).text
     assert dashboard.get("/jobs/health").text == "ok\n"
     assert dashboard.get("/jobs/none").status == 404
+    assert 'hx-get="/jobs/live" hx-trigger="every 5s"' in dashboard.get("/jobs/").text  # a stream would hold its server
 
 
 def test_under_another_asgi_application() -> None:
