@@ -131,7 +131,7 @@ class Filter(Generic[T]):
         found, following = yield from read_page(*shown)
         self.unseen = walk.unseen
         is_full = len(found) == limit and len(walk.sources) == 1  # of several, one may have newer ones
-        return Page(found, following, is_full or not walk.is_cut, walk.looked, walk.size)
+        return Page(found, following, is_full or walk.is_whole, walk.looked, walk.size)
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""
@@ -215,4 +215,4 @@ class Filter(Generic[T]):
                 yield from walk.change(source, change(source, model, entry), add)
         self.unseen = walk.unseen
         add(Changed({"the pk is not a number": walk.unseen}))
-        return Tally.of(outcomes, until, not walk.is_cut)
+        return Tally.of(outcomes, until, walk.is_whole)

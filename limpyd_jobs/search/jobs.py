@@ -34,7 +34,7 @@ from limpyd_jobs.search.classes import database_of, on
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
-from limpyd_jobs.search.look import OF_ERRORS, PksByPath, Search, listed_jobs
+from limpyd_jobs.search.look import OF_ERRORS, Listed, Search, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
@@ -43,7 +43,7 @@ from limpyd_jobs.transitions.many import end_turns, last_turn
 # How many different values facets keep at most.
 MAX_VALUES = 10_000
 
-# How many jobs of a queue, and how many that run or are canceled, are read from lists and sets, to look only at them.
+# How many entries of the lists of a queue are read, to look only at their jobs.
 MAX_LISTED = 20_000
 
 
@@ -99,13 +99,13 @@ class JobFilter(Filter[FoundJob]):
         super().__init__(parsed, conditions, database_of(database))
         self._error_model = error_model
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
-        self._only: PksByPath | None = None  # if only some are, of any classes
+        self._listed: Listed | None = None  # if only those of some lists are, of any classes
 
     def _begun(
         self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
     ) -> Steps[Search]:
         search = Search(self._database, self._error_model, timeout, progress)
-        yield from search.begin(self.conditions, self.pks, by, self._only)
+        yield from search.begin(self.conditions, self.pks, by, self._listed)
         return search
 
     def facets(
@@ -153,25 +153,34 @@ class JobFilter(Filter[FoundJob]):
 
     def _and(self, *conditions: Condition) -> JobFilter:
         narrower = JobFilter(database=self._database, error_model=self._error_model)
-        narrower.pks, narrower._only = self.pks, self._only
+        narrower.pks, narrower._listed = self.pks, self._listed
         narrower.conditions = (*self.conditions, *conditions)
         return narrower
 
-    def listed(self, most: int = MAX_LISTED) -> JobFilter | None:
+    @property
+    def left_out(self) -> int:
+        """How many entries of the lists were not read, if `listed` returned this filter."""
+        return self._listed.left_out if self._listed else 0
+
+    def listed(self, most: int = MAX_LISTED, *, newest_first: bool = True) -> JobFilter | None:
         """Return the filter of those of the jobs that are found at once: with ``queue=``, those that the lists of the
         queue have now; and those that run or are canceled, of all queues, unless there are too many.
 
-        These are most often all jobs of the queue, but not if its lists were cut by hand, for example. Return None if
-        there are more than `most` such jobs to look at, or no ``queue=`` is asked for.
+        These are most often all jobs of the queue, but not if its lists were cut by hand, for example, or have more
+        than `most` entries. Then the filter has what was added to each list last, or, without `newest_first`, first: in
+        a waiting list, what is run next. Of delayed jobs, it has those that are due first. `left_out` says how many
+        entries were not read. Counts are then lower bounds.
+
+        Return None if no ``queue=`` is asked for, or canceled jobs, which are in no list, and there are too many.
 
         >>> few = JobFilter("queue=mails").listed()
         >>> page = few.page() if few else JobFilter("queue=mails").page(timeout=0.1)
         """
-        only = listed_jobs(self._database, self.conditions, most)
-        if only is None:
+        found = listed_jobs(self._database, self.conditions, most, newest_first)
+        if found is None:
             return None
         narrower = self._and()
-        narrower._only = only
+        narrower._listed = found
         return narrower
 
     def missing_indexes(self) -> list[MissingIndex]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
@@ -39,13 +39,16 @@ _LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
 # Up to this number of errors is read first, to look at no jobs but theirs.
 FEW_ERRORS = 5_000
 
-# The lists of a queue, by the status of the jobs that they have. Jobs of the other statuses are in no list.
+# The lists of a queue, by the status of the jobs that they have. Jobs of the last two statuses are in no list, but those
+# that processes of version 3 run are noted by their queue.
 _LISTS = {
     STATUSES.WAITING: "waiting",
     STATUSES.DELAYED: "delayed",
     STATUSES.SUCCESS: "success",
     STATUSES.ERROR: "errors",
+    STATUSES.RUNNING: "_running",
 }
+_SORTED_SETS = (":delayed", ":_running")
 _IN_NO_LIST = (STATUSES.RUNNING, STATUSES.CANCELED)
 
 # How many entries of lists are read at once, and of how many characters at most all of them may be.
@@ -53,6 +56,13 @@ ENTRIES_PER_STEP, MAX_CHARACTERS = 2_000, 4_000_000
 
 # The pks of some jobs, by the path of the class.
 PksByPath = Mapping[str, Iterable[int]]
+
+
+class Listed(NamedTuple):
+    """The jobs that the lists of a queue have, and how many entries of the lists were not read."""
+
+    pks: PksByPath
+    left_out: int
 
 
 class Search(Walk):
@@ -72,10 +82,11 @@ class Search(Walk):
         self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
 
     def begin(
-        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None = None
+        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, listed: Listed | None = None
     ) -> Steps[None]:
-        """Find where to look: in classes that have the field `by`, or at the jobs of `pks`, or `only` at some jobs."""
-        sources = yield from self._sources_of(conditions, pks, by, only)
+        """Find where to look: in classes that have the field `by`, or at the jobs of `pks`, or of some lists."""
+        self.left_out = listed.left_out if listed else 0
+        sources = yield from self._sources_of(conditions, pks, by, listed.pks if listed else None)
         yield from self.measure(self.connection, sources)
 
     def _sources_of(
@@ -163,10 +174,12 @@ class Search(Walk):
         return test
 
 
-def listed_jobs(database: JobsDatabase, conditions: Sequence[Condition], most: int) -> PksByPath | None:
-    """Return the jobs that the lists of a queue have, and, as they are in no list, those of all queues that run or are
-    canceled, as long as that is not more than `most`. Return None if the lists have more, or all that is asked for, or
-    no condition says which queue."""
+def listed_jobs(
+    database: JobsDatabase, conditions: Sequence[Condition], most: int, newest_first: bool
+) -> Listed | None:
+    """Return the jobs that the lists of a queue have, and, because they are in no list, those of all queues that run or
+    are canceled, if they are few. Of long lists, read one end only: what was added last, or what was added first.
+    Return None if no condition says which queue, or if too many jobs that are in no list are asked for."""
     name = next((each.value for each in conditions if each.field == "queue" and each.is_equality), None)
     if name is None:
         return None
@@ -174,11 +187,9 @@ def listed_jobs(database: JobsDatabase, conditions: Sequence[Condition], most: i
     letters = [*STATUSES.values()] if letter is None else [letter]
     connection = connection_to(database)
     lists = [f"{queue}:{_LISTS[each]}" for queue in _queues_named(database, name) for each in letters if each in _LISTS]
-    entries = _entries_of(connection, lists, most)
-    if entries is None:
-        return None
+    entries, left_out = _entries_of(connection, lists, most, newest_first)
     unlisted = [each for each in letters if each in _IN_NO_LIST]
-    sets, are_all = _sets_of(connection, database, unlisted, most - len(entries))
+    sets, are_all = _sets_of(connection, database, unlisted, max(most - len(entries), most // 10))
     if letter in _IN_NO_LIST and not are_all:
         return None
     found = defaultdict[str, set[int]](set)
@@ -188,7 +199,7 @@ def listed_jobs(database: JobsDatabase, conditions: Sequence[Condition], most: i
         path, pk = Ident.of(entry)
         if (number := read_pk(pk or "-")) is not None:
             found[path].add(number)
-    return found
+    return Listed(found, left_out)
 
 
 def _queues_named(database: JobsDatabase, name: str) -> list[str]:
@@ -217,26 +228,32 @@ def _sets_of(connection: Any, database: JobsDatabase, letters: Sequence[str], mo
     return fitting, len(fitting) == len(paths)
 
 
-def _size_of(key: str) -> str:
-    return "ZCARD" if key.endswith(":delayed") else "LLEN"
+def _is_sorted_set(key: str) -> bool:
+    return key.endswith(_SORTED_SETS)
 
 
-def _entries_of(connection: Any, keys: Sequence[str], most: int) -> list[str] | None:
-    """Return what some lists have; None if they have more than `most` entries, or too long ones."""
-    sizes = replies_to(connection, ((_size_of(key), key) for key in keys))
-    if sum(size or 0 for size in sizes) > most:
-        return None
+def _entries_of(connection: Any, keys: Sequence[str], most: int, newest_first: bool) -> tuple[list[str], int]:
+    """Return up to `most` entries of some lists, and how many are left out. Each list may have the same part of `most`,
+    and what shorter lists leave of theirs."""
+    sizes = replies_to(connection, (("ZCARD" if _is_sorted_set(key) else "LLEN", key) for key in keys))
+    lists = sorted((size, key) for size, key in zip(sizes, keys, strict=True) if size)
     found: list[str] = []
-    characters = 0
-    for key in (key for key, size in zip(keys, sizes, strict=True) if size):
-        command, start = "ZRANGE" if key.endswith(":delayed") else "LRANGE", 0
-        while True:
-            (some,) = replies_to(connection, [(command, key, start, start + ENTRIES_PER_STEP - 1)])
-            found += some or ()
-            characters += sum(map(len, some or ()))
-            if len(found) > most or characters > MAX_CHARACTERS:
-                return None
-            if len(some or ()) < ENTRIES_PER_STEP:
-                break
-            start += ENTRIES_PER_STEP
-    return found
+    asked = characters = 0
+    for number, (size, key) in enumerate(lists):
+        part = min(size, (most - asked) // (len(lists) - number))
+        for first in range(0, part, ENTRIES_PER_STEP):
+            last = min(first + ENTRIES_PER_STEP, part) - 1
+            if characters <= MAX_CHARACTERS:
+                (some,) = replies_to(connection, [_reading(key, first, last, newest_first)])
+                found += some or ()
+                asked += last + 1 - first
+                characters += sum(map(len, some or ()))
+    return found, sum(size for size, _ in lists) - asked
+
+
+def _reading(key: str, first: int, last: int, newest_first: bool) -> tuple[str | int, ...]:
+    """Return the command that reads some entries of a list, from its end or its beginning; of a sorted set, those that
+    are due first."""
+    if _is_sorted_set(key):
+        return ("ZRANGE", key, first, last)
+    return ("LRANGE", key, -last - 1, -first - 1) if newest_first else ("LRANGE", key, first, last)

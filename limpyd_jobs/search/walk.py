@@ -233,6 +233,7 @@ class Walk:
     def __init__(self, timeout: float | None = None, progress: OnStep | None = None) -> None:
         self.sources: list[Source] = []
         self.is_cut = False
+        self.left_out = 0  # how many records it does not know of
         self._until = float("inf") if timeout is None else monotonic() + timeout
         self._progress = progress
         self.looked = self.size = 0
@@ -243,8 +244,13 @@ class Walk:
         return sum(source.unseen for source in self.sources)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it looked at all that it knows of, and knows of all."""
+        return not (self.is_cut or self.left_out)
+
+    @property
     def is_complete(self) -> bool:
-        return not (self.is_cut or self.unseen)
+        return self.is_whole and not self.unseen
 
     def measure(self, connection: Any, sources: Sequence[Source]) -> Steps[None]:
         """Take the sources that are not empty."""

@@ -69,12 +69,28 @@ def test_pages_of_them_follow_each_other() -> None:
     assert listed.facets("status").counts == {"waiting": 5}
 
 
-def test_without_a_queue_or_with_too_many_jobs_there_is_none() -> None:
+def test_without_a_queue_or_with_too_many_canceled_jobs_there_is_none() -> None:
     one_of_each_status()
     assert found("status=error") is None
     assert found("queue!=notes") is None
-    assert found("queue=notes", most=3) is None
     assert found("queue=notes", "status=canceled", most=0) is None
+
+
+def test_of_long_lists_one_end_is_looked_at_and_it_says_how_much_is_left_out() -> None:
+    one_of_each_status()
+    for number in range(9):
+        Note.add_job(f"{number}")
+    newest, first = (JobFilter("queue=notes").listed(10, newest_first=newest_first) for newest_first in (True, False))
+    assert newest
+    assert first
+    short = {"success", "error", "running", "delayed"}  # whole, as they leave their part to the long one
+    page = newest.page()
+    assert {job.identifier for job in page.found} == {"3", "4", "5", "6", "7", "8", "canceled"} | short
+    assert {job.identifier for job in first} == {"waiting", "0", "1", "2", "3", "4", "canceled"} | short
+    assert (newest.left_out, page.is_complete, newest.count().is_exact) == (4, False, False)
+    assert not newest.facets("queue").is_exact
+    assert not newest.cancel_all(dry_run=True).is_exact
+    assert found("queue=notes", "status=waiting", most=2) == ["8", "7"]
 
 
 def test_what_runs_or_is_canceled_is_left_out_if_it_is_too_much() -> None:
@@ -82,6 +98,8 @@ def test_what_runs_or_is_canceled_is_left_out_if_it_is_too_much() -> None:
     for number in range(3):
         Note.add_job(f"{number}").cancel()
     assert {*(found("queue=notes", most=7) or ())} == {"success", "error", "running", "delayed", "waiting"}
+    Memo.add_job("delayed too", delayed_for=timedelta(hours=2))
+    assert {*(found("queue=notes", "status=delayed", most=1) or ())} == {"delayed"}  # the one that is due first
 
 
 def test_a_job_that_is_in_no_list_is_found_by_looking_at_all(redis_client: redis.Redis) -> None:
@@ -100,8 +118,9 @@ def test_whatever_lists_hold_harms_nothing(redis_client: redis.Redis, monkeypatc
     redis_client.set("listed:note:status:r", "of a wrong type")
     assert found("queue=notes") == ["waiting"]
     monkeypatch.setattr(look, "MAX_CHARACTERS", 1000)
+    monkeypatch.setattr(look, "ENTRIES_PER_STEP", 1)
     redis_client.rpush(queue.waiting.key, "x" * 1001)
-    assert found("queue=notes") is None
+    assert found("queue=notes") == []
 
 
 def test_long_lists_are_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,6 +304,12 @@ def test_the_jobs_of_a_queue_come_from_its_lists_if_there_is_no_time_for_all(mon
         1,
         {"counts": {"letters": 1}, "others": 0, "is_exact": False},
     )
+    Letter.add_job("newest", "letters")
+    monkeypatch.setattr(jobs_page, "MAX_LISTED", 1)
+    for order, name, end in (("", "newest", "first"), ("&oldest=1", "mine", "last")):
+        answer = dashboard.read(f"/jobs?queue=letters{order}")
+        assert ([job["identifier"] for job in answer["jobs"]], answer["left_out"]) == ([name], 1)
+        assert f"without 1 that were added to a list {end}" in dashboard.get(f"/jobs?queue=letters{order}").shown
 
 
 class Parcel(Job):

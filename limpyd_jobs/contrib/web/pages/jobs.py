@@ -37,6 +37,9 @@ PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0
 
 MAX_PER_PAGE = 500
 
+# How many entries of the lists of a queue it looks at, if there is no time to look at all jobs.
+MAX_LISTED = 10_000
+
 # Up to this number of jobs of all kinds, a page has that longer time: it will hardly need it.
 FEW_JOBS = 5_000
 
@@ -55,8 +58,8 @@ class JobsShown:
     `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to
     look; `is_complete`, whether there was time to look for the jobs of the page. `following` leads to the next page.
     `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
-    has, or that run or are canceled; if `is_long`, for longer than at first. It looked at `looked` jobs, of
-    `size` that there are to look at.
+    has, or that run or are canceled, without `left_out` entries of these lists; if `is_long`, for longer than at first.
+    It looked at `looked` jobs, of `size` that there are to look at.
     """
 
     words: Sequence[str]
@@ -70,6 +73,7 @@ class JobsShown:
     after: str = ""
     is_listed: bool = False
     is_long: bool = False
+    left_out: int = 0
     looked: int = 0
     size: int = 0
 
@@ -115,9 +119,10 @@ def show(asked: Asked) -> JobsShown:
     page = look(jobs, timeout=LONG_PAGE_TIMEOUT if is_long or _are_few(asked) else PAGE_TIMEOUT)
     count = jobs.count(COUNT_TIMEOUT)
     is_slow = not (page.is_complete and count.is_exact)
-    listed = jobs.listed() if not (page.is_complete or is_long) else None
+    listed = jobs.listed(MAX_LISTED, newest_first=not oldest_first) if not (page.is_complete or is_long) else None
     if listed:
-        page, count = look(listed, timeout=LONG_PAGE_TIMEOUT), count._replace(number=listed.count(COUNT_TIMEOUT).number)
+        page = look(listed, timeout=LONG_PAGE_TIMEOUT)
+        count = count if count.is_exact else max(count, listed.count(COUNT_TIMEOUT)._replace(is_exact=False))
     return JobsShown(
         words,
         [job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
@@ -130,6 +135,7 @@ def show(asked: Asked) -> JobsShown:
         after=after,
         is_listed=bool(listed),
         is_long=is_long,
+        left_out=listed.left_out if listed else 0,
         looked=page.looked,
         size=page.size,
     )
@@ -147,9 +153,10 @@ def show_facets(asked: Asked) -> FacetsShown:
     paths = [each.path for each in job_class_fields(asked.database)]
     asked.masking.check(fields, paths)
     count = jobs.count(FACETS_TIMEOUT)
-    listed = None if count.is_exact else jobs.listed()
-    if listed:
-        jobs, count = listed, Count(max(count.number, listed.count(FACETS_TIMEOUT).number), is_exact=False)
+    listed = None if count.is_exact else jobs.listed(MAX_LISTED)
+    of_lists = listed.count(FACETS_TIMEOUT).number if listed else 0
+    if listed and of_lists >= count.number:
+        jobs, count = listed, Count(of_lists, is_exact=False)
     found = {field: jobs.facets(field, MAX_VALUES, FACETS_TIMEOUT) for field in fields}
     masked = {
         field: Facets(asked.masking.counts(each.counts, paths), each.others, each.is_exact and not listed)
