@@ -39,8 +39,8 @@ _LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
 # Up to this number of errors is read first, to look at no jobs but theirs.
 FEW_ERRORS = 5_000
 
-# The lists of a queue, by the status of the jobs that they have. Jobs of the last two statuses are in no list, but those
-# that processes of version 3 run are noted by their queue.
+# The lists of a queue, by the status of the jobs that they have. Canceled jobs are in no list, nor are those that
+# processes of version 2 run.
 _LISTS = {
     STATUSES.WAITING: "waiting",
     STATUSES.DELAYED: "delayed",
