@@ -196,3 +196,22 @@ class TestTheWatchdog:
         work(callback=None)
         names = {"limpyd-jobs-watchdog", "limpyd-jobs-coroutines"}
         wait_until(lambda: names.isdisjoint(thread.name for thread in threading.enumerate()))
+
+
+class TestUvloop:
+    @both
+    def test_may_be_the_loop_of_the_worker(self, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        uvloop = pytest.importorskip("uvloop")
+        policy = asyncio.get_event_loop_policy()
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+        monkeypatch.setattr(watchdog, "LIMIT", 0.02)
+        try:
+            for job_class in (Careless, Awaiting, InAnotherLoop, Holding):
+                job_class.add_job("a")
+            work(callback=None, concurrency=concurrency, max_loops=4, worker_class=Noting)
+        finally:
+            asyncio.set_event_loop_policy(policy)
+        assert sum("BlockingCall" in str(text) for text in seen) == 1
+        assert seen.count("x") == 2
+        assert any("[a] holds the event loop" in str(text) for text in seen)
+        assert "done" in seen
