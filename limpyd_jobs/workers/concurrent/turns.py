@@ -9,6 +9,8 @@ from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
+from redis.exceptions import RedisError
+
 from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout
 from limpyd_jobs.functions import memoized
@@ -18,8 +20,10 @@ from limpyd_jobs.observing.instruments import Around, Running, as_attempt
 from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
+from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
+from limpyd_jobs.workers.concurrent.ahead import MAX_WAIT_AHEAD, Ahead
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.bell import can_read
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
@@ -30,12 +34,16 @@ from limpyd_jobs.workers.concurrent.stepping import running_job
 from limpyd_jobs.workers.concurrent.threads import DaemonThreads
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.running.ack_buffer import MAX_ACK_DELAY
 from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.recorder import Guard
 
 # How many ends are recorded in one step, at most: with more, jobs run in lockstep.
 MAX_ENDS = 32
+
+# How many jobs are claimed in one step, at most.
+MAX_CLAIMS = 128
 
 # For how many seconds the worker waits for the end of a job before it looks at what else is to be done.
 MAX_WAIT = 1.0
@@ -72,7 +80,7 @@ class ManyAtOnce:
         self._awaiting, self._event_loop, self._limits, self._our_execute = awaiting, event_loop, limits, our_execute
         self._after_ends = after_ends
         self._threads = DaemonThreads(slots.limit, "limpyd-jobs-plain")
-        self._prefetched = claimer.prefetched
+        self._prefetched, self._ahead = claimer.prefetched, Ahead()
         self._held: tuple[Queue, Job] | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
@@ -118,6 +126,7 @@ class ManyAtOnce:
 
     def _drain(self) -> None:
         """Wait for the jobs that run, and record their ends."""
+        self._release_ahead()
         while self.is_busy and not self._is_too_late:
             if self._context.begins_no_more:
                 self._prefetch_held()
@@ -165,21 +174,41 @@ class ManyAtOnce:
 
     @property
     def _claimable(self) -> int:
-        """How many jobs to claim now."""
+        """How many jobs to claim now: as many as there are free slots, and some ahead."""
         worker = self._worker
-        if self._held or self._runs_alone or self._prefetched.deliveries or not self._waiter.may_claim:
+        if self._held or self._runs_alone or not self._waiter.may_claim:
             return 0
-        return int(min(self._slots.free, worker.max_loops - worker.num_loops, MAX_ENDS * 4))
+        wanted = min(self._slots.free + self._ahead.jobs, worker.max_loops - worker.num_loops)
+        return int(max(0, min(wanted - len(self._prefetched.deliveries), MAX_CLAIMS)))
+
+    def _record(self, limit: int) -> None:
+        """Record the successes that are kept, and claim jobs."""
+        claimed = self._acknowledger.record(limit)
+        if limit:
+            self._may_be_more = claimed >= limit
+        if claimed:
+            self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
+
+    def _release_ahead(self) -> None:
+        """Release the jobs that are claimed, but not begun."""
+        try:
+            log_not_released(self._context.log_repeated, self._prefetched.release())
+        except RedisError:  # it is tried again soon, at the latest when the worker ends
+            self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
 
     def wait_for_job(self) -> tuple[Queue, Job] | None:
         """Return a job that may begin now; None if a job has ended, or something else is to be done."""
+        is_full = self._runs_alone or self._slots.free < 1
+        if self._prefetched.releasing or ((is_full or self._held) and self._prefetched.are_late):
+            self._release_ahead()
         if self._held:
             self._begin_held(*self._held)
             return None
-        if self._runs_alone or self._slots.free < 1:
-            self.wait(MAX_WAIT)
+        if is_full:
+            until_late = self._prefetched.release_at - monotonic()
+            self.wait(MAX_ACK_DELAY if self._executions.unrecorded else min(MAX_WAIT, until_late))
             return None
-        if self._may_be_more:
+        if self._may_be_more and not self._prefetched.deliveries:
             self._claim(self._claimable)
         is_claimed = bool(self._prefetched.deliveries)
         found = self._worker.wait_for_job()
@@ -188,7 +217,7 @@ class ManyAtOnce:
 
     def _claim(self, limit: int) -> None:
         if limit > 1:
-            self._may_be_more = self._acknowledger.record(limit) >= limit
+            self._record(limit)
 
     def wait(self, seconds: float) -> None:
         """Wait until a job has ended, or something else happens, but not for longer than some seconds."""
@@ -206,6 +235,7 @@ class ManyAtOnce:
     # -- Beginning one
 
     def _take(self, queue: Queue, job: Job) -> None:
+        self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
         execution = self._executions.accept(job, queue)
         if self._executions.offered:
             self._offers.release_unwanted()
@@ -303,17 +333,24 @@ class ManyAtOnce:
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
         for slot in sorted(ended, key=lambda slot: -slot.execution.claim.began if slot.is_released else -inf):
             self._finish(slot)
-        if ended or self._executions.unrecorded:
-            asked = self._claimable if may_claim else 0
-            claimed = self._acknowledger.record(asked)
-            self._may_be_more = claimed >= asked if asked else self._may_be_more
+        if ended:
+            self._ahead.note(len(ended))
             self._after_ends()
+        if (ended or self._executions.unrecorded) and not (may_claim and self._may_record_later()):
+            self._record(self._claimable if may_claim else 0)
         if self._slots.lost >= self._slots.limit and not self._worker.end_forced:
             text = f"{self._slots.lost} jobs did not end when their time was over, and hold all threads: ending"
             self._context.log(text, "error")
             self._worker.end_forced = True
         if len(ended) == MAX_ENDS:
             self._slots.bell.ring()
+
+    def _may_record_later(self) -> bool:
+        """Whether there are enough jobs to begin, so that ends may wait for others, to be recorded with them."""
+        unrecorded = self._executions.unrecorded
+        if self._held or len(unrecorded) >= MAX_ENDS or len(self._prefetched.deliveries) <= self._ahead.jobs // 2:
+            return False
+        return not unrecorded or monotonic() < unrecorded[0].ended + MAX_ACK_DELAY
 
     def _finish(self, slot: Slot) -> None:
         execution = slot.execution

@@ -20,6 +20,9 @@ from servers import wait_until
 from limpyd_jobs import STATUSES, Argument, ConfigurationException, Error, Job, Queue, Worker, events
 from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.retrying import Cancel, Requeue
+from limpyd_jobs.workers.concurrent import turns
+from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
+from limpyd_jobs.workers.concurrent.ahead import Ahead
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -195,6 +198,17 @@ class Holding(Base):
         while len(self.seen) < 5:
             await asyncio.sleep(0.005)
         StubbornPlain.go_on.wait(FOR_EVER)
+
+
+class Quick(Base):
+    async def run(self, queue: Queue) -> None: ...
+
+
+class Polling(Base):
+    async def run(self, queue: Queue) -> None:
+        self.seen.append(self.ident)
+        while not StubbornPlain.go_on.is_set():
+            await asyncio.sleep(0.005)
 
 
 class Killer(Base):
@@ -423,6 +437,53 @@ class TestTheEnd:
             run(1000)
         thread.join()
         assert statuses(Patient) == ["w"] * 5
+
+
+class TestClaimingAhead:
+    @pytest.fixture(autouse=True)
+    def _ten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let a worker claim ten jobs ahead, as if as many had ended a moment ago."""
+        monkeypatch.setattr(Ahead, "jobs", 10)
+
+    @pytest.mark.parametrize("why", ["late", "quiet", "stop"])
+    def test_releases_what_does_not_begin(
+        self, why: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(turns, "MAX_WAIT_AHEAD", 0.3 if why == "late" else FOR_EVER)
+        waiting = Queue.get_queue("queue").waiting
+        jobs = Polling.add_jobs(map(str, range(20)))
+        found: list[bool] = []
+
+        def look() -> None:
+            try:
+                wait_until(lambda: waiting.llen() == 8 and len(Base.seen) == 2)
+                if why != "late":
+                    os.kill(os.getpid(), signal.SIGUSR2 if why == "quiet" else signal.SIGTERM)
+                wait_until(lambda: waiting.lmembers() == [job.ident for job in jobs[2:]])
+                found.extend((len(Base.seen) == 2, jobs[2].tries.hget() is None))
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                StubbornPlain.go_on.set()
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        many(1000, 2, terminate_gracefuly=True, grace_period=FOR_EVER).run()
+        thread.join()
+        assert found == [True, True]
+
+    def test_lets_ends_wait_for_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(turns, "MAX_ACK_DELAY", FOR_EVER)
+        record, steps = AckOfMany.record, []
+
+        def counted(self: AckOfMany, limit: int = 0) -> int:
+            steps.append(limit)
+            return record(self, limit)
+
+        monkeypatch.setattr(AckOfMany, "record", counted)
+        Quick.add_jobs(map(str, range(200)))
+        run(200, 2)
+        assert statuses(Quick) == ["s"] * 200
+        assert len(steps) < 80
 
 
 class TestTheLeases:
