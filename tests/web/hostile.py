@@ -9,7 +9,7 @@ from typing import Any
 import redis
 from limpyd import fields
 
-from limpyd_jobs import Job, LimpydJobsException, Queue, Schedule, WorkerPresence
+from limpyd_jobs import Job, LimpydJobsException, Queue, Schedule, WorkerPresence, job
 from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.records.metrics import Metrics
 
@@ -64,12 +64,21 @@ class Attack(Job):
 
 PATH = Attack.get_model_repr()
 
+# Stands in values that are masked.
+SECRET = "s3cr3t-value"
+
+
+@job(queue="functions", unique=True, keep_result=True, start_within=3600)
+def attack(to: str, api_token: str = "", more: Any = None) -> None:
+    """A function whose jobs have identifiers that are made of their arguments."""
+
 
 def fill(client: redis.Redis) -> None:
     """Write each payload wherever a text can stand: by the library where it takes it, else as another program."""
     for number, text in enumerate(PAYLOADS.values()):
         queue = _queue_of(client, number, text)
         _add_jobs(client, number, text, queue)
+        _add_jobs_of_functions(client, text)
         _write_the_rest(client, number, text)
     _write_bytes(client)
     _write_much(client)
@@ -100,16 +109,30 @@ def _add_jobs(client: redis.Redis, number: int, text: str, queue: str) -> None:
     client.set(f"{MODEL}:{succeeded.pk.get()}:_result", json.dumps(text))
     client.rpush(f"{MODEL}:{succeeded.pk.get()}:_history", text)
     client.rpush(f"{MODEL}:{succeeded.pk.get()}:_log", text)
-    for job in (waiting, failed, running, succeeded):
-        key = f"{MODEL}:{job.pk.get()}:hash"
-        client.hset(key, mapping={"identifier": text, "to": text, "text": text, text: text})
-        client.sadd(f"{MODEL}:to:{text}", job.pk.get())
-        client.sadd(f"{MODEL}:identifier:{text}", job.pk.get())
+    for each in (waiting, failed, running, succeeded):
+        pk = each.pk.get()
+        client.hset(f"{MODEL}:{pk}:hash", mapping={"identifier": text, "to": text, "text": text, text: text})
+        client.sadd(f"{MODEL}:to:{text}", pk)
+        client.sadd(f"{MODEL}:identifier:{text}", pk)
     client.hset(f"{MODEL}:{waiting.pk.get()}:hash", mapping={"priority": text, "tries": text, "added": text})
     client.hset(f"{MODEL}:{succeeded.pk.get()}:hash", mapping={"start": text, "end": text, "_queue_key": queue})
     [pk] = client.smembers(f"jobs:error:job_pk:{failed.pk.get()}")
     named = {"identifier": text, "queue_name": text, "code": text, "type": text, "app_version": text, text: text}
     client.hset(f"jobs:error:{pk}:hash", mapping={**named, "_raised_in": text, "_app_version": text})
+
+
+def _add_jobs_of_functions(client: redis.Redis, text: str) -> None:
+    """Write what long jobs, jobs of functions, and late ones have: each has a cursor, a progress and a reason."""
+    secret = {"password": SECRET, text: text}
+    late, gone = (attack.add(to, api_token=SECRET, more={text: [text, secret]}).job for to in (text, f"{text}2"))
+    gone.cancel()
+    for added, cursor, reason in ((late, text, text), (gone, json.dumps({text: [3, secret]}), json.dumps(secret))):
+        kept = {"_cursor": cursor, "_cancel_reason": reason, "_start_within": "1" if added is late else text}
+        progress = json.dumps([0.5, cursor, "2026-11-25 12:00:00"])
+        key = f"{attack.job_class._name}:{added.pk.get()}:hash"
+        client.hset(key, mapping={**kept, "_progress_state": progress, "_retry_for": text})
+        client.rpush(f"{attack.job_class._name}:{added.pk.get()}:_log", f"2026-11-25 12:00:00 {json.dumps(secret)}")
+    client.hset(f"{attack.job_class._name}:{late.pk.get()}:hash", "added", "2026-11-25 12:00:00")
 
 
 def _write_the_rest(client: redis.Redis, number: int, text: str) -> None:

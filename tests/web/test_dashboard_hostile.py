@@ -10,13 +10,14 @@ from urllib.parse import urlencode
 import pytest
 from browser import TOO_WIDE, Browser
 from conftest import Site
-from hostile import MODEL, PAYLOADS, PRODUCT
+from hostile import MODEL, PAYLOADS, PRODUCT, SECRET
 from selenium.common.exceptions import NoAlertPresentException
 from servers import wait_until
 from visiting import JSON, Reading, get, pages_of
 
 from limpyd_jobs.contrib.web import pages
 from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.query import JobFilter
 
 TEMPLATES = Path(pages.__file__).parents[1] / "templates"
 
@@ -76,6 +77,7 @@ def test_no_page_has_what_no_template_put_there(path: str, addresses: dict[str, 
         assert harm_of(html) == [], address
         assert len(html) < MAX_PAGE
         assert str(PRODUCT[0] * PRODUCT[1]) not in html
+        assert SECRET not in html
 
 
 @pytest.mark.parametrize("path", [page.path for page in PAGES if page.template])
@@ -85,6 +87,29 @@ def test_programs_are_sent_json(path: str, addresses: dict[str, list[str]]) -> N
         assert status in (200, 400, 404), address
         assert json.loads(text)
         assert text.isascii()
+        assert SECRET not in text
+
+
+def test_jobs_of_functions_and_long_jobs_do_no_harm(hostile_site: Site, browser: Browser) -> None:
+    jobs = list(JobFilter("class=hostile.attack"))
+    assert len(jobs) == 2 * len(PAYLOADS)
+    told = ""
+    for job in jobs:
+        address = hostile_site(f"/jobs/{job.ident}")
+        html, text = get(address)[1], get(address, JSON)[1]
+        assert harm_of(html) == [], job.ident
+        assert SECRET not in html + text
+        assert json.loads(text)["job"]["fields"]["api_token"] == "(masked)"
+        told += text
+    assert told.count("It is too late to begin it") == len(PAYLOADS)
+    assert told.count("Its next run goes on where it was") >= len(PAYLOADS) - 1  # the one that is blank says nothing
+    for job in jobs[:3]:
+        browser.open(hostile_site(f"/jobs/{job.ident}"))
+        assert_nothing_ran(browser)
+    for address in ("/jobs?queue=functions&limit=100", "/jobs/facets?queue=functions&by=identifier"):
+        html = get(hostile_site(address))[1]
+        assert harm_of(html) == []
+        assert SECRET not in html
 
 
 @pytest.mark.parametrize("path", [page.path for page in PAGES if page.template and page.path != "/tasks/{pk}"])

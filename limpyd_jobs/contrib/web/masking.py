@@ -89,8 +89,12 @@ class Masking:
         """Return how many records have each value of a field, without the secrets in the values."""
         masked: Counter[str] = Counter()
         for value, number in counts.items():
-            masked[reduce(self.text, ("", *paths), value)] += number
+            masked[self.text_of(value, paths)] += number
         return dict(masked)
+
+    def text_of(self, text: str, paths: Iterable[str]) -> str:
+        """Return a text of jobs of some classes without the secrets of any of them."""
+        return reduce(self.text, ("", *paths), text)
 
     def check(self, names: Iterable[str], paths: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold."""

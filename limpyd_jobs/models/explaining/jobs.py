@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -63,16 +63,31 @@ class Explanation(NamedTuple):
 
 
 def explain_job(
-    ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None
+    ident: str,
+    database: JobsDatabase | None = None,
+    error_model: type[Error] | None = None,
+    mask: Callable[[str], str] = str,
 ) -> Explanation:
     """Tell why a job does not run yet, or did not run, as things are at this moment.
 
-    Parameters and exceptions: see `job_details`.
+    Parameters
+    ----------
+    mask: callable
+        Returns what to tell instead of a text of the job: its cursor, the message of its last error, and why it was
+        canceled.
+
+    The other parameters and exceptions: see `job_details`.
     """
     stored = stored_job(ident, database)
-    details = details_of(ident, stored, database, error_model)
+    details = _masked(details_of(ident, stored, database, error_model), mask)
+    stored["_cancel_reason"] = mask(stored.get("_cancel_reason", ""))
     place = _Standing.of(database, _idents(ident, database), stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
+
+
+def _masked(details: JobDetails, mask: Callable[[str], str]) -> JobDetails:
+    errors = [{**error, "message": mask(error.get("message", ""))} for error in details.errors[:1]]
+    return details._replace(cursor=mask(details.cursor), errors=errors)
 
 
 def _idents(ident: str, database: JobsDatabase | None) -> list[str]:

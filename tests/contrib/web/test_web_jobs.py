@@ -131,6 +131,27 @@ def test_secrets_in_values_are_masked_wherever_these_are_shown(stored: str) -> N
         assert "SECRET" not in answer.text
 
 
+def test_secrets_are_masked_in_what_a_job_tells_of_itself() -> None:
+    secret = '{"pin": "SECRET"}'
+    failed, canceled = Letter.add_jobs(["failed", "canceled"])
+    fail(failed, ValueError(secret))
+    failed.log(secret)
+    failed.progress(0.5, secret)
+    canceled.cancel()
+    client = failed.connection
+    client.hset(failed._cursor.key, "_cursor", '{"send": [3, {"pin": "SECRET"}]}')
+    client.hset(canceled._cursor.key, "_cancel_reason", secret)
+    dashboard = Dashboard(masked=["pin"])
+    cause = "/errors/cause?fingerprint=" + dashboard.read("/errors")["groups"][0]["fingerprint"]
+    for address in (f"/jobs/{failed.ident}", f"/jobs/{canceled.ident}", "/errors", cause):
+        for answer in (dashboard.get(address), dashboard.get(address, PROGRAM)):
+            assert "(masked)" in answer.text
+            assert "SECRET" not in answer.text
+    reasons = " ".join(reason["text"] for reason in dashboard.read(f"/jobs/{failed.ident}")["reasons"])
+    assert 'ValueError: {"pin": "(masked)"}' in reasons
+    assert '{"send": [3, {"pin": "(masked)"}]}' in reasons
+
+
 @pytest.mark.parametrize("to", ["\udcff", "a\nb"])
 def test_what_is_confirmed_is_what_was_counted(to: str) -> None:
     others = [Letter.add_job("question", to="?"), Letter.add_job("crlf", to="a\r\nb")]

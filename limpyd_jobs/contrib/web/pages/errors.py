@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
@@ -92,13 +93,23 @@ def show(asked: Asked) -> ErrorsShown:
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     kept = asked.kept.get(_key(words))
     found = kept.value if kept else errors.groups(limit, TIMEOUT, messages=MESSAGES)
-    return _shown(words, found, limit, kept)
+    return _shown(asked, words, found, limit, kept)
 
 
-def _shown(words: Sequence[str], found: ErrorGroups, limit: int, kept: KeptValue | None) -> ErrorsShown:
+def _masked(asked: Asked, group: ErrorGroup) -> ErrorGroup:
+    """Return the errors of a cause without the secrets in messages that are JSON."""
+    mask = partial(asked.masking.text_of, paths=group.job_classes)
+    messages = [
+        each._replace(pattern=mask(each.pattern), examples=[*map(mask, each.examples)]) for each in group.messages
+    ]
+    return group._replace(message=mask(group.message), messages=messages)
+
+
+def _shown(asked: Asked, words: Sequence[str], found: ErrorGroups, limit: int, kept: KeptValue | None) -> ErrorsShown:
     others = found.others + sum(each.number for each in found.groups[limit:])
     counted = kept and kept.at
-    return ErrorsShown(words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
+    groups = [_masked(asked, group) for group in found.groups[:limit]]
+    return ErrorsShown(words, groups, others, found.is_exact, found.looked, found.size, limit, counted)
 
 
 def _key(words: Sequence[str]) -> Any:
@@ -128,7 +139,7 @@ def show_cause(asked: Asked) -> CauseShown:
         words=words,
         fingerprint=fingerprint,
         number=errors.count(JOBS_TIMEOUT),
-        group=group,
+        group=_masked(asked, group),
         is_exact=found.is_exact,
         looked=found.looked,
         last=asked.masking.fields(last, last.get("job_model_repr", "")),

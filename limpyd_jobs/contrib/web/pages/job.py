@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,9 @@ from limpyd_jobs.integration import Ident, one_line, parse_moment, time_span
 from limpyd_jobs.query import FieldBeside, FieldChange, JobDetails, Reason, edit_job, explain_job, job_details
 
 _LINES = re.compile(r"[\n\t]")
+
+# With what a line of a log begins.
+_MOMENT = re.compile(r"\S+ \S+ ", re.ASCII)
 
 # The fields that are shown above the others, and so not once more.
 ABOVE = ("status", "queued", "identifier", "priority", "added", "start", "end", "tries", "delayed_until")
@@ -61,14 +64,25 @@ class JobShown:
 def show(asked: Asked) -> JobShown:
     ident = asked.path["ident"]
     path = Ident.of(ident).path
+    mask = partial(asked.masking.text, path=path)
     details = job_details(ident, asked.database)
     masked = details._replace(
         fields=asked.masking.fields(details.fields, path),
-        result=None if details.result is None else asked.masking.text(details.result, path),
+        progress=details.progress and details.progress._replace(text=mask(details.progress.text)),
+        log=[_masked_line(line, mask) for line in details.log],
+        result=None if details.result is None else mask(details.result),
         errors=[asked.masking.fields(error, path) for error in details.errors],
         beside={name: _masked(asked, name, field, path) for name, field in details.beside.items()},
+        cursor=mask(details.cursor),
     )
-    return JobShown(masked, path, explain_job(ident, asked.database).reasons)
+    return JobShown(masked, path, explain_job(ident, asked.database, mask=mask).reasons)
+
+
+def _masked_line(line: str, mask: Callable[[str], str]) -> str:
+    """Return a line of a log, which begins with its moment, without secrets."""
+    moment = _MOMENT.match(line)
+    end = moment.end() if moment else 0
+    return line[:end] + mask(line[end:])
 
 
 def _masked(asked: Asked, name: str, field: FieldBeside, path: str) -> FieldBeside:
