@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 # What will end within that many seconds is claimed ahead.
-AHEAD = 0.02
+AHEAD = 0.03
 
 # Over about how many seconds it is counted how many jobs end.
 COUNTED = 0.1

@@ -114,14 +114,21 @@ class EventLoop:
         self._to_begin: deque[tuple[Awaited, Context]] = deque()
         self._is_called = False
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[Awaited], object]) -> Awaited:
-        """Let a coroutine run; return at once."""
-        awaited, loop = Awaited(coroutine, on_end), self._running_loop()
+    def start(
+        self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[Awaited], object], *, later: bool = False
+    ) -> Awaited:
+        """Let a coroutine run; return at once. With `later`, it begins with the next one, or with `begin`."""
+        awaited, _ = Awaited(coroutine, on_end), self._running_loop()
         self._to_begin.append((awaited, copy_context()))
-        if not self._is_called:
-            self._is_called = True
-            loop.call_soon_threadsafe(self._begin_all, loop)
+        if not later:
+            self.begin()
         return awaited
+
+    def begin(self) -> None:
+        """Let the coroutines begin that were to begin later."""
+        if self._to_begin and not self._is_called and self._loop is not None:
+            self._is_called = True
+            self._loop.call_soon_threadsafe(self._begin_all, self._loop)
 
     def _begin_all(self, loop: AbstractEventLoop) -> None:
         self._is_called = False  # before it looks: what is added later calls it again

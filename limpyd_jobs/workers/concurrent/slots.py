@@ -55,12 +55,12 @@ class Slot:
 
     # -- Its code
 
-    def begin_on(self, loop: EventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Let a coroutine run."""
+    def begin_on(self, loop: EventLoop, coroutine: Coroutine[Any, Any, Any], *, later: bool) -> None:
+        """Let a coroutine run. For `later` see `EventLoop.start`."""
         self._begin()
         self._loop = loop
         whole = _one_by_one([*self.before, coroutine]) if self.before else coroutine
-        self._awaited = loop.start(whole, lambda _: self._ended())
+        self._awaited = loop.start(whole, lambda _: self._ended(), later=later)
 
     def begin_in(self, submit: Callable[..., Any], awaiting: Awaiting, function: Callable[[], Any]) -> None:
         """Let a function run in a thread."""

@@ -45,6 +45,9 @@ MAX_ENDS = 32
 # How many jobs are claimed in one step, at most.
 MAX_CLAIMS = 128
 
+# For how many seconds a coroutine may wait for the next ones, to begin with them.
+MAX_BEGIN_DELAY = 0.001
+
 # For how many seconds the worker waits for the end of a job before it looks at what else is to be done.
 MAX_WAIT = 1.0
 
@@ -84,6 +87,7 @@ class ManyAtOnce:
         self._held: tuple[Queue, Job] | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
+        self._woken = 0.0  # when the loop was woken for a coroutine
         self._suspects = 0  # how many run that were rescued before
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._exit: SystemExit | None = None
@@ -183,6 +187,7 @@ class ManyAtOnce:
 
     def _record(self, limit: int) -> None:
         """Record the successes that are kept, and claim jobs."""
+        self._event_loop.begin()
         claimed = self._acknowledger.record(limit)
         if limit:
             self._may_be_more = claimed >= limit
@@ -191,6 +196,7 @@ class ManyAtOnce:
 
     def _release_ahead(self) -> None:
         """Release the jobs that are claimed, but not begun."""
+        self._event_loop.begin()
         try:
             log_not_released(self._context.log_repeated, self._prefetched.release())
         except RedisError:  # it is tried again soon, at the latest when the worker ends
@@ -211,6 +217,8 @@ class ManyAtOnce:
         if self._may_be_more and not self._prefetched.deliveries:
             self._claim(self._claimable)
         is_claimed = bool(self._prefetched.deliveries)
+        if not is_claimed:
+            self._event_loop.begin()
         found = self._worker.wait_for_job()
         self._may_be_more = self._may_be_more or bool(found and not is_claimed)
         return found
@@ -221,6 +229,7 @@ class ManyAtOnce:
 
     def wait(self, seconds: float) -> None:
         """Wait until a job has ended, or something else happens, but not for longer than some seconds."""
+        self._event_loop.begin()
         self._slots.bell.wait(max(seconds, 0.0))
 
     def until_reply(self, connection: Any) -> None:
@@ -300,12 +309,20 @@ class ManyAtOnce:
         seconds = self._executor.timeout_of(execution, needs_signal=False)
         if self._is_async(job, function):
             self._executor.read_arguments(job)
-            slot.begin_on(self._event_loop, function(job, queue))
+            slot.begin_on(self._event_loop, function(job, queue), later=self._may_begin_later(claim.began))
         else:
             awaiting = Awaiting(self._event_loop)
             slot.begin_in(self._threads.submit, awaiting, partial(self._call, awaiting, function, job, queue))
         if seconds is not None:
             self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+
+    def _may_begin_later(self, moment: float) -> bool:
+        """Whether another job begins right after this one, so that the loop need be woken once for both."""
+        if moment > self._woken + MAX_BEGIN_DELAY:
+            self._woken = moment
+            return False
+        is_free = self._slots.free > 0 and not self._runs_alone and self._waiter.may_claim
+        return is_free and bool(self._prefetched.deliveries)
 
     def _call(self, awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
         """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
@@ -327,6 +344,7 @@ class ManyAtOnce:
             self._end_method(*found)
         ended = self._slots.pop_ended(MAX_ENDS)
         if ended:
+            self._event_loop.begin()
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
             for slot in ended:
                 self._count_suspect(slot.execution, -1)
@@ -346,11 +364,14 @@ class ManyAtOnce:
             self._slots.bell.ring()
 
     def _may_record_later(self) -> bool:
-        """Whether there are enough jobs to begin, so that ends may wait for others, to be recorded with them."""
-        unrecorded = self._executions.unrecorded
-        if self._held or len(unrecorded) >= MAX_ENDS or len(self._prefetched.deliveries) <= self._ahead.jobs // 2:
+        """Whether ends may wait for others: there are jobs to begin first, or enough to be begun meanwhile."""
+        unrecorded, stock = self._executions.unrecorded, len(self._prefetched.deliveries)
+        if self._held or len(unrecorded) >= 2 * MAX_ENDS:
             return False
-        return not unrecorded or monotonic() < unrecorded[0].ended + MAX_ACK_DELAY
+        if stock and self._slots.free > 0 and not self._runs_alone:
+            return True
+        is_late = unrecorded and monotonic() > unrecorded[0].ended + MAX_ACK_DELAY
+        return stock > self._ahead.jobs // 2 and len(unrecorded) < MAX_ENDS and not is_late
 
     def _finish(self, slot: Slot) -> None:
         execution = slot.execution
