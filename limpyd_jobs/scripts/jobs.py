@@ -33,6 +33,7 @@ PLACES = {
     "resume": "pause:Resume",
     "schedules": "schedules:Schedules",
     "stats": "stats:Stats",
+    "takeover": "takeover:Takeover",
     "top": "info:Top",
     "web": "web:Web",
     "workers": "workers:Workers",
