@@ -87,7 +87,9 @@ class Awaited:
             self._error = CancelledError()
         self.has_ended = True
         self._watchdog.end()
-        self._on_end(self)
+        on_end = self._on_end
+        self._on_end, self._task = _nothing, None  # so that the garbage collector need not find the cycle
+        on_end(self)
 
 
 class EventLoop:
@@ -181,6 +183,9 @@ class EventLoop:
         guarded.discard(loop)
         with suppress(BaseException):
             loop.close()
+
+
+def _nothing(_: Awaited) -> None: ...
 
 
 async def _end_tasks() -> None:

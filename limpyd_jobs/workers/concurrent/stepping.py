@@ -53,20 +53,19 @@ class Stepped(Coroutine[Any, Any, Any]):
         return getattr(self._coroutine, name)
 
     def _step(self, step: Callable[..., Any], *values: Any) -> Any:
-        end = awaited = None
         try:
             awaited = step(*values)
-        except StopIteration as stop:
-            end = stop
+        except StopIteration:  # its end; it is not kept in a variable, which would be part of a cycle
+            if this_process.pid == self._pid:
+                raise
         except BaseException:
             if this_process.pid != self._pid:
                 end_child()
             raise
-        if this_process.pid != self._pid:
-            end_child()
-        if end is not None:
-            raise end
-        return awaited
+        else:
+            if this_process.pid == self._pid:
+                return awaited
+        end_child()
 
 
 def stepped_task(loop: AbstractEventLoop, coroutine: Any, **options: Any) -> Task[Any]:

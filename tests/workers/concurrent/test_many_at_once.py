@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -320,6 +321,18 @@ class TestJobs:
         worker = many(1000, burst=True)
         worker.run()
         assert statuses(Chain) == ["s", "s"]
+
+    @pytest.mark.parametrize("concurrency", [1, 10])
+    def test_leave_nothing_to_the_garbage_collector(self, concurrency: int) -> None:
+        """To look for it would stop all that run at once for some 50 ms, again and again."""
+        Quick.add_jobs(map(str, range(100)))
+        gc.collect()
+        gc.disable()
+        try:
+            run(100, concurrency)
+            assert gc.collect() < 600  # what a worker leaves; with a cycle, each job leaves ten objects or more
+        finally:
+            gc.enable()
 
     def test_have_instruments_around_them(self) -> None:
         class Noting(Instrument):
