@@ -65,7 +65,7 @@ class Stepped(Coroutine[Any, Any, Any]):
         else:
             if this_process.pid == self._pid:
                 return awaited
-        end_child()
+        return end_child()
 
 
 def stepped_task(loop: AbstractEventLoop, coroutine: Any, **options: Any) -> Task[Any]:

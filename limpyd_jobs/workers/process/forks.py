@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from limpyd_jobs.texts import traceback_of
 
 
-def end_child() -> None:
+def end_child() -> NoReturn:
     """End this process, which was forked by the code of a job that has ended, or raises an exception.
 
     The child has what the worker has: the jobs, its claims, its connections. Only the parent may go on with them. The
