@@ -12,6 +12,7 @@ import configparser
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -286,7 +287,7 @@ UNIT_KEYS = {
     "Unit": {"Description", "After", "Wants"},
     "Service": {
         *("Type", "WatchdogSec", "User", "WorkingDirectory", "Environment", "ExecStart", "Restart", "RestartSec"),
-        *("KillSignal", "KillMode", "TimeoutStopSec"),
+        *("KillSignal", "KillMode", "TimeoutStopSec", "EnvironmentFile"),
     },
     "Install": {"WantedBy"},
     "program:myapp-worker": {
@@ -302,3 +303,17 @@ def test_units_use_only_keys_that_systemd_and_supervisord_know(block: Block):
     assert unit.sections()
     for name in unit.sections():
         assert set(unit[name]) <= UNIT_KEYS[name]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="this machine has no systemd-analyze")
+def test_systemd_finds_nothing_wrong_with_its_units(tmp_path: Path):
+    units = [
+        unit for unit in map(re.compile(r"# /etc/systemd/system/(\S+)\n").match, (each.text for each in UNITS)) if unit
+    ]
+    for unit in units:
+        program = re.sub("ExecStart=\\S+", f"ExecStart={sys.executable}", unit.string)
+        (tmp_path / unit[1].replace("@", "@1")).write_text(program)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *map(str, tmp_path.iterdir())], capture_output=True, text=True
+    )
+    assert (len(units), done.returncode, done.stdout + done.stderr) == (3, 0, "")

@@ -29,7 +29,8 @@ def read(name: str) -> list[dict[str, Any]]:
 
 WORKERS, SCALED = read("workers.yaml")[0], read("scaledobject.yaml")[0]
 SERVER, SERVICE = read("backlog.yaml")
-COMPOSED = read("compose.yaml")[0]["services"]["workers"]
+SERVICES = read("compose.yaml")[0]["services"]
+COMPOSED = SERVICES["workers"]
 
 
 def instructions() -> dict[str, str]:
@@ -48,6 +49,7 @@ def command_lines() -> Iterator[list[str]]:
         yield [*container(deployment)["command"], *container(deployment)["args"]]
     found = instructions()
     yield [*json.loads(found["ENTRYPOINT"]), *json.loads(found["CMD"])]
+    yield [*SERVICES["dashboard"]["entrypoint"], *SERVICES["dashboard"]["command"]]
 
 
 def option(words: list[str], name: str) -> str:
@@ -59,10 +61,14 @@ OF_WORKERS = [words for words in command_lines() if words[0] == "limpyd-jobs-wor
 
 
 @pytest.mark.parametrize("words", [*command_lines()], ids=" ".join)
-def test_the_commands_start(words: list[str], application: Path, run_python: Callable[..., str]) -> None:
+def test_the_commands_start(
+    words: list[str], application: Path, run_python: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMPYD_JOBS_WEB_TOKEN", "a-token-of-this-test")
+    port = ["--port=0"] if "web" in words else []
     here = {"/srv/myapp": str(application), "/tmp": str(application), "8080": "0", "0.0.0.0": "127.0.0.1"}
     arguments = [re.sub("|".join(map(re.escape, here)), lambda found: here[found[0]], word) for word in words[1:]]
-    run_python("-c", RUN_COMMAND if words in OF_WORKERS else RUN_JOBS, *arguments, "--dry-run")
+    run_python("-c", RUN_COMMAND if words in OF_WORKERS else RUN_JOBS, *arguments, *port, "--dry-run")
 
 
 def test_the_probes_ask_what_is_answered() -> None:
@@ -114,3 +120,27 @@ def test_the_dockerfile_looks_at_the_file_that_the_worker_writes() -> None:
     assert instructions().keys() == known
     check = shlex.split(instructions()["HEALTHCHECK"].partition(" CMD ")[2])
     assert option(OF_WORKERS[-1], "health-file") in check
+
+
+# What the specification of Compose lets a service have, as far as it is used.
+KEYS = {
+    *("image", "build", "entrypoint", "command", "environment", "volumes", "depends_on", "restart", "healthcheck"),
+    *("ports", "stop_grace_period", "mem_limit"),
+}
+
+
+def test_the_services_of_compose_fit_together() -> None:
+    for name, service in SERVICES.items():
+        assert service.keys() <= KEYS
+        assert ("image" in service) != ("build" in service)
+        for other, how in service.get("depends_on", {}).items():
+            assert how == {"condition": "service_healthy"}
+            assert SERVICES[other]["healthcheck"]["test"][0] == "CMD"
+        if name != "redis":
+            assert urlsplit(service["environment"]["LIMPYD_JOBS_DATABASE"]).hostname == "redis"
+    volumes = {each.partition(":")[0] for service in SERVICES.values() for each in service.get("volumes", ())}
+    assert volumes == read("compose.yaml")[0]["volumes"].keys()
+
+
+def test_all_workers_say_how_many_finished_jobs_are_kept() -> None:
+    assert [option(words, "keep-success") for words in OF_WORKERS] == ["1000"] * 2
