@@ -79,11 +79,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect all tests without a look for garbage at each thousandth object: a third of the time, in each process."""
+    """Collect all tests without a look for garbage at each thousandth object: a third of the time, in each process.
+
+    What is there then stays, and need not be looked at again whenever a test or pytest looks for garbage.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 

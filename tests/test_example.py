@@ -409,7 +409,7 @@ def test_it_cleans_up_however_often_ctrl_c_is_pressed(redis_server: RedisServer,
 
 
 def test_what_is_kept_stays_until_the_next_run(redis_server: RedisServer, redis_client: redis.Redis) -> None:
-    with running(f"--database={redis_server.url}", "--keep") as process:
+    with running(f"--database={redis_server.url}", "--keep", "--workers=1") as process:
         ctrl_c(process)
         assert process.wait(TIMEOUT) == 130
     kept = redis_client.keys()
@@ -418,11 +418,11 @@ def test_what_is_kept_stays_until_the_next_run(redis_server: RedisServer, redis_
     assert redis_client.scard(f"{NAMESPACE}:readmodule:queued:1") > 0
     for words in (["info"], ["jobs", "list", "status=error"]):  # as it says at its end
         command = [str(Path(sys.executable).with_name("limpyd-jobs")), *words, f"--database={redis_server.url}"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=TIMEOUT)
+        done = preloaded.run(command, cwd=ROOT, timeout=TIMEOUT)
         assert (done.returncode, done.stderr) == (0, "")
         assert words != ["info"] or "modules" in done.stdout
 
-    with running(f"--database={redis_server.url}") as process:
+    with running(f"--database={redis_server.url}", "--workers=1") as process:
         assert redis_client.get(f"{NAMESPACE}:readmodule:max_pk") == str(len(kept_modules(redis_client)))
         ctrl_c(process)
         assert process.wait(TIMEOUT) == 130
@@ -447,7 +447,7 @@ def test_it_does_not_disturb_another_example_on_the_same_database(
 
 @pytest.mark.long
 def test_a_redis_that_goes_away_ends_it(redis_binary: str) -> None:
-    with RedisServer(redis_binary) as server, running(f"--database={server.url}") as process:
+    with RedisServer(redis_binary) as server, running(f"--database={server.url}", "--workers=1") as process:
         server.kill()
         assert process.wait(TIMEOUT) == 1
         said_by_a_worker_that_begins = r"(?:.*error: cannot use Redis: .*\n)*"

@@ -52,6 +52,7 @@ def test_nothing_is_found_while_workers_and_producers_go_on(look: redis.Redis) -
             number = numbers[producer] = numbers[producer] + 1
             delay = 0.05 if number % 3 == 0 else None
             Stone.add_job(f"{producer}:{number % 700}", priority=number % 2, delayed_for=delay, prepend=not number % 7)
+            done.wait(0.003)  # so that they go on, but do nothing else
 
     def run(job: Job, queue: Queue) -> None:
         if job._cached_identifier.endswith("5"):
