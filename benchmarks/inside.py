@@ -1,6 +1,7 @@
 """What the files of the peers use, inside the environment of each peer: where Redis is, and the mark of a job.
 
-Every job of every peer does one thing: it reads its argument, a number, and calls `mark` with it. Each process that
+Every job of every peer does one thing: it reads its argument, a number, and calls `mark` with it. For `at_once.py` it
+waits after that, as many others do at once. Each process that
 runs jobs has a file in the directory of the marks: how many jobs it began, and when it began the last one, by the clock
 that all processes of the machine share.
 So what is measured is seen from outside, in the same way for all, and costs a job less than a microsecond.
@@ -22,6 +23,12 @@ GATE = "open"
 URL = os.environ.get("BENCHMARK_URL", "redis://127.0.0.1:6379/0")
 HOST, PORT = urlsplit(URL).hostname or "", urlsplit(URL).port or 6379
 DIRECTORY = Path(os.environ.get("BENCHMARK_MARKS", "."))
+
+# What `at_once.py` asks for: how many jobs run at once, 0 for as many as the peer does by itself; for how many seconds
+# each waits; and where to write which job was canceled, and when.
+AT_ONCE = int(os.environ.get("BENCHMARK_AT_ONCE", "0"))
+SECONDS = float(os.environ.get("BENCHMARK_SECONDS", "0"))
+CANCELED = DIRECTORY / "canceled"  # for each job that is canceled: its number, and when its code was told
 
 _lock = threading.Lock()
 _marks: dict[int, _Mark] = {}  # by process: one that was forked has its own

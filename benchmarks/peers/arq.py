@@ -8,7 +8,7 @@ from typing import Any
 
 from arq import create_pool
 from arq.connections import ArqRedis, RedisSettings
-from inside import URL, mark
+from inside import AT_ONCE, SECONDS, URL, mark
 
 TITLE = "arq"
 REQUIREMENTS = ["arq==0.28.0"]
@@ -24,6 +24,8 @@ pool: ArqRedis
 
 async def nothing(context: Any, number: int) -> None:
     mark(number)
+    if SECONDS:
+        await asyncio.sleep(SECONDS)
 
 
 class WorkerSettings:
@@ -34,7 +36,7 @@ class WorkerSettings:
 class Tuned:
     functions = WorkerSettings.functions
     redis_settings = WorkerSettings.redis_settings
-    max_jobs = 100
+    max_jobs = AT_ONCE or 100
     poll_delay = 0.01
     keep_result = 0
 

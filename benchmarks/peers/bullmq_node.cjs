@@ -86,7 +86,13 @@ async function latency(samples, usual = 0) {
 
 async function main(verb, argument) {
   if (verb === 'work') {
-    const worker = new Worker('bench', async (job) => mark(job.data.number), { connection, concurrency: parseInt(argument, 10) });
+    const concurrency = Number(process.env.BENCHMARK_AT_ONCE || 0) || parseInt(argument, 10);
+    const seconds = Number(process.env.BENCHMARK_SECONDS || 0);
+    const nothing = async (job) => {
+      mark(job.data.number);
+      if (seconds) await pause(seconds);
+    };
+    const worker = new Worker('bench', nothing, { connection, concurrency });
     process.on('SIGTERM', () => worker.close().then(() => process.exit(0)));
     return;
   }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 
-from inside import URL, mark
+from inside import AT_ONCE, CANCELED, SECONDS, URL, mark
 
 from limpyd_jobs import Argument, Job, Queue
 from limpyd_jobs.models import BaseJobsModel
@@ -34,21 +36,37 @@ class Nothing(Job):
         mark(self.arguments.number)
 
 
+class Waiting(Nothing):
+    async def run(self, queue: Queue) -> None:  # type: ignore[override]
+        mark(self.arguments.number)
+        if SECONDS:
+            try:
+                await asyncio.sleep(SECONDS)
+            except asyncio.CancelledError:
+                with CANCELED.open("a") as file:
+                    file.write(f"{self.arguments.number} {time.monotonic()!r}\n")
+                raise
+
+
+job_class = Waiting if AT_ONCE else Nothing
+
+
 def setup() -> None:
     Queue.get_queue("bench")
 
 
 def add(number: int) -> None:
-    Nothing.add_job(f"job:{number}", number=number)
+    job_class.add_job(f"job:{number}", number=number)
 
 
 def add_many(numbers: range) -> None:
     for start in range(0, len(numbers), 1000):
         step = numbers[start : start + 1000]
-        Nothing.add_jobs({"identifier": f"job:{number}", "number": number} for number in step)
+        job_class.add_jobs({"identifier": f"job:{number}", "number": number} for number in step)
 
 
 def work(variant: str) -> list[str]:
     options = [f"--{variant.replace(' ', '=')}"] if variant != "default" else []
+    options = [f"--concurrency={AT_ONCE}"] if AT_ONCE > 1 else options
     command = ["--queues=bench", f"--database={URL}", "--max-loops=1000000000", *options]
     return [sys.executable, "-m", "limpyd_jobs.scripts.worker", *command]

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
-from inside import URL, mark
+from inside import AT_ONCE, SECONDS, URL, mark
 from saq import Queue
 
 TITLE = "SAQ"
@@ -20,9 +20,11 @@ queue = Queue.from_url(URL)
 
 async def nothing(context: Any, *, number: int) -> None:
     mark(number)
+    if SECONDS:
+        await asyncio.sleep(SECONDS)
 
 
-settings = {"queue": queue, "functions": [nothing]}
+settings = {"queue": queue, "functions": [nothing], "concurrency": AT_ONCE or 10}
 
 
 async def setup() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
-from inside import URL, mark
+from inside import AT_ONCE, SECONDS, URL, mark
 from streaq import Worker
 
 TITLE = "streaq"
@@ -13,13 +14,15 @@ PACKAGE = "streaq"
 ADDING = "`await enqueue`; many: `enqueue_many`, 1,000 at a time"
 WORKERS = {"default": "16 at once, prefetch 16, results kept 300 s, acknowledged when done"}
 
-worker: Worker[None] = Worker(redis_url=URL)
+worker: Worker[None] = Worker(redis_url=URL, concurrency=AT_ONCE or 16)
 stack = AsyncExitStack()
 
 
 @worker.task
 async def nothing(number: int) -> None:
     mark(number)
+    if SECONDS:
+        await asyncio.sleep(SECONDS)
 
 
 async def setup() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 
-from inside import URL, mark
+from inside import AT_ONCE, SECONDS, URL, mark
 from taskiq_redis import ListQueueBroker, RedisAsyncResultBackend
 
 TITLE = "taskiq"
@@ -26,6 +26,8 @@ if os.environ.get("BENCHMARK_RESULTS"):
 @broker.task(task_name="nothing")
 async def nothing(number: int) -> None:
     mark(number)
+    if SECONDS:
+        await asyncio.sleep(SECONDS)
 
 
 async def setup() -> None:
@@ -44,4 +46,5 @@ async def add_many(numbers: range) -> None:
 def work(variant: str) -> list[str]:
     if variant == "results":
         os.environ["BENCHMARK_RESULTS"] = "1"
-    return [sys.executable, "-m", "taskiq", "worker", "peers.taskiq:broker", "--workers", "1"]
+    options = ["--workers", "1", "--max-async-tasks", str(AT_ONCE or 100)]
+    return [sys.executable, "-m", "taskiq", "worker", "peers.taskiq:broker", *options]
