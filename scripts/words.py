@@ -99,9 +99,12 @@ def findings() -> Iterator[str]:
     for phrase, instead in PHRASES.items():
         spaced = r"[\s#*-]+".join(map(re.escape, phrase.split()))  # also over the end of a line, in a comment
         patterns[phrase] = (re.compile(rf"(?<![^\W_]){spaced}(?![^\W_])", re.IGNORECASE), instead)
+    rarest = {word: max(word.lower().split(), key=len) for word in patterns}  # where it is not, no pattern need look
     for path, text in texts():
-        for word, (pattern, instead) in patterns.items():
-            for match in pattern.finditer(text) if word not in EXCEPTIONS.get(path, ()) else ():
+        lowered, exceptions = text.lower(), EXCEPTIONS.get(path, ())
+        for word in (word for word in patterns if rarest[word] in lowered and word not in exceptions):
+            pattern, instead = patterns[word]
+            for match in pattern.finditer(text):
                 yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {word!r} is gone: {instead}"
 
 
