@@ -40,6 +40,14 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     installed = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert installed == {*files, "limpyd_jobs_pytest.py"}
 
+    # Installed in place it is a path, which mypy and pyright follow; a hook of the import system hides its types.
+    build = "from setuptools import build_meta; build_meta.build_editable('.')"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", build], cwd=source, check=True, capture_output=True)
+    [wheel] = source.glob("*.whl")
+    archive = ZipFile(wheel)
+    in_place = [name for name in archive.namelist() if ".dist-info/" not in name]
+    assert [(Path(name).suffix, archive.read(name).decode().strip()) for name in in_place] == [(".pth", str(source))]
+
 
 def test_import_says_nothing() -> None:
     # not even what pkg_resources, which redis-limpyd imports, says to whoever does
