@@ -40,9 +40,9 @@ from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.recorder import Guard
 
 # How many ends are recorded in one step, at most: with more, jobs run in lockstep.
-MAX_ENDS = 32
+MAX_ENDS = 64
 
-# How many jobs are claimed in one step, at most.
+# How many jobs are claimed and not begun, at most.
 MAX_CLAIMS = 128
 
 # For how many seconds a coroutine may wait for the next ones, to begin with them.
@@ -182,8 +182,8 @@ class ManyAtOnce:
         worker = self._worker
         if self._held or self._runs_alone or not self._waiter.may_claim:
             return 0
-        wanted = min(self._slots.free + self._ahead.jobs, worker.max_loops - worker.num_loops)
-        return int(max(0, min(wanted - len(self._prefetched.deliveries), MAX_CLAIMS)))
+        wanted = min(self._slots.free + self._ahead.jobs, worker.max_loops - worker.num_loops, MAX_CLAIMS)
+        return int(max(0, wanted - len(self._prefetched.deliveries)))
 
     def _record(self, limit: int) -> None:
         """Record the successes that are kept, and claim jobs."""
@@ -342,7 +342,8 @@ class ManyAtOnce:
         """Record how jobs ended whose code has ended, and claim in the same step as many as there are free slots."""
         while (found := self._awaiting.pop_ended()) is not None:
             self._end_method(*found)
-        ended = self._slots.pop_ended(MAX_ENDS)
+        most = MAX_ENDS - len(self._executions.unrecorded)  # so that jobs begin between the ends of many
+        ended = self._slots.pop_ended(most)
         if ended:
             self._event_loop.begin()
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
@@ -360,13 +361,13 @@ class ManyAtOnce:
             text = f"{self._slots.lost} jobs did not end when their time was over, and hold all threads: ending"
             self._context.log(text, "error")
             self._worker.end_forced = True
-        if len(ended) == MAX_ENDS:
+        if len(ended) == most:
             self._slots.bell.ring()
 
     def _may_record_later(self) -> bool:
         """Whether ends may wait for others: there are jobs to begin first, or enough to be begun meanwhile."""
         unrecorded, stock = self._executions.unrecorded, len(self._prefetched.deliveries)
-        if self._held or len(unrecorded) >= 2 * MAX_ENDS:
+        if self._held:
             return False
         if stock and self._slots.free > 0 and not self._runs_alone:
             return True
