@@ -142,7 +142,7 @@ class _Forms:
             return self._container(annotation, annotation, ())
         if isinstance(annotation, type):
             return self._class(annotation)
-        raise TypeError(f"values of {_shown(annotation)} cannot travel")
+        raise TypeError(f"values of {_shown(annotation)} cannot travel: give what they are made of or found by")
 
     def _class(self, cls: type) -> Form:
         if issubclass(cls, PurePath):
@@ -189,7 +189,7 @@ class _Forms:
             if not (key.shapes <= STRING or key.name == "int"):
                 raise TypeError(f"the keys of {name} cannot travel: they must be str, int or what is stored as text")
             return Form(name, OBJECT, partial(_dump_mapping, key, value), partial(_load_mapping, key, value))
-        raise TypeError(f"values of {name} cannot travel")
+        raise TypeError(f"values of {name} cannot travel: give what they are made of or found by")
 
     def _union(self, annotation: Any, arguments: Iterable[Any]) -> Form:
         name, forms = _shown(annotation), [*map(self.of, arguments)]

@@ -118,6 +118,8 @@ def _argument(function: Any, parameter: inspect.Parameter, annotations: Mapping[
         return Argument(Any if kind is object else kind, default=parameter.default)
     except (TypeError, ValueError) as error:
         hint = f": annotate it as {argument.codec.name} | None" if parameter.default is None else ""
+        if parameter.default is not None and "cannot be stored" in str(error):
+            hint = ": let it be None, and make the value in the function"
         why = str(error).removeprefix("The default of an argument ")
         refuse(function, f"the default of the parameter {name!r} {why}{hint}")
 

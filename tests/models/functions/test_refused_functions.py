@@ -47,9 +47,13 @@ REFUSED = {
         "class C: ...\n@job\ndef f(x: list[C]): ...",
         "the parameter 'x' cannot travel: values of C cannot travel: give what it is made of",
     ),
+    "a type that is no class": (
+        "@job\ndef f(x: Callable[[], None]): ...",
+        "the parameter 'x' cannot travel: values of .* cannot travel: give what they are made of or found by",
+    ),
     "a default that JSON cannot hold": (
         "@job\ndef f(x: Any = object): ...",
-        "the default of the parameter 'x' cannot be stored as JSON",
+        "the default of the parameter 'x' cannot be stored as JSON: .*: let it be None, and make the value in",
     ),
     "a default of another type": (
         "@job\ndef f(x: int = 'a'): ...",
