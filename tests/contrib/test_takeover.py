@@ -146,13 +146,14 @@ def test_one_that_was_overtaken_stops(client: Any) -> None:
     assert len(RAN) == 3
 
 
-def test_what_is_due_later_is_due_then(client: Any) -> None:
-    rq_job(client, "later", "old.greet", "ann", due=4e9)
-    assert [*TakeOver(RQ(client), TARGETS).run()] == [
-        Moved("later", "old.greet", f"{__name__}.greet"),
-    ]
+@pytest.mark.parametrize(
+    ("due", "expected"), [(4e9, datetime(2096, 10, 2, 7, 6, 40)), (float("inf"), datetime(2999, 1, 1))]
+)
+def test_what_is_due_later_is_due_then(client: Any, due: float, expected: datetime) -> None:
+    rq_job(client, "later", "old.greet", "ann", due=due)
+    assert [*TakeOver(RQ(client), TARGETS).run()] == [Moved("later", "old.greet", f"{__name__}.greet")]
     (added,) = greet.job_class.collection(identifier="rq:later").instances()
-    assert datetime.fromisoformat(added.delayed_until.hget()) == datetime(2096, 10, 2, 7, 6, 40)
+    assert datetime.fromisoformat(added.delayed_until.hget()) == expected
 
 
 def unlike(**fields: Any) -> Callable[[Any], OldQueues]:

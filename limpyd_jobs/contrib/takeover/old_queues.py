@@ -14,6 +14,8 @@ PICKLED = (
     "have written to that Redis"
 )
 
+LATEST = 32_472_144_000  # the moment, in seconds, that stands for all later ones: 2999
+
 
 @dataclass(frozen=True)
 class OldJob:
@@ -92,7 +94,9 @@ class OldQueues:
 
     def due_of(self, score: float | str) -> datetime | None:
         """Return the moment of a score; None for a job that was in a list, and has none."""
-        return datetime.fromtimestamp(float(score) / self.per_second, timezone.utc) if score != "" else None
+        if score == "":
+            return None
+        return datetime.fromtimestamp(min(max(float(score) / self.per_second, 0), LATEST), timezone.utc)
 
     def loaded(self, data: bytes) -> Any:
         """Return what some stored bytes hold; raise `ValueError` with the reason why not."""
