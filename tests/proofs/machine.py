@@ -202,7 +202,7 @@ class Life(RuleBasedStateMachine):
             transitions.move(_job(ident), Counterdesk, *to, prepend=prepend, delay=_text(delay))
         if job:
             self.expected.unplace(ident, to[0])
-            job.rescues, job.ended_claim = 0, ""
+            job.rescues, job.ended_claim = "", ""
             self.expected.place(ident, self.expected.queue_of(*to), delay, prepend)
 
     @precondition(some_are("w", "d"))
@@ -270,6 +270,33 @@ class Life(RuleBasedStateMachine):
         claim = partial(transitions.claim, Counterdesk, worker="a worker")
         claims = self._next(claim(request)[0], request, again, lambda: claim(replace(request, is_again=True))[0])
         return self._lost(claims) if dies else claims
+
+    @precondition(some_are("w"))
+    @rule(ident=jobs)
+    def a_job_was_lost_with_others_twice(self, ident: str) -> None:
+        """Which happens too rarely by itself."""
+        job = self.expected.jobs.get(ident)
+        if job and job.status == "w" and not job.token:
+            job.rescues = "0"
+            self.client.hset(f"{Errand._name}:{_pk(ident)}:hash", "_rescues", job.rescues)
+
+    @precondition(something_waits)
+    @rule(target=claims, limit=st.sampled_from([2, 9]), is_concurrent=st.sampled_from(["", "1", "2"]), again=sometimes)
+    def a_worker_claims_several_jobs(self, limit: int, is_concurrent: str, again: bool) -> Any:
+        """To run them one after the other, or at once. One that may kill its workers comes alone, or is passed over."""
+        request = replace(self._request(), is_concurrent=is_concurrent)
+        claim = partial(transitions.succeed_many, self.client, [])
+        found = claim(request, limit)[1]
+        expected = self.expected.claim_several(limit, request.token, is_concurrent)
+        assert [(each.outcome, each.ident, each.queue_key, each.token) for each in found] == expected
+        claims = [Claim(each.ident, each.queue_key, each.token) for each in found if each.outcome == "claimed"]
+        if claims and again:
+            once_more = claim(replace(request, is_again=True), limit)[1]
+            assert [(each.ident, each.token) for each in once_more] == [(each.ident, each.token) for each in claims]
+        for each in found:
+            self._see_to(each)
+        self._tell(*["one of several" if "/" in each.token else "a suspect" for each in claims])
+        return multiple(*claims)
 
     @rule(target=claims, ident=jobs, name=st.sampled_from("qp"), again=sometimes)
     def an_application_claims_a_job(self, ident: str, name: str, again: bool) -> Any:

@@ -38,12 +38,22 @@ class JobState:
     token: str = ""
     ended_claim: str = ""
     tries: int = 0
-    rescues: int = 0
+    rescues: str = ""
     due: int = 0
     is_told: bool = False
     within: int = 0
     added: int = 0
     cursor: str = ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what kills its workers."""
+        return self.rescues.isdigit()
+
+    @property
+    def is_with_others(self) -> bool:
+        """Whether it is run, and its worker claimed others at once."""
+        return "/" in self.token and self.status == "r"
 
     @property
     def is_live(self) -> bool:
@@ -64,7 +74,7 @@ class JobState:
             "_claim_token": self.token,
             "_last_claim": self.ended_claim,
             "tries": str(self.tries or ""),
-            "_rescues": str(self.rescues or ""),
+            "_rescues": self.rescues,
             "cancel_on_error": "1" if self.is_told else "",
             "_start_within": str(self.within or ""),
             "_cursor": self.cursor,
@@ -72,7 +82,14 @@ class JobState:
         return {name: text for name, text in texts.items() if text}
 
 
-FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, 1, 0, True, 1, 0, "x").stored())
+FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, "1", 0, True, 1, 0, "x").stored())
+
+
+def lost_once_more(job: JobState) -> str:
+    """The `rescues` of a job whose worker died: with others, or alone."""
+    if not job.is_with_others:
+        return str(int(job.rescues if job.is_suspect else 0) + 1)
+    return job.rescues if job.is_suspect else "0" if job.rescues else "once with others"
 
 
 @dataclass
@@ -83,7 +100,7 @@ class QueueState:
     priority: str
     waiting: list[str] = field(default_factory=list)
     delayed: dict[str, int] = field(default_factory=dict)
-    running: dict[str, int] = field(default_factory=dict)
+    running: dict[str, float] = field(default_factory=dict)
     success: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     deferrals: dict[str, int] = field(default_factory=dict)
@@ -243,12 +260,49 @@ class Reference:
             return "found"
         assert not job.token, f"{ident} waits, but is in the hands of {job.token}"
         if job.is_too_late(self.now):
-            job.status, job.is_queued, job.rescues, job.ended_claim = "c", False, 0, ""
+            job.status, job.is_queued, job.rescues, job.ended_claim = "c", False, "", ""
             return "found"
         job.status, job.is_queued, job.queue, job.tries = "r", True, queue, job.tries + 1
         job.token, job.ended_claim = token, ""
         self.queues[queue].running[ident] = self.now + self.lease
         return "claimed"
+
+    def claim_several(self, limit: int, token: str, is_concurrent: str) -> list[tuple[str, str, str, str]]:
+        """A worker takes several jobs at once, up to the first entry that is not a job to run: the outcome, the ident,
+        the queue and the token of each. `is_concurrent` as in claim.lua."""
+        found: list[tuple[str, str, str, str]] = []
+        passed: set[str] = set()
+        while len(found) < limit:
+            number = len(found) + 1
+            place = self._next_but_suspects(passed, number > 1 or is_concurrent == "2", bool(is_concurrent))
+            if place is None:
+                break
+            queue, ident = place
+            self.queues[queue].waiting.remove(ident)
+            job = self.jobs.get(ident)
+            own = token if job and job.is_suspect else f"{token}/{number}"
+            outcome = self.claim(ident, queue, own)
+            found.append((outcome, ident, queue, own if outcome == "claimed" else ""))
+            if outcome != "claimed":
+                break
+            self.queues[queue].running[ident] = ((self.now + self.lease) * 10**6 - number) / 10**6
+            if own == token:
+                break
+        return found
+
+    def _next_but_suspects(self, passed: set[str], is_refused: bool, passes_over: bool) -> tuple[str, str] | None:
+        """The queue and the ident of the job that is next, if suspects are refused, and maybe passed over. Behind one
+        that is passed over, its mark counts, whatever else is wrong with an entry."""
+        for key, queue in self.queues.items():
+            for ident in queue.waiting:
+                job = self.jobs.get(ident)
+                waits = job and job.status == "w" and not job.is_too_late(self.now)
+                if not (is_refused and job and job.is_suspect and (waits or key in passed)):
+                    return key, ident
+                if not passes_over:
+                    return None
+                passed.add(key)
+        return None
 
     def can_be_claimed(self, ident: str) -> bool:
         """Whether an application can claim a job, wherever it stands."""
@@ -270,7 +324,8 @@ class Reference:
         else:
             standing = self.unplace(ident, name) if job.is_queued else ""
             queue = standing or job.queue or self.queue_of(name, job.priority)
-        job.rescues += job.status == "r"
+        if job.status == "r":
+            job.rescues = lost_once_more(job)
         job.status, job.token = "w", ""
         self.claim(ident, queue, token)
         return queue
@@ -278,7 +333,7 @@ class Reference:
     def end_claim(self, ident: str, queue: str, token: str = "") -> None:
         """Nobody has a claim on a job any more; `token` is that of its holder, if it was its holder who ended it."""
         job = self.jobs[ident]
-        job.token, job.rescues, job.ended_claim = "", 0, token
+        job.token, job.rescues, job.ended_claim = "", "", token
         self.queues[queue].running.pop(ident, None)
         if job.queue:
             self.queues[job.queue].running.pop(ident, None)
@@ -312,7 +367,7 @@ class Reference:
         if ident in running:
             running[ident] = self.now + self.lease
         if cursor:
-            job.cursor, job.rescues = cursor, 0
+            job.cursor, job.rescues = cursor, ""
 
     def cancel(self, ident: str, name: str) -> bool:
         job = self.jobs[ident]
@@ -322,7 +377,7 @@ class Reference:
             return False
         else:
             was_queued = job.is_queued
-            job.status, job.is_queued, job.rescues = "c", False, 0
+            job.status, job.is_queued, job.rescues = "c", False, ""
             if was_queued:
                 self.unplace(ident, name)
         return True
@@ -361,7 +416,7 @@ class Reference:
                 elif job.status == "c":
                     self.end_claim(ident, key)
                     job.is_queued = False
-                elif job.status in ("r", "e") and job.rescues >= max_rescues:
+                elif job.status in ("r", "e") and not job.is_with_others and int(lost_once_more(job)) > max_rescues:
                     job.status, job.token = "r", token
                     line.running[ident] = self.now + self.lease
                     return rescued, ident
@@ -371,10 +426,10 @@ class Reference:
         return rescued, ""
 
     def _rescue(self, ident: str, queue: str, job: JobState) -> None:
-        number = job.rescues + 1
-        job.queue = queue
+        rescues = lost_once_more(job)
+        job.queue, job.tries = queue, job.tries - job.is_with_others
         self.end_claim(ident, queue)
-        job.rescues = number
+        job.rescues = rescues
         if job.status in ("r", "e"):
             job.status = "w"
         if ident not in self.queues[queue].waiting:

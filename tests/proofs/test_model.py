@@ -46,7 +46,7 @@ EVENTS = {
     *("claimed", "found", "popped", "registered", "deferred", "claim and lost", "popped and lost"),
     *("succeed: done", "held", "claimed by an application", "marked as delayed", "released", "renewed", "refused"),
     *("edited", "rescued", "orphan", "begun by version 2", "ended by version 2", "too late"),
-    "further",
+    *("further", "one of several", "a suspect"),
 }
 
 

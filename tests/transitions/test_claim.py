@@ -601,13 +601,34 @@ class TestAWorkerThatRunsSeveralJobs:
         any_world.add("a")
         assert self.claim(any_world, "1").token == "many/1"
 
-    def test_gets_a_rescued_job_with_a_token_of_its_own(self, any_world: World) -> None:
+    def suspect(self, world: World, identifier: str, queue: str = "q") -> Any:
+        _, job = world.add(identifier, queue)
+        world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "_rescues", 0)
+        return job
+
+    @pytest.mark.parametrize(("rescues", "token"), [("once with others", "many/1"), ("0", "many"), ("1", "many")])
+    def test_gets_a_suspect_with_a_token_of_its_own(self, any_world: World, rescues: str, token: str) -> None:
         _, job = any_world.add("a")
-        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 0)
-        assert self.claim(any_world, "1").token == "many"
+        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", rescues)
+        assert self.claim(any_world, "1").token == token
 
     def test_gets_no_other_one_while_that_runs(self, any_world: World) -> None:
-        _, job = any_world.add("a")
-        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 0)
+        suspects = [self.suspect(any_world, each) for each in "ab"]
         assert self.claim(any_world, "2") is None
-        assert any_world.waiting() == [pk_of(job)]
+        assert any_world.waiting() == [pk_of(job) for job in suspects]
+
+    def test_gets_what_is_behind_it_then_in_the_order_of_the_lists(self, any_world: World) -> None:
+        suspects = [self.suspect(any_world, str(number)) for number in range(60)]
+        fresh = [any_world.add(each)[1] for each in "ab"]
+        other = self.suspect(any_world, "c", "p")
+        last = any_world.add("d", "p")[1]
+        any_world.client.lpush(any_world.waiting_key(), "not an ident")
+        any_world.client.lmove(any_world.waiting_key(), any_world.waiting_key(), "LEFT", "RIGHT")
+        request = replace(
+            any_world.request(any_world.waiting_key(), any_world.waiting_key("p"), token="many"), is_concurrent="2"
+        )
+        claimed = [transitions.claim(any_world.queue_class, request)[0] for _ in range(3)]
+        assert [each and each.ident for each in claimed] == [job.ident for job in (*fresh, last)]
+        assert transitions.claim(any_world.queue_class, request)[0] is None
+        assert any_world.waiting() == [*(pk_of(job) for job in suspects), "not an ident"]
+        assert any_world.waiting("p") == [pk_of(other)]

@@ -225,7 +225,7 @@ class TestKeysOfAWrongType:
 
 
 class TestOneOfSeveralThatWereClaimedAtOnce:
-    """Nobody knows whether it was running when the worker died, or waited for others to end."""
+    """It is not known which of them killed the worker."""
 
     @pytest.fixture
     def job(self, any_world: World) -> Job:
@@ -242,7 +242,7 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
         found = rescue(any_world, max_rescues=max_rescues)
         assert [(fetched.ident, fetched.rescues) for fetched in found.rescued] == [(job.ident, 0)]
         stored = any_world.state(job)
-        assert (stored["status"], stored["_rescues"], stored.get("tries")) == ("w", "0", None)
+        assert (stored["status"], stored["_rescues"], stored.get("tries")) == ("w", "once with others", None)
 
     def test_keeps_the_tries_and_rescues_from_before(self, any_world: World, job: Job) -> None:
         any_world.job(pk_of(job)).tries.hset(3)
@@ -251,12 +251,20 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
         stored = any_world.state(job)
         assert (stored["_rescues"], stored["tries"]) == ("2", "2")
 
-    def test_comes_alone_next_and_then_it_counts(self, any_world: World, job: Job) -> None:
-        rescue(any_world)
-        _, claimed = transitions.succeed_many(any_world.client, [], any_world.request(token="next"), 2)
-        assert [(fetched.ident, fetched.token) for fetched in claimed] == [(job.ident, "next")]
-        lapse(any_world, job)
-        assert [fetched.rescues for fetched in rescue(any_world).rescued] == [1]
+    @pytest.mark.parametrize("max_rescues", [0, 3])
+    def test_comes_alone_once_that_happened_twice_and_then_it_counts(
+        self, any_world: World, job: Job, max_rescues: int
+    ) -> None:
+        tokens = []
+        for number in range(2):
+            assert [fetched.rescues for fetched in rescue(any_world, max_rescues=max_rescues).rescued] == [0]
+            request = any_world.request(token=f"next {number}")
+            tokens.append(transitions.succeed_many(any_world.client, [], request, 2)[1][0].token)
+            lapse(any_world, job)
+        assert tokens == ["next 0/1", "next 1"]
+        found = rescue(any_world, max_rescues=max_rescues)
+        assert [fetched.rescues for fetched in found.rescued] == [1] * (max_rescues > 0)
+        assert bool(found.exhausted) == (max_rescues == 0)
         assert any_world.state(job)["tries"] == "1"
 
     def test_ends_if_it_was_canceled(self, any_world: World, job: Job) -> None:

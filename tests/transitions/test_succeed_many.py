@@ -266,8 +266,8 @@ class TestTheNextJobs:
         assert world.waiting() == [pk_of(job) for job in jobs]
 
 
-class TestAJobThatWasRescued:
-    """It may be what kills its workers, so no other job is to be in the same hand."""
+class TestASuspect:
+    """It may be what kills its workers, so no other suspect is to be in the same hand."""
 
     def rescued(self, world: World, number: int) -> list[Job]:
         jobs = [world.add(f"{each}")[1] for each in range(4)]
@@ -284,6 +284,17 @@ class TestAJobThatWasRescued:
         _, claimed = succeed_many(any_world, [], limit=10)
         assert [fetched.ident for fetched in claimed] == [job.ident for job in jobs[:2]]
         assert any_world.waiting() == [pk_of(job) for job in jobs[2:]]
+
+    @pytest.mark.parametrize(("is_concurrent", "number"), [("1", 2), ("2", 0), ("2", 2)])
+    def test_is_passed_over_by_a_worker_that_runs_several(
+        self, any_world: World, is_concurrent: str, number: int
+    ) -> None:
+        jobs = self.rescued(any_world, number)
+        request = replace(any_world.request(token="next"), is_concurrent=is_concurrent)
+        _, claimed = transitions.succeed_many(any_world.client, [], request, 10)
+        assert [each.ident for each in claimed] == [job.ident for job in jobs if job is not jobs[number]]
+        assert [each.token for each in claimed] == ["next/1", "next/2", "next/3"]
+        assert any_world.waiting() == [pk_of(jobs[number])]
 
 
 def test_jobs_in_many_lists_are_claimed_in_the_order_of_the_lists(any_world: World) -> None:
@@ -314,7 +325,7 @@ class TestTheSameCallAgain:
         ]
 
     def test_finds_one_that_came_alone(self, any_world: World) -> None:
-        jobs = TestAJobThatWasRescued().rescued(any_world, 0)
+        jobs = TestASuspect().rescued(any_world, 0)
         first = succeed_many(any_world, [], limit=10)[1]
         with any_world.unchanged():
             assert succeed_many(any_world, [], limit=10, again=True)[1] == first

@@ -5,8 +5,8 @@
 -- request
 --   lists, token, lease, classes   for the token, see `is_only_taken`
 --   registry    see add.lua
---   is_concurrent   '1' if the worker runs several jobs at once: the token is that of one of several, unless the job was
---               rescued; '2' if it runs one already that was rescued, and takes no other one: each may kill it
+--   is_concurrent   '1' if the worker runs several jobs at once: the token is that of one of several, unless the job is a
+--               suspect, which may kill the worker (see rescue.lua); '2' if it runs a suspect already: it passes over others
 --   ident       none to take a job from the lists; or a job that was taken from the only list by other means
 --   is_again    '1' if this is sent once more, as the reply was lost
 --   worker      its name, if it is about to wait: it is registered if there is no job, else no longer; or none

@@ -84,7 +84,7 @@ local function let_it_wait()
   if is_again then
     tries = one_try_less(tries)
   elseif status == 'r' then
-    rescues = string.format('%d', (tonumber(rescues) or 0) + 1)
+    rescues = lost_once_more(rescues, holder and is_one_of_several(holder))
   end
   update(job.model, job.pk, {status = 'w', tries = tries, _rescues = rescues})
 end

@@ -45,9 +45,10 @@ local is_concurrent
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it really waits. The reply is
 -- documented in claim.lua. The ident may have an old path of the class; the stored ident has its own path.
 --
--- With a number, it is one of several jobs that a worker claims at once: the number is part of the token. A job that
--- was rescued comes alone, as it may kill its workers: it is left in its list unless its number is 1. The lease of the
--- last one lapses first: so they are rescued in their order, and Redis finds the place of each without a search.
+-- With a number, it is one of several jobs that a worker claims at once: the number is part of the token. A suspect,
+-- which may kill its workers, comes alone: it is left in its list unless its number is 1, or if another one runs. The
+-- lease of the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a
+-- search.
 local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
@@ -55,7 +56,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
     '_start_within', '_cursor', unpack(model.arguments or NOTHING))
-  local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
+  local status, identifier, is_alone = hash[1], hash[2] or '', is_suspect(hash[7])
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if is_first then pop(key) end
@@ -81,7 +82,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
       queue_name = queue[1] or '', queue_priority = queue[2] or '', reason = reason,
     }
   end
-  if is_alone and (number and number > 1 or is_concurrent == '2') then
+  if is_alone and is_first and (number and number > 1 or is_concurrent == '2') then
     return {outcome = 'nothing'}
   end
   local is_among_others = (number or is_concurrent) and not is_alone
@@ -135,6 +136,32 @@ local function claim_safely(key, queue, ident, model, token, lease, is_first, nu
   return {outcome = 'broken', key = key, ident = ident, status = text_of_error(reply)}
 end
 
+-- How many suspects at the beginning of a list a call passes over at most, and how many entries it looks at in one step.
+local MAX_PASSED, LOOK = 1000, 50
+
+-- How many it has passed over in each list: while a script runs, they stay there.
+local passed = {}
+
+-- Claims the first job behind the suspects of a list that are passed over; nil if there is none.
+--@rarely
+local function claim_behind_suspects(key, queue, token, lease, classes, number)
+  if popped and popped[key] then end_batch() end
+  while passed[key] < MAX_PASSED do
+    local idents = redis.call('LRANGE', key, passed[key], passed[key] + LOOK - 1)
+    for _, ident in ipairs(idents) do
+      local path, pk = parse_ident(ident)
+      if path and not classes[path] then
+        return {outcome = 'unknown', key = key, ident = ident}
+      elseif path and not is_suspect(redis.pcall('HGET', hash_key(model_of(classes[path]), pk), '_rescues')) then
+        redis.call('LREM', key, 1, ident)
+        return claim_safely(key, queue, ident, classes[path], token, lease, false, number)
+      end
+      passed[key] = passed[key] + 1
+    end
+    if #idents < LOOK then return nil end
+  end
+end
+
 -- Claims the first job of a waiting list; nil if it has none. A key that is not a list counts as empty, as do the lists
 -- of broken and of paused queues.
 local function claim_from(key, token, lease, classes, number)
@@ -151,7 +178,15 @@ local function claim_from(key, token, lease, classes, number)
   elseif not classes[path] then
     return {outcome = 'unknown', key = key, ident = ident}
   end
-  return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
+  if passed[key] then
+    return claim_behind_suspects(key, queue, token, lease, classes, number)
+  end
+  local reply = claim_safely(key, queue, ident, classes[path], token, lease, true, number)
+  if reply.outcome == 'nothing' and is_concurrent then
+    passed[key] = 1
+    return claim_behind_suspects(key, queue, token, lease, classes, number)
+  end
+  return reply
 end
 
 -- Claims the next job of another class, if it is among the first hundred of a list, as a key that all jobs of the class

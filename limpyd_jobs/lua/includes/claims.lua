@@ -44,6 +44,23 @@ local function is_one_of_several(token)
   return string.find(token, '/', 1, true) ~= nil
 end
 
+-- What `_rescues` says of a job that was lost once, with others: it is most likely not what killed its worker.
+local LOST_ONCE_WITH_OTHERS = 'once with others'
+
+-- Whether a job may be what kills its workers, given its `_rescues`: it was lost with others twice, or alone. Then that is
+-- a number.
+local function is_suspect(rescues)
+  return tonumber(rescues) ~= nil
+end
+
+-- The `_rescues` of a job that was lost once more: with others, or alone, which counts.
+local function lost_once_more(rescues, is_with_others)
+  if not is_with_others then
+    return string.format('%d', (tonumber(rescues) or 0) + 1)
+  end
+  return is_suspect(rescues) and rescues or rescues == LOST_ONCE_WITH_OTHERS and '0' or LOST_ONCE_WITH_OTHERS
+end
+
 -- Why a caller may not end the claim on a job: it does not hold the claim, or the job was deleted; nil if it may. A job
 -- that is not claimed has no token.
 local function refusal(job, token)

@@ -22,8 +22,9 @@
 --     next_lapse  in how many seconds the next lease ends, unless it is renewed; none without any
 --
 -- A job that was delayed or put in error before its worker died goes to the waiting list, too: the next worker handles
--- it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once,
--- it is not known which one was running: neither the rescue nor the try counts, and each comes alone next.
+-- it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once, it is not known
+-- which of them killed the worker: neither the rescue nor the try counts. One that is lost so twice is a suspect, as is one
+-- that was lost alone: it never again has the token of one of several, so that its next rescues count.
 
 --@include clock
 --@include claims
@@ -40,14 +41,14 @@ local function is_to_run(status)
   return status == 'r' or status == 'e'
 end
 
-local function put_back(queue, job, status, number, changes)
+local function put_back(queue, job, status, rescues, changes)
   probe('LLEN', queue .. ':waiting')
   changes._queue_key = queue
   if is_to_run(status) then
     changes.status, changes.start, changes['end'] = 'w', false, false
   end
   end_claim(queue, job, changes)
-  redis.call('HSET', job.key, '_rescues', string.format('%d', number))
+  redis.call('HSET', job.key, '_rescues', rescues)
   if not redis.call('LPOS', queue .. ':waiting', job.ident) then
     redis.call('LPUSH', queue .. ':waiting', job.ident)
     notify_worker(queue)
@@ -99,12 +100,13 @@ local function rescue(queue, ident)
     return
   end
   local is_uncounted = is_one_of_several(hash[1] or '') and hash[2] == 'r'
-  local number = (tonumber(hash[4]) or 0) + (is_uncounted and 0 or 1)
-  if is_to_run(hash[2]) and number > max_rescues then
+  local rescues = lost_once_more(hash[4], is_uncounted)
+  local number = tonumber(rescues) or 0
+  if is_to_run(hash[2]) and not is_uncounted and number > max_rescues then
     take_over(queue, job)
     return
   end
-  put_back(queue, job, hash[2], number, is_uncounted and {tries = one_try_less(hash[6])} or {})
+  put_back(queue, job, hash[2], rescues, is_uncounted and {tries = one_try_less(hash[6])} or {})
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   rescued[#rescued + 1] = {
     key = queue .. ':waiting', ident = ident, identifier = hash[3] or '', queue_name = names[1] or '',

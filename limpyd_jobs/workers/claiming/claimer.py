@@ -89,6 +89,7 @@ class Claimer:
         self._unanswered: ClaimRequest | None = None
         self._registration = self._name
         self._is_registered = False
+        self._asked_as = ""  # the `is_concurrent` of the last request
         self._looked_into: Sequence[str] = ()
         self._looked_at = -inf
         self._logged: set[str] = set()
@@ -130,7 +131,7 @@ class Claimer:
 
         The wait may be shorter. See `next`. Errors that Redis answers to a wait are raised, too.
         """
-        if self._unanswered or not self._is_registered:
+        if self._unanswered or not self._is_registered or self._asked_as != self.is_concurrent:
             return self.next(keys, may_wait=True)
         return self._claim(keys, may_wait=True, after=min(seconds, self._longest_wait())) if keys else None
 
@@ -222,7 +223,7 @@ class Claimer:
             self._leave_wait()
             registry = request.registry or self._unanswered.registry
             request = replace(request, token=self._unanswered.token, is_again=True, registry=registry)
-        self._unanswered = request
+        self._unanswered, self._asked_as = request, self.is_concurrent
         known = self._known(keys) if may_wait else ""
         self._is_registered = may_wait
         next_wakeups: NextWakeups | None

@@ -88,7 +88,7 @@ class ManyAtOnce:
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
         self._woken = 0.0  # when the loop was woken for a coroutine
-        self._suspects = 0  # how many run that were rescued before
+        self._suspects = 0  # how many run that may kill the worker
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._exit: SystemExit | None = None
 
@@ -274,10 +274,12 @@ class ManyAtOnce:
         return _runs_alone(type(execution.claim.job)) or (self._suspects > 0 and _is_suspect(execution))
 
     def _count_suspect(self, execution: Execution, number: int) -> None:
-        """Let no second job be claimed that was rescued, so that it is known which one killed the worker."""
+        """Let no second suspect be claimed, so that it is known which one killed the worker."""
         if _is_suspect(execution):
             self._suspects += number
             self._claimer.is_concurrent = "2" if self._suspects else "1"
+            if not self._suspects:
+                self._waiter.end_wait()  # which passes over those that may be claimed now
 
     def _begin(self, execution: Execution) -> None:
         execution.claim.began = monotonic()
@@ -420,7 +422,7 @@ def _nothing() -> None: ...
 
 
 def _is_suspect(execution: Execution) -> bool:
-    """Whether a job was rescued before: it may kill its worker."""
+    """Whether a job may kill its worker, as others of its workers died."""
     return not execution.claim.delivery.is_one_of_several
 
 

@@ -531,7 +531,7 @@ class TestAKilledWorker:
             pid = os.fork()
             if not pid:
                 try:
-                    many(1000, 10, lease=0.3, burst=True, max_rescues=1, max_duration=20).run()
+                    many(1000, 10, lease=0.3, burst=True, max_rescues=0, max_duration=20).run()
                 finally:
                     os._exit(0)
             os.waitpid(pid, 0)

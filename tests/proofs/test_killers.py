@@ -1,0 +1,89 @@
+"""Jobs that kill their process, among others that it has claimed: they end in error, and no other job does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from running import worker_of
+from servers import wait_until
+
+from limpyd_jobs import Error, Job, Queue
+
+pytestmark = pytest.mark.usefixtures("jobs_database")
+
+
+class Crowd(Job):
+    namespace = "crowd"
+    queue_name = "queue"
+
+    async def run(self, queue: Queue) -> None:
+        await asyncio.sleep(0.02)
+        if (await self.aget("identifier")).startswith("killer"):
+            os._exit(1)
+
+
+class PlainCrowd(Job):
+    namespace = "crowd"
+    queue_name = "queue"
+
+    def run(self, queue: Queue) -> None:
+        time.sleep(0.002)
+        if self.identifier.hget().startswith("killer"):
+            os._exit(1)
+
+
+def work(**options: Any) -> None:
+    """Run a worker in a process that may die."""
+    pid = os.fork()
+    if not pid:
+        try:
+            worker_of(callback=None, max_loops=1000, lease=0.4, burst=True, max_duration=20, **options).run()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def add(job_class: type[Job], killers: set[int]) -> Callable[[], list[str]]:
+    """Add a hundred jobs, some of which kill their process; return what tells those that did not end as they should."""
+    jobs = job_class.add_jobs(f"killer {number}" if number in killers else str(number) for number in range(100))
+    expected = ["e" if number in killers else "s" for number in range(100)]
+
+    def wrong() -> list[str]:
+        found = [job.status.hget() for job in jobs]
+        return [
+            f"{i}: {status}" for i, (status, wanted) in enumerate(zip(found, expected, strict=True)) if status != wanted
+        ]
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("job_class", "killers", "options"),
+    [
+        (Crowd, {7}, {"concurrency": 10, "max_rescues": 0}),
+        (Crowd, {7, 60}, {"concurrency": 10}),
+        (Crowd, {7}, {"concurrency": 100, "max_rescues": 0}),
+        (PlainCrowd, {7}, {"concurrency": 100, "max_rescues": 0}),
+        (PlainCrowd, {7}, {"prefetch": 100, "max_rescues": 0}),
+    ],
+    ids=["10 coroutines", "two of them", "100 coroutines", "100 threads", "prefetch"],
+)
+def test_ruin_no_neighbour(
+    job_class: type[Job], killers: set[int], options: dict[str, int], redis_client: redis.Redis
+) -> None:
+    wrong = add(job_class, killers)
+
+    def all_ended() -> bool:
+        work(**options)
+        return not wrong()
+
+    wait_until(all_ended)
+    assert sorted(error.type.hget() for error in Error.collection().instances()) == ["WorkerLost"] * len(killers)
+    assert violations(redis_client, job_class, Queue, Error) == []
