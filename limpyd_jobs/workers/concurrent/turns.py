@@ -179,11 +179,13 @@ class ManyAtOnce:
     @property
     def _claimable(self) -> int:
         """How many jobs to claim now: as many as there are free slots, and some ahead."""
-        worker = self._worker
+        worker, claimed = self._worker, self._prefetched.deliveries
         if self._held or self._runs_alone or not self._waiter.may_claim:
             return 0
+        if claimed and not claimed[-1].is_one_of_several:  # a suspect: no second one may be claimed before it runs
+            return 0
         wanted = min(self._slots.free + self._ahead.jobs, worker.max_loops - worker.num_loops, MAX_CLAIMS)
-        return int(max(0, wanted - len(self._prefetched.deliveries)))
+        return int(max(0, wanted - len(claimed)))
 
     def _record(self, limit: int) -> None:
         """Record the successes that are kept, and claim jobs."""
