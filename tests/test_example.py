@@ -375,7 +375,13 @@ def read_no_more(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
-ENDS = [(ctrl_c, 130), (ask_to_end, 130), (hang_up, 130), (read_no_more, 141)]
+# All signals come to the same code, and others send Ctrl-C too.
+ENDS = [
+    pytest.param(ctrl_c, 130, marks=pytest.mark.only_long),
+    pytest.param(hang_up, 130, marks=pytest.mark.only_long),
+    (ask_to_end, 130),
+    (read_no_more, 141),
+]
 
 
 @pytest.mark.parametrize(("end", "status"), ENDS)

@@ -150,7 +150,7 @@ def of_mypy(tmp_path_factory: pytest.TempPathFactory) -> str:
     (directory / "myapp.py").write_text(APPLICATION)
     (directory / "functions.py").write_text(FUNCTIONS + WRONG_CALLS)
     (directory / "mypy.ini").write_text(SETTINGS)
-    return run_checker(directory, "mypy", "--config-file=mypy.ini", "myapp.py", "functions.py")
+    return run_checker(directory, "mypy", "--cache-dir=/dev/null", "--config-file=mypy.ini", "myapp.py", "functions.py")
 
 
 def revealed(output: str, name: str) -> list[str]:

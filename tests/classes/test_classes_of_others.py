@@ -106,8 +106,11 @@ def canary(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def idents(redis_client: redis.Redis, canary: Path) -> list[str]:
-    """The idents of jobs of all classes of ours, and of what is no class of ours, whose records name code."""
+def idents(redis_client: redis.Redis, canary: Path, pytestconfig: pytest.Config) -> list[str]:
+    """The idents of jobs of all classes of ours, and of what is no class of ours, whose records name code.
+
+    Of the classes that are no jobs there is one of each module, or with ``--long`` all.
+    """
     classes = [*classes_of_ours()]
     assert {"Job", "ScheduledRun", "PickledRun"} <= {each.__name__ for each in classes}
     of_jobs = {path_of(each) for each in classes if issubclass(each, JobRecord)}
@@ -126,7 +129,10 @@ def idents(redis_client: redis.Redis, canary: Path) -> list[str]:
                 name = f"{each.namespace}:{each.__name__.lower()}"
                 redis_client.hset(f"{name}:{number}:hash", mapping=values)
                 redis_client.sadd(f"{name}:collection", number)
-    others = [f"{path}:1" for path in sorted({*map(path_of, classes)} - of_jobs)]
+    paths = sorted({*map(path_of, classes)} - of_jobs)
+    if not pytestconfig.getoption("--long"):
+        paths = [*{path.rpartition(".")[0]: path for path in paths}.values()]
+    others = [f"{path}:1" for path in paths]
     return [f"{path}:{number}" for path in (*sorted(of_jobs), *FOREIGN) for number in (1, 2, 3)] + others
 
 
