@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent
 PROCESSES = 2 * (os.cpu_count() or 1)  # tests wait as well as they compute; more would collect longer than they gain
 PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 # Its pages are not written, which would take a third of the time and finds nothing more.
-MANUAL = ("sphinx", "-b", "dummy", *("--quiet", "--fresh-env", "--fail-on-warning", "--nitpicky"), "docs", "docs/_build")
+MANUAL = ("sphinx", "-qEWn", "-b", "dummy", "docs", "docs/_build")  # quiet, anew, and a warning is an error
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("scripts/words.py",), ("mypy",), MANUAL),
     "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs", "--ignore=tests/web"),),

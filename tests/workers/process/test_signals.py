@@ -6,13 +6,13 @@ import os
 import pty
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 import redis
 from invariants import violations
@@ -67,7 +67,7 @@ class Program:
 
     def _start(self, command: list[str], environment: dict[str, str]) -> int:
         with open(self.path / "log", "wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+            self._process = preloaded.Process(command, env=environment, output=log.fileno())
         return self._process.pid
 
     @property
@@ -82,7 +82,7 @@ class Program:
         return self._process.wait(TIMEOUT)
 
     def kill(self) -> None:
-        self._process.kill()
+        self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
 
