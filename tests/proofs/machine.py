@@ -40,11 +40,14 @@ from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import ClaimLost, JobGone, NotClaimable, NotEditable
 from limpyd_jobs.records import records
-from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.redis.calls import listed
+from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending, many
 
 LEASE = 60
 WAIT = 30
 MAX_DEFERRALS = 1
+INTERVAL = 20  # from one job of a spread to the next
 NOON = 1_800_000_000
 LONG = 2 * UNCLAIMED_LEASE  # after which whatever lapses did so
 
@@ -259,6 +262,24 @@ class Life(RuleBasedStateMachine):
                 job.ended_claim = ""
                 self.expected.place(ident, self.expected.queue_of(*to), delay)
                 self._tell("requeued by hand")
+
+    @precondition(something_waits)
+    @rule(to=queues, most=st.sampled_from([1, 3]))
+    def jobs_that_failed_are_spread(self, to: Place, most: int) -> None:
+        """One is due after the other. Who was interrupted, or did not get the reply, does the same once more: the rest
+        is due behind the last one that waits for its moment, also of an earlier spread."""
+        while self.expected.first_waiting():
+            for claim in _all(self.a_worker_claims_a_job(again=False, dies=False)):
+                self.a_job_fails(claim, QUEUES[0], None, 0, again=False)
+        failed = sorted(ident for ident, job in self.expected.jobs.items() if job.status == "e")
+        request = {"conditions": "[]", "within": "", "queue_name": to[0], "priority": to[1], "unaudited": "1"}
+        request |= {"queue_model": layout_of(Counterdesk).json, "turns": "turns", "spread": "3600"}
+        for idents in filter(None, (failed[:most], failed)):
+            pks = {"pks": listed(map(_pk, idents)), "interval": f"{INTERVAL * 1_000_000}"}
+            outcomes = self.expected.spread(idents, self.expected.queue_of(*to), INTERVAL)
+            assert many.requeue_many(Errand, {**request, **pks}).outcomes == outcomes
+            self._tell(*["spread"] * outcomes["done"])
+        self._tell(*["spread on"] * (self.expected.turn > self.expected.now + INTERVAL))
 
     # -- Workers get jobs
 

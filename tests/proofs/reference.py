@@ -3,6 +3,7 @@ where each job stands."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -144,6 +145,7 @@ class Reference:
         self.queues = queues
         self.home = home
         self.jobs: dict[str, JobState] = {}
+        self.turn, self.last_spread = 0, ""  # when the next job of a spread is due, and which one waits last
 
     # -- Looking
 
@@ -236,6 +238,32 @@ class Reference:
         likely = [job.queue, self.queue_of(name, job.priority)]
         likely += [key for key, queue in self.queues.items() if queue.priority == job.priority]
         return next((key for key in [*likely, *self.queues] if key and self.queues[key].remove(ident)), "")
+
+    def spread(self, idents: list[str], to: str, interval: int) -> Counter[str]:
+        """Jobs in error are put in a queue, one due after the other; return how many have which outcome."""
+        last = self.jobs.get(self.last_spread)
+        if self.last_spread and not (last and last.status == "d"):
+            self.turn, self.last_spread = 0, ""
+        self.turn = max(self.turn, self.now)
+        outcomes = Counter[str]()
+        for ident in idents:
+            job = self.jobs[ident]
+            why_not = self._why_not_requeued(ident)
+            if why_not:
+                outcomes[why_not] += 1
+                continue
+            job.within, job.ended_claim = 0, ""
+            self.place(ident, to, self.turn - self.now)
+            self.last_spread = ident if self.turn > self.now else self.last_spread
+            self.turn += interval
+            outcomes["done"] += 1
+        return outcomes
+
+    def _why_not_requeued(self, ident: str) -> str:
+        job = self.jobs[ident]
+        if job.status != "e":
+            return "not in error"
+        return "claimed" if job.token else "already queued" if self.queued_now(job.identifier, but=ident) else ""
 
     def edit(self, ident: str, name: str, priority: str, delay: int | None) -> None:
         """A job gets another priority, unless that is empty, or another delay, unless that is None."""

@@ -46,7 +46,7 @@ EVENTS = {
     *("claimed", "found", "popped", "registered", "deferred", "claim and lost", "popped and lost"),
     *("succeed: done", "held", "claimed by an application", "marked as delayed", "released", "renewed", "refused"),
     *("edited", "rescued", "orphan", "begun by version 2", "ended by version 2", "too late"),
-    *("further", "one of several", "a suspect"),
+    *("further", "one of several", "a suspect", "spread", "spread on"),
 }
 
 
@@ -95,6 +95,10 @@ WRONGS = {
     "a running job moves up": (
         Replacement("local is_running = hash[1] == 'r' or hash[3]", "local is_running = false"),
         "assert 'moved' == 'existing'",
+    ),
+    "a spread begins anew": (
+        Replacement("return math.max(now(), due and due.at or 0, kept), last", "return now(), last"),
+        "which should be",
     ),
 }
 

@@ -78,9 +78,10 @@ class Dashboard:
         return answer.json
 
     def ask(self, method: str, address: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
-        return anyio.run(self._ask, method, address, {"host": self.host, **headers}, body)
+        return anyio.run(self.aask, method, address, headers, body)
 
-    async def _ask(self, method: str, address: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def aask(self, method: str, address: str, headers: Mapping[str, str] = BROWSER, body: bytes = b"") -> Answer:
+        headers = {"host": self.host, **headers}
         path, _, query = address.partition("?")
         scope = {
             "type": "http",

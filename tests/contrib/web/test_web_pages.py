@@ -7,9 +7,10 @@ import re
 from concurrent.futures import wait
 from datetime import timedelta
 from html import unescape
-from threading import Event
+from threading import Event, Semaphore
 from typing import Any
 
+import anyio
 import pytest
 import redis
 from asking import PROGRAM, Dashboard
@@ -20,7 +21,7 @@ from limpyd_jobs.contrib.web import tasks as web_tasks
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Tasks
-from limpyd_jobs.query import queue_states
+from limpyd_jobs.query import JobFilter, queue_states
 from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -60,6 +61,35 @@ def test_queues_are_paused_and_resumed() -> None:
     assert dashboard.read("/queues")["queues"][0]["is_paused"] is True
     assert dashboard.do("/queues/resume", {"queue": "mails"})["outcome"] == "mails is resumed"
     assert not queue_states("mails")[0].is_paused
+
+
+def test_slow_walks_hold_up_no_other_viewer_and_no_more_threads_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    Mail.add_job("one")
+    begun, end, page, slow = Semaphore(0), Event(), JobFilter.page, list[JobFilter]()
+
+    def slow_page(self: JobFilter, *args: Any, **options: Any) -> Any:
+        if "slow" in str(self):
+            slow.append(self)
+            begun.release()
+            assert end.wait(60)
+        return page(self, *args, **options)
+
+    async def ask() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(dashboard.aask, "GET", "/jobs?identifier=slow")
+            await anyio.to_thread.run_sync(begun.acquire)
+            for address in ("/", "/queues", "/jobs?identifier=one", "/live", "/health"):
+                assert (await dashboard.aask("GET", address)).status == 200
+            for _ in range(3):
+                group.start_soon(dashboard.aask, "GET", "/jobs?identifier=slow")
+            await anyio.to_thread.run_sync(begun.acquire)
+            assert (await dashboard.aask("GET", "/health")).status == 200
+            assert len(slow) == 2  # of four
+            end.set()
+
+    monkeypatch.setattr(JobFilter, "page", slow_page)
+    dashboard = Dashboard(threads=2, streams=False)
+    anyio.run(ask)
 
 
 def test_an_act_on_many_is_counted_and_confirmed_first() -> None:
