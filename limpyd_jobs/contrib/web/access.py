@@ -1,5 +1,6 @@
-"""Finding out who asks. Secrets are compared in constant time. Whoever sends many wrong ones is told to wait; a right
-one is never refused for that, because behind a proxy all clients may have one address."""
+"""Finding out who asks. Secrets are compared in constant time. An address that sends many wrong ones has to wait, also
+with a right one, or guessing would not be slowed; but not with one that it has sent before, because behind a proxy all
+clients may have one address."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from hmac import compare_digest
 from inspect import isawaitable, iscoroutinefunction
 from ipaddress import ip_address, ip_network
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from anyio import to_thread
 from starlette.datastructures import Headers
@@ -22,7 +23,11 @@ from limpyd_jobs.contrib.web.settings import Settings, is_local
 from limpyd_jobs.contrib.web.users import ROLES, Role, User
 from limpyd_jobs.integration import one_line
 
-# How many wrong secrets an address may try, in how many seconds; and how many addresses are remembered.
+K = TypeVar("K")
+V = TypeVar("V")
+
+# How many wrong secrets an address may try, in how many seconds; and how many addresses are remembered, and how many
+# right secrets of addresses.
 MAX_FAILURES, FAILURES_WITHIN, MAX_ADDRESSES = 10, 60.0, 10_000
 
 # What a proxy adds: without authentication, the address of the client is then not that of a user of this machine.
@@ -35,22 +40,31 @@ class Throttle:
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
-    def check(self, address: str) -> None:
-        """Raise `Refusal` if an address has to wait."""
-        recent = self._recent(address)
+    def check(self, address: str, digest: bytes) -> None:
+        """Raise `Refusal` if an address has to wait, and its secret was not right before."""
+        recent = [] if (address, digest) in self._right else self._recent(address)
         if len(recent) >= MAX_FAILURES:
             wait = int(recent[0] + FAILURES_WITHIN - monotonic()) + 1
             raise Refusal(429, f"Too many wrong secrets: try again in {wait} s", {"Retry-After": f"{wait}"})
 
     def count_failure(self, address: str) -> None:
-        self._failures[address] = [*self._recent(address), monotonic()]
-        self._failures.move_to_end(address)
-        while len(self._failures) > MAX_ADDRESSES:
-            self._failures.popitem(last=False)
+        _remember(self._failures, address, [*self._recent(address), monotonic()])
+
+    def keep(self, address: str, digest: bytes) -> None:
+        """Remember that a secret of an address is right."""
+        _remember(self._right, (address, digest), None)
 
     def _recent(self, address: str) -> list[float]:
         return [at for at in self._failures.get(address, ()) if at > monotonic() - FAILURES_WITHIN]
+
+
+def _remember(values: OrderedDict[K, V], key: K, value: V) -> None:
+    values[key] = value
+    values.move_to_end(key)
+    while len(values) > MAX_ADDRESSES:
+        values.popitem(last=False)
 
 
 class _Secret(NamedTuple):
@@ -99,11 +113,12 @@ class Access:
             is_same = compare_digest(each.digest, digest)
             is_meant = not each.needs_name or compare_digest(_digest(each.user.name), _digest(name))
             found = each.user if is_same & is_meant else found
+        address = _network_of(scope)
+        self._throttle.check(address, digest)
         if found is None:
-            address = _network_of(scope)
-            self._throttle.check(address)
             self._throttle.count_failure(address)
             raise Refusal(401, "That token or password is wrong", _CHALLENGE)
+        self._throttle.keep(address, digest)
         return found
 
 
