@@ -277,7 +277,8 @@ class Walk:
         return Stream(self.each(source, ask, found.append, **how), found)
 
     def each(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], **how: Any) -> Steps[None]:
-        """Ask about the records of a source, and act on each reply, until there is no time left."""
+        """Ask about the records of a source, and act on each reply, until there is no time left: not at all if there
+        was none for an earlier source."""
 
         def is_over(look: ALook) -> bool:
             act(look)
@@ -286,7 +287,8 @@ class Walk:
             self.is_cut = is_late and self.looked < self.size
             return is_late
 
-        return source.all(ask, is_over, **how)
+        if not self.is_cut:
+            yield from source.all(ask, is_over, **how)
 
     def _is_enough(self) -> bool:
         try:
