@@ -25,8 +25,8 @@ from limpyd_jobs.integration import parse_datetime, span
 # How many characters of a text a page shows, and a program is sent, at most.
 MAX_SHOWN, MAX_SENT = 20_000, 100_000
 
-# A date as it is stored.
-_DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)", re.ASCII)
+# A date as it is stored. What says that it is in UTC is not true of the viewer's time, which replaces it.
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)(?: \(UTC\))?", re.ASCII)
 
 # How many characters of a text are shown in a cell of a list.
 MAX_CELL = 200

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.users import User
-from limpyd_jobs.integration import acting_for, described
+from limpyd_jobs.integration import acting_for, described, one_line
 from limpyd_jobs.query import Enough, Tally
 
 log = logging.getLogger("limpyd-jobs.web")
@@ -84,7 +84,7 @@ class Task:
         except Exception as error:  # shown to the user
             self.error = str(error) if isinstance(error, Stopped) else described(error)
             if not isinstance(error, (Stopped, RedisError)):
-                log.warning("%s: %s", self.title, self.error)
+                log.warning("%s: %s", one_line(self.title), self.error)
             return
         if isinstance(outcome, Tally):
             self.tally = outcome

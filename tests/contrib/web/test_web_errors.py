@@ -68,7 +68,7 @@ def test_a_cause_is_shown_with_its_traceback_and_its_jobs() -> None:
     assert [each["ident"] for each in cause["jobs"]] == [job.ident]
     page = dashboard.get(address).shown
     assert "Traceback (most recent call last)" in page
-    assert f'href="/jobs/{job.ident}"' in page
+    assert page.count(f'href="/jobs/{job.ident}"') == 2  # in the list, and with the last error
     assert dashboard.get("/errors/cause?fingerprint=NoSuchError").status == 404
 
 
@@ -92,6 +92,7 @@ def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
     listed = dashboard.get("/errors?queue=invoices")  # what the alarm of the overview leads to
     asked = dashboard.post("/errors/requeue", form_of(listed, "/errors/requeue"))
     assert "<strong>3 to do</strong>" in asked.shown
+    assert "failed with KeyError (" in asked.shown
     back = link(asked, '/errors/cause[^"]*')
     assert back == link(listed, '/errors/cause[^"]*') != link(dashboard.get("/errors"), '/errors/cause[^"]*')
     assert (dashboard.read(back)["number"]["number"], form_of(dashboard.get(back), "/errors/requeue")["q"]) == (
@@ -100,6 +101,8 @@ def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
     )
     done = dashboard.post("/errors/requeue", form_of(asked, "/errors/requeue"))
     assert "<strong>3 done</strong>" in dashboard.get(done.headers["location"]).shown
+    again = dashboard.post("/errors/requeue", form_of(listed, "/errors/requeue"))
+    assert ("would change nothing" in again.shown, "Yes, do it" in again.shown) == (True, False)
     assert [(state.name, state.waiting) for state in queue_states()] == [("invoices", 3), ("others", 0)]
 
 

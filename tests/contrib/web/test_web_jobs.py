@@ -256,6 +256,7 @@ def test_a_waiting_job_is_edited_unless_it_changed_meanwhile() -> None:
     assert "to from ann to bob" in asked.shown
     assert dashboard.do("/jobs/edit", form)["error"] is None
     assert (job.to.hget(), job.priority.hget(), job.status.hget()) == ("bob", "5", STATUSES.DELAYED)
+    assert re.search(r"delayed until <time[^>]*>[^<]* UTC</time>, for", dashboard.get(f"/jobs/{job.ident}").shown)
     assert dashboard.do("/jobs/edit", {"ident": job.ident, "now": "1"})["error"] is None
     assert job.status.hget() == STATUSES.WAITING
     for wrong in ({"now": "1", "for": "5m"}, {"field.nope": "x"}, {"field.account": "x"}, {"priority_to": "high"}, {}):

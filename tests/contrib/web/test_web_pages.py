@@ -20,7 +20,7 @@ from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web import tasks as web_tasks
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
-from limpyd_jobs.contrib.web.tasks import Tasks
+from limpyd_jobs.contrib.web.tasks import Task, Tasks
 from limpyd_jobs.query import JobFilter, queue_states
 from limpyd_jobs.search import walk
 
@@ -145,6 +145,14 @@ def test_an_act_that_goes_on_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -
             tasks.begin("pause", user, "/", lambda step: "paused", "short")
     finally:
         end.set()
+
+
+def test_what_an_act_is_about_does_not_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object) -> str:
+        raise ValueError("no such queue")
+
+    Task("Pause mails\nFORGED", User("ann", "act"), "/").run(fail)
+    assert caplog.messages == ["Pause mails\\nFORGED: ValueError: no such queue"]
 
 
 def test_a_row_of_queues_is_about_one_priority_unless_it_says_all() -> None:

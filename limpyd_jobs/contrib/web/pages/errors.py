@@ -159,6 +159,13 @@ def _words_beside(form: Form) -> list[str]:
     return words_of(Form(form.without(*OF_FORMS)))
 
 
+def _name_of(asked: Asked, fingerprint: str, words: Sequence[str]) -> str:
+    """Return a cause as people know it: the type of its errors, beside its fingerprint."""
+    found = _filter_of(asked, words, fingerprint=fingerprint).page(1, timeout=JOBS_TIMEOUT).found
+    kind = found[0].type if found else ""
+    return f"{kind} ({fingerprint})" if kind and kind != fingerprint else fingerprint
+
+
 def _is_shared(word: str) -> bool:
     return word.startswith(SHARED)
 
@@ -189,7 +196,7 @@ def requeue(asked: Asked, form: Form) -> Plan:
     told = f" over {spread:g} s" if spread else f" at {per_second:g} a second" if per_second else ""
     shared = shlex.join(filter(_is_shared, words))
     where = f" of {shared}" if shared else ""
-    title = f"Requeue the jobs{where} that failed with {fingerprint}{told}"
+    title = f"Requeue the jobs{where} that failed with {_name_of(asked, fingerprint, words)}{told}"
     back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
     return Plan(title, lambda step: act(progress=step), lambda: act(dry_run=True, progress=for_a_moment()), back=back)
 
@@ -200,7 +207,7 @@ def delete(asked: Asked, form: Form) -> Plan:
     errors = _filter_of(asked, words, fingerprint=fingerprint)
     where = f" of {shlex.join(words)}" if words else ""
     return Plan(
-        f"Delete the errors{where} with the fingerprint {fingerprint}",
+        f"Delete the errors{where} of {_name_of(asked, fingerprint, words)}",
         lambda step: errors.delete_all(progress=step),
         lambda: errors.delete_all(dry_run=True, progress=for_a_moment()),
         "The errors are deleted for good. Their jobs stay.",

@@ -20,16 +20,24 @@
       width,
       height: 200,
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, values: (_, times) => times.map(timeOf) }, { ...axis, size: 60 }],
+      axes: [{ ...axis, values: (_, times) => times.map(timeOf) }, { ...axis, size: 60, values: (_, values) => values.map((value) => value.toLocaleString(undefined, { maximumSignificantDigits: 3 })) }],
       series: [{ label: "Time", value: (_, time) => timeOf(time) }, ...found.queues.map((queue, index) => ({
         label: queue.name.replace(/[\p{C}]/gu, "?").slice(0, 60),
         stroke: colour(`--series-${index + 1}`),
         width: 2,
         dash: index % 2 ? [6, 3] : undefined,
         spanGaps: false,
-        points: { size: 4 },
+        points: { size: 6, filter: alone },
       }))],
     };
+  }
+
+  // A point between two gaps has no line, so it is drawn as a point.
+  function alone(plot, index, areAllShown) {
+    if (areAllShown) return null;
+    const values = plot.data[index], isGap = (at) => values[at] === null || values[at] === undefined;
+    const found = [...values.keys()].filter((at) => !isGap(at) && isGap(at - 1) && isGap(at + 1));
+    return found.length ? found : null;
   }
 
   const dataOf = (found, what) => [
