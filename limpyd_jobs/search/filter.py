@@ -212,7 +212,7 @@ class Filter(Generic[T]):
             except LookupError as error:
                 yield from walk.each(source, source.find, partial(refuse, f"{error}"))
             else:
-                yield from walk.change(source, change(source, model, entry), add)
+                yield from walk.change(source, change(source, model, entry), add, is_counted=entry is None)
         self.unseen = walk.unseen
         add(Changed({"the pk is not a number": walk.unseen}))
         return Tally.of(outcomes, until, walk.is_whole)

@@ -24,9 +24,10 @@ PER_STEP = 500
 # How many records one step changes: it takes Redis some milliseconds.
 CHANGES_PER_STEP = 100
 
-# A set of up to `SMALL_SET` pks is read, and sorted; one of up to `MEDIUM_SET`, too, if it has few of all pks. Any
-# other set is asked for one range of pks after another.
-SMALL_SET, MEDIUM_SET, FEW_OF_ALL = 10_000, 200_000, 0.05
+# A set of up to `SMALL_SET` pks is read, and sorted; one of up to `MEDIUM_SET`, too, if it has few of all pks, or if
+# all records are wanted, and not only the first ones, a fourth of them. Any other set is asked for one range of pks
+# after another.
+SMALL_SET, MEDIUM_SET, FEW_OF_ALL, FEWER_THAN_ALL = 10_000, 200_000, 0.05, 0.25
 
 # A larger set is read, too, if it has one of so many pks: then nearly all steps would find none. The counter of pks may
 # be corrupt.
@@ -160,10 +161,11 @@ class Source:
         start: int | None = None,
         is_upwards: bool = False,
         size: int | None = None,
+        few: float = FEW_OF_ALL,
     ) -> Steps[None]:
         """Ask about all, some at a time, the newest first, or upwards, behind the pk `start`; act on each reply, until
-        that returns True."""
-        pks: Pks = (yield from self._pks_in_order(start, is_upwards)) if self.size else ()
+        that returns True. A set that has less than that part of all pks is read first."""
+        pks: Pks = (yield from self._pks_in_order(start, is_upwards, few)) if self.size else ()
         standing: Mapping[str, str] = (yield self._standing) if pks else {}
         size = size or PER_STEP
         for first in range(0, len(pks), size):
@@ -176,10 +178,10 @@ class Source:
                     return
                 rest = rest[rest.index(reply.seen) + 1 :]
 
-    def _pks_in_order(self, start: int | None, is_upwards: bool) -> Steps[Pks]:
+    def _pks_in_order(self, start: int | None, is_upwards: bool, few: float) -> Steps[Pks]:
         if self._pks is not None:
             return _in_order(self._pks, start, is_upwards)
-        if self._is_to_be_read:
+        if self._is_to_be_read(few):
             members = yield from self._members()
             known = {number for number in map(read_pk, members) if number is not None}
             self.unseen = len(members) - len(known)
@@ -187,10 +189,9 @@ class Source:
         first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
         return range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
 
-    @property
-    def _is_to_be_read(self) -> bool:
+    def _is_to_be_read(self, few: float) -> bool:
         """Whether to read the set, rather than to look at one range of pks after another."""
-        most = self._highest * (FEW_OF_ALL if self.size <= MEDIUM_SET else VERY_FEW_OF_ALL)
+        most = self._highest * (few if self.size <= MEDIUM_SET else VERY_FEW_OF_ALL)
         return self.size <= SMALL_SET or self.size <= most or not self._highest
 
     def _members(self) -> Steps[set[str]]:
@@ -298,9 +299,12 @@ class Walk:
             return True
         return False
 
-    def change(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object]) -> Steps[None]:
-        """Do the same with what changes records, the oldest first."""
-        return self.each(source, ask, act, is_upwards=True, size=CHANGES_PER_STEP)
+    def change(
+        self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], *, is_counted: bool
+    ) -> Steps[None]:
+        """Do the same with what changes records, or only counts what it would change, the oldest first."""
+        size = PER_STEP if is_counted else CHANGES_PER_STEP
+        return self.each(source, ask, act, is_upwards=True, size=size, few=FEWER_THAN_ALL)
 
     def number_in(self, source: Source) -> Steps[int]:
         """Return how many records of a source meet the conditions: without a look, if it has no others."""

@@ -366,7 +366,8 @@ def test_what_the_ways_of_a_class_raise_or_leave_undone_is_told_and_the_others_g
 
 
 def test_a_progress_may_end_it_with_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
+    for name in ("PER_STEP", "CHANGES_PER_STEP"):
+        monkeypatch.setattr(walk, name, 2)
     for number in range(3):
         Letter.add_job(f"{number}", to="ann")
 

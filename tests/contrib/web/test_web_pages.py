@@ -122,7 +122,7 @@ def test_a_short_act_does_not_wait_for_long_ones() -> None:
 
 def test_a_count_to_confirm_ends_in_time_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_tasks, "COUNT_WITHIN", 0)
-    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
+    monkeypatch.setattr(walk, "PER_STEP", 2)
     for number in range(3):
         Mail.add_job(f"{number}")
     dashboard = Dashboard()
