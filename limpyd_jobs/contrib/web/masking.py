@@ -24,6 +24,9 @@ SECRET = re.compile(
 # What may have names in it: JSON, also in a text of JSON.
 _STRUCTURE, _STRING = re.compile(r"[\s\ufeff]*[\[{]"), re.compile(r'[\s\ufeff]*"')
 
+# How a condition of a filter begins: with the name of a field, and a comparison. A value is behind it.
+_CONDITION = re.compile(r"(?:^|(?<=\s))(\w+?)(?:__[a-z]+)?[=!<>]+")
+
 
 class Masking:
     """Says which fields are secret.
@@ -71,8 +74,7 @@ class Masking:
             read = json.loads(text, object_pairs_hook=_each_once)
             masked = self.value(read, path)
         except (ValueError, RecursionError):
-            is_suspect = SECRET.search(text) or "\\u" in text or any(name in text for name in self._names_of(path))
-            return HIDDEN if is_structure and is_suspect else text
+            return HIDDEN if is_structure and _names_a_secret(text, self._names_of(path)) else text
         return text if masked == read else json.dumps(masked, ensure_ascii=False)
 
     def value(self, value: Any, path: str) -> Any:
@@ -96,11 +98,51 @@ class Masking:
         """Return a text of jobs of some classes without the secrets of any of them."""
         return reduce(self.text, ("", *paths), text)
 
+    def error(self, error: Mapping[str, str], path: str) -> dict[str, str]:
+        """Return the fields of an error of a job. Its message stands in the traceback, too."""
+        masked, message = self.fields(error, path), error.get("message", "")
+        if "traceback" in masked and message and masked["message"] != message:
+            masked["traceback"] = masked["traceback"].replace(message, masked["message"])
+        return masked
+
+    def filters(self, texts: Iterable[str], paths: Iterable[str]) -> list[str]:
+        """Return filters, as they stand in the audit, without the secrets that they asked for, and what is behind: a
+        value may have spaces in it."""
+        names = self._names_of_all(paths)
+        return [_filter(text, names) for text in texts]
+
+    def _names_of_all(self, paths: Iterable[str]) -> set[str]:
+        return set().union(*(self._names_of(path) for path in ("", *paths)))
+
+    def check_values(self, values: Iterable[str], paths: Iterable[str]) -> None:
+        """Refuse to compare with JSON in which a secret is named: the answers would tell, bit by bit, what it is."""
+        names = self._names_of_all(paths)
+        if any(_asks_for_a_secret(value, names) for value in values):
+            raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
+
     def check(self, names: Iterable[str], paths: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold."""
         for name in names:
             if any(self.is_secret(name, path) for path in ("", *paths)):
                 raise Refusal(403, f"{name} is masked: jobs cannot be searched or counted by it")
+
+
+def _names_a_secret(text: str, names: Iterable[str]) -> bool:
+    """Return whether the name of a secret is anywhere in a text, or may be, as an escape of JSON."""
+    return bool(SECRET.search(text)) or "\\u" in text or any(name in text for name in names)
+
+
+def _asks_for_a_secret(value: str, names: Iterable[str]) -> bool:
+    """Return whether a text to compare with is the beginning of JSON in which a secret is named."""
+    return bool(_STRUCTURE.match(value) or _STRING.match(value)) and _names_a_secret(value, names)
+
+
+def _filter(text: str, names: set[str]) -> str:
+    for condition in _CONDITION.finditer(text):
+        field, value = condition[1], text[condition.end() :]
+        if SECRET.search(field) or field in names or _asks_for_a_secret(value, names):
+            return text[: condition.end()] + HIDDEN
+    return text
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from asking import PROGRAM, Dashboard
@@ -33,9 +34,9 @@ class Letter(Job):
     def run(self, queue: Any) -> None: ...
 
 
-def fail(job: Letter, error: Exception) -> None:
+def fail(job: Letter, error: Exception, **how: Any) -> None:
     with job.claim(owner="web1:12") as claim:
-        claim.fail(error)
+        claim.fail(error, **how)
 
 
 def test_the_filter_is_in_the_address() -> None:
@@ -103,6 +104,30 @@ def test_secrets_are_masked_and_cannot_be_asked_for() -> None:
     for address in ("/jobs?api_token=h", "/jobs?account__gt=h", "/jobs?to=h", "/jobs/facets?by=account"):
         assert dashboard.get(address).status == 403
     assert dashboard.post("/jobs/delete", {"all": "1", "q": "api_token>h"}).status == 403
+    asked = [
+        '{"a": [{"password": "secret-',
+        ' "{\\"password\\": \\"s',
+        '["x", {"account": "s',
+        '{"p\\u0061ss',
+        '{"a": [',
+    ]
+    found = [dashboard.get("/jobs?" + urlencode({"more__gt": value})).status for value in asked]
+    assert found == [403, 403, 403, 403, 200]
+    assert dashboard.get("/errors?" + urlencode({"message__lt": asked[0]})).status == 403
+
+
+def test_what_was_asked_for_is_masked_in_the_audit_and_what_failed_in_the_traceback() -> None:
+    fail(Letter.add_job("one"), ValueError('{"pin": "SECRET"}'), trace='ValueError: {"pin": "SECRET"}')
+    Letter.add_job("two", to="ann")
+    for words in ("api_token=SECRET x=SECRET", "priority=0", "to!=bob account__gt=SECRET", 'more={"pin": "SECRET"}'):
+        JobFilter(*(words.split(" ", 1) if "account" in words else [words])).cancel_all()
+    dashboard = Dashboard(masked=["pin"])
+    filters = [entry["filter"] for entry in dashboard.read("/audit")["entries"]]
+    assert filters == ["more=(masked)", "to!=bob account>(masked)", "priority=0", "api_token=(masked)"]
+    assert dashboard.read("/audit?q=SECRET")["entries"] == []
+    fingerprint = dashboard.read("/errors")["groups"][0]["fingerprint"]
+    for page in (f"/jobs/{Letter.get_model_repr()}:1", f"/errors/cause?fingerprint={fingerprint}"):
+        assert "SECRET" not in dashboard.get(page).text
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def _filter_of(asked: Asked, words: Sequence[str], **more: Any) -> ErrorFilter:
     errors = ErrorFilter(*words, **more, database=asked.database)
     paths = [each.path for each in job_class_fields(asked.database)]
     asked.masking.check({condition.field for condition in errors.conditions}, paths)
+    asked.masking.check_values([condition.value for condition in errors.conditions], paths)
     return errors
 
 
@@ -142,7 +143,7 @@ def show_cause(asked: Asked) -> CauseShown:
         group=_masked(asked, group),
         is_exact=found.is_exact,
         looked=found.looked,
-        last=asked.masking.fields(last, last.get("job_model_repr", "")),
+        last=asked.masking.error(last, last.get("job_model_repr", "")),
         failed=jobs.count(JOBS_TIMEOUT),
         jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,

@@ -71,7 +71,7 @@ def show(asked: Asked) -> JobShown:
         progress=details.progress and details.progress._replace(text=mask(details.progress.text)),
         log=[_masked_line(line, mask) for line in details.log],
         result=None if details.result is None else mask(details.result),
-        errors=[asked.masking.fields(error, path) for error in details.errors],
+        errors=[asked.masking.error(error, path) for error in details.errors],
         beside={name: _masked(asked, name, field, path) for name, field in details.beside.items()},
         cursor=mask(details.cursor),
     )
