@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.idents import Ident, read_pk
+from limpyd_jobs.idents import read_pk
 from limpyd_jobs.records.known_classes import KnownClass, one_of_each
 from limpyd_jobs.redis.calls import Steps
 from limpyd_jobs.redis.database import JobsDatabase
@@ -192,13 +192,13 @@ def listed_jobs(
     sets, are_all = _sets_of(connection, database, unlisted, max(most - len(entries), most // 10))
     if letter in _IN_NO_LIST and not are_all:
         return None
-    found = defaultdict[str, set[int]](set)
+    pks = defaultdict[str, set[str]](set)
     for key, members in zip(sets, replies_to(connection, (("SMEMBERS", key) for key in sets)), strict=True):
-        found[sets[key]].update(pk for pk in map(read_pk, members or ()) if pk is not None)
+        pks[sets[key]].update(members or ())
     for entry in entries:
-        path, pk = Ident.of(entry)
-        if (number := read_pk(pk or "-")) is not None:
-            found[path].add(number)
+        path, _, pk = entry.rpartition(":")
+        pks[path].add(pk)
+    found = {path: {number for number in map(read_pk, some) if number is not None} for path, some in pks.items()}
     return Listed(found, left_out)
 
 
