@@ -24,6 +24,8 @@ SECRET = re.compile(
 # What may have names in it: JSON, also in a text of JSON.
 _STRUCTURE, _STRING = re.compile(r"[\s\ufeff]*[\[{]"), re.compile(r'[\s\ufeff]*"')
 
+OF_QUEUES = ("queue", "queue_name")  # fields with the name of a queue
+
 # How a condition of a filter begins: with the name of a field, and a comparison. A value is behind it.
 _CONDITION = re.compile(r"(?:^|(?<=\s))(\w+?)(?:__[a-z]+)?[=!<>]+")
 
@@ -114,10 +116,11 @@ class Masking:
     def _names_of_all(self, paths: Iterable[str]) -> set[str]:
         return set().union(*(self._names_of(path) for path in ("", *paths)))
 
-    def check_values(self, values: Iterable[str], paths: Iterable[str]) -> None:
-        """Refuse to compare with JSON in which a secret is named: the answers would tell, bit by bit, what it is."""
+    def check_values(self, asked: Iterable[tuple[str, str]], paths: Iterable[str]) -> None:
+        """Refuse to compare a field with JSON in which a secret is named: the answers would tell, bit by bit, what it
+        is. The names of queues are shown as they are."""
         names = self._names_of_all(paths)
-        if any(_asks_for_a_secret(value, names) for value in values):
+        if any(_asks_for_a_secret(value, names) for field, value in asked if field not in OF_QUEUES):
             raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
 
     def check(self, names: Iterable[str], paths: Iterable[str]) -> None:

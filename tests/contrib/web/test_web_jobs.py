@@ -114,6 +114,8 @@ def test_secrets_are_masked_and_cannot_be_asked_for() -> None:
     found = [dashboard.get("/jobs?" + urlencode({"more__gt": value})).status for value in asked]
     assert found == [403, 403, 403, 403, 200]
     assert dashboard.get("/errors?" + urlencode({"message__lt": asked[0]})).status == 403
+    for page in ("/jobs", "/errors"):  # the name of a queue, to which pages link
+        assert dashboard.get(f"{page}?{urlencode({'queue': asked[0]})}").status == 200
 
 
 def test_what_was_asked_for_is_masked_in_the_audit_and_what_failed_in_the_traceback() -> None:

@@ -121,7 +121,7 @@ def _filter_of(asked: Asked, words: Sequence[str], **more: Any) -> ErrorFilter:
     errors = ErrorFilter(*words, **more, database=asked.database)
     paths = [each.path for each in job_class_fields(asked.database)]
     asked.masking.check({condition.field for condition in errors.conditions}, paths)
-    asked.masking.check_values([condition.value for condition in errors.conditions], paths)
+    asked.masking.check_values([(each.field, each.value) for each in errors.conditions], paths)
     return errors
 
 

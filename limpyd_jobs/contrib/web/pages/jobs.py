@@ -219,7 +219,7 @@ def filter_of(asked: Asked, words: Sequence[str]) -> JobFilter:
     jobs = JobFilter(*words, database=asked.database)
     paths = [each.path for each in job_class_fields(asked.database)]
     asked.masking.check({condition.field for condition in jobs.conditions}, paths)
-    asked.masking.check_values([condition.value for condition in jobs.conditions], paths)
+    asked.masking.check_values([(each.field, each.value) for each in jobs.conditions], paths)
     return jobs
 
 
