@@ -54,13 +54,17 @@ def test_what_is_of_others_has_its_licence() -> None:
     assert {path.stem for path in vendored.glob("*.LICENSE")} == {"htmx", "uplot"}
 
 
-def test_queues_are_paused_and_resumed() -> None:
+def test_queues_are_paused_and_resumed(redis_client: redis.Redis) -> None:
     Mail.add_job("one")
     dashboard = Dashboard()
     assert dashboard.do("/queues/pause", {"queue": "mails"})["outcome"] == "mails is paused: running jobs go on"
     assert dashboard.read("/queues")["queues"][0]["is_paused"] is True
     assert dashboard.do("/queues/resume", {"queue": "mails"})["outcome"] == "mails is resumed"
     assert not queue_states("mails")[0].is_paused
+    redis_client.sadd("jobs:queue:paused", *(f"gone{number:03}" for number in range(102)))
+    read = dashboard.read("/queues")
+    assert (len(read["paused_names"]), read["paused_names"][0], read["other_paused"]) == (100, "gone000", 2)
+    assert "2 more names: the first ones are shown" in dashboard.get("/queues").shown
 
 
 def test_slow_walks_hold_up_no_other_viewer_and_no_more_threads_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,16 +24,20 @@ from limpyd_jobs.query import (
 
 HERE = "/queues"
 
+# How many names that are paused, but have no queue, are shown: a program may have paused any number.
+MAX_PAUSED = 100
+
 # What stands in a queue, to be moved or deleted.
 QUEUED = ("waiting", "delayed")
 
 
 @dataclass(frozen=True)
 class QueuesShown:
-    """All queues, and the names that are paused but have no queue."""
+    """All queues, and the first names that are paused but have no queue. `other_paused` counts those left out."""
 
     queues: Sequence[QueueState]
     paused_names: Sequence[str]
+    other_paused: int
 
     @property
     def of_several(self) -> set[str]:
@@ -45,7 +49,7 @@ def show(asked: Asked) -> QueuesShown:
     states = queue_states(database=asked.database)
     names = {(state.model, state.name) for state in states}
     paused = {name for model, name in paused_queues(asked.database) if (model, name) not in names}
-    return QueuesShown(states, sorted(paused))
+    return QueuesShown(states, sorted(paused)[:MAX_PAUSED], max(0, len(paused) - MAX_PAUSED))
 
 
 def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
