@@ -720,7 +720,7 @@ class Life(RuleBasedStateMachine):
         if again:
             once_more = ask()
             if claim:
-                assert once_more == fetched
+                assert once_more == fetched, f"the same call again fetched {once_more}"
             else:
                 fetched, claim = once_more, self._taken(once_more, request)
         self._see_to(fetched)

@@ -79,7 +79,7 @@ WRONGS = {
             "elseif held ~= (token or false) then",
             "elseif held ~= (token or false) and redis.call('HGET', job.key, '_last_claim') == token then",
         ),
-        "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again ended|I[3567] ",
+        "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again|I[3567] ",
     ),
     "a forgotten index": (
         Replacement("write_index(undo, prefixes[i], old,", "write_index(undo, prefixes[i], field ~= 'queued' and old,"),
