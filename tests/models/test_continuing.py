@@ -562,6 +562,12 @@ class TestASteps:
         runs(stepping(("a", "b"), done))
         assert (done, status(job)) == (["a", "b"], "SUCCESS")
 
+    def test_a_job_that_is_canceled_ends_with_the_step_that_is_kept(self) -> None:
+        done: list[str] = []
+        job = Long.add_job("1")
+        runs(stepping(("a", "b"), done, a=lambda _: job.cancel()))
+        assert (done, status(job), cursor(job)) == (["a"], "CANCELED", {"a": {"done": True}})
+
     def test_a_block_that_does_not_ask_runs_again_and_is_warned_of(self, caplog: pytest.LogCaptureFixture) -> None:
         done: list[int] = []
 

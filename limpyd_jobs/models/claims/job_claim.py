@@ -178,14 +178,16 @@ class JobClaim:
 
     # -- The lease
 
-    def renew(self, connection: Redis, lease: float) -> None:
+    def renew(self, connection: Redis, lease: float) -> bool:
         """Let the lease begin anew, for that many seconds, over a connection that any thread may use; with it, keep the
-        cursors of the job."""
+        cursors of the job. Return whether the job was canceled."""
         cursors = vars(self.job).get("_cursors") if self.job is not None else None
         with cursors.keeping() if cursors else nullcontext() as request:
             reply = transitions.renew(connection, *self.names, lease, kept=request)
-        if cursors and reply["outcome"] == "canceled" and self.is_that_of_job:
+        is_canceled = reply["outcome"] == "canceled"
+        if cursors and is_canceled and self.is_that_of_job:
             vars(self.job)["_is_told_to_end"] = True
+        return is_canceled
 
     @property
     def has_cursors(self) -> bool:

@@ -202,17 +202,22 @@ class Cursors:
             self._kept = max(self._kept, moves)
 
     def keep(self) -> None:
-        """Keep the cursors now, in one round trip. If Redis does not answer, the next renewal of the lease does so."""
+        """Keep the cursors now, in one round trip. If Redis does not answer, the next renewal of the lease does so.
+
+        Raise the exception by which the code of the job ends here, if it has to: the reply tells of a cancel.
+        """
         delivery = self._delivery
         try:
             with self.keeping() as request:
                 if request and delivery:
                     held = type(self._job), delivery.ident, delivery.token, delivery.queue_key
-                    transitions.renew(redis_of(self._job), *held, kept=request)
+                    reply = transitions.renew(redis_of(self._job), *held, kept=request)
+                    if reply["outcome"] == "canceled":
+                        known = vars(self._job)
+                        known["_is_told_to_end"] = known.get("_is_told_to_end") or True
         except RedisError as error:
             logger.warning(f"[{self._label}] its cursor is not kept yet: {one_line(error, MESSAGE)}")
-        if self._failure:
-            raise self._failure
+        self.check()
 
 
 class AttemptToken:

@@ -9,7 +9,7 @@ from redis import Redis
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
-from limpyd_jobs.models import JobClaim, job_classes
+from limpyd_jobs.models import job_classes
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import Delivery
@@ -37,11 +37,11 @@ class Leases:
         found = [*self.executions.offered.copy().values(), *self.executions.running.copy().values()]
         executions = [each for each in found if each.claim.token and not each.claim.is_lost]
         if len(executions) == 1 and not self.on_canceled:
-            self._renew(connection, executions[0].claim)
+            self._renew(connection, executions[0])
             return
         for execution in executions:
             if execution.claim.has_cursors:  # they are kept with the renewal
-                self._renew(connection, execution.claim)
+                self._renew(connection, execution)
         others = [each for each in executions[::-1] if not each.claim.has_cursors]
         for some in chunks(others, MAX_IN_STEP):
             self._renew_running(connection, some)
@@ -62,9 +62,11 @@ class Leases:
             elif outcome == "canceled" and self.on_canceled:
                 self.on_canceled(execution)
 
-    def _renew(self, connection: Redis, claim: JobClaim) -> None:
+    def _renew(self, connection: Redis, execution: Execution) -> None:
+        claim = execution.claim
         try:
-            claim.renew(connection, self.context.settings.lease)
+            if claim.renew(connection, self.context.settings.lease) and self.on_canceled:
+                self.on_canceled(execution)
         except (ClaimLost, JobGone):
             if claim.lose():
                 self._log_lost(claim.delivery)

@@ -148,6 +148,16 @@ class Patient(Base):
         await asyncio.sleep(FOR_EVER)
 
 
+class PatientInLoop(Base):
+    """A coroutine that keeps how far it is."""
+
+    async def run(self, queue: Queue) -> None:
+        async for number in self.iterate(range(3)):
+            if number:
+                self.seen.append(self.ident)
+                await asyncio.sleep(FOR_EVER)
+
+
 class Stubborn(Base):
     async def run(self, queue: Queue) -> None:
         self.seen.append(self.ident)
@@ -514,8 +524,9 @@ class TestTheLeases:
             StubbornPlain.go_on.set()
         assert [job.tries.hget() for job in jobs] == ["1"] * 5
 
-    def test_of_canceled_jobs_cancel_their_coroutines(self) -> None:
-        job = Patient.add_job("a")
+    @pytest.mark.parametrize("job_class", [Patient, PatientInLoop])
+    def test_of_canceled_jobs_cancel_their_coroutines(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a")
         with working(many(1, lease=0.4)):
             wait_until(lambda: Base.seen)
             job.cancel()
