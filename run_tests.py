@@ -5,7 +5,8 @@ There are five parts:
 --lint     ruff and mypy; words that are gone (scripts/words.py); the manual, which Sphinx must read without a warning
 --tests    all tests but the others
 --docs     the tests of the README and the manual, in tests/docs: each block of code in them is run
---proofs   the proofs of what the library guarantees, in tests/proofs
+--proofs   the proofs of what the library guarantees, in tests/proofs, and tests elsewhere that cost much and are marked
+           as proofs
            ``--proofs --long`` runs all tests and proofs in their long forms, for an hour and a half: each case of a
            transition with all kinds of models, 5,000 random stories, minutes of chaos
 --web      the tests with a real browser and a real Prometheus, in tests/web
@@ -36,9 +37,9 @@ PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 MANUAL = ("sphinx", "-qEWn", "-b", "dummy", "docs", "docs/_build")  # quiet, anew, and a warning is an error
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("scripts/words.py",), ("mypy",), MANUAL),
-    "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs", "--ignore=tests/web"),),
+    "--tests": ((*PYTEST, "-m", "not proof", "--ignore=tests/docs", "--ignore=tests/proofs", "--ignore=tests/web"),),
     "--docs": ((*PYTEST, "tests/docs"),),
-    "--proofs": ((*PYTEST, "tests/proofs"),),
+    "--proofs": ((*PYTEST, "-m", "proof", "--ignore=tests/docs", "--ignore=tests/web"),),
     "--web": (("pytest", "-q", "-n2", "tests/web"),),
 }
 LONG_PROOFS = (

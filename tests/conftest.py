@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -60,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the same, in the background of a script
     config.addinivalue_line("markers", "long: the test waits for long, and begins before the others")
     config.addinivalue_line("markers", "only_long: the test is run with --long only")
+    config.addinivalue_line("markers", "proof: the test costs much, and is run with those of tests/proofs")
     if config.option.tenth:
         config.option.tenth = rows.seed_of(config.option.tenth)
 
@@ -91,7 +93,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith("tests/proofs/"):
+            item.add_marker("proof")
     if not config.getoption("--long"):
         leave_out(config, items, [item for item in items if item.get_closest_marker("only_long")])
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
@@ -215,7 +221,7 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
     A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes.
     """
-    own, all_of = {request.module.__name__, *map(_module_of, vars(request.module).values())}, job_classes.concrete
+    own, all_of = _modules_of(request.module), job_classes.concrete
 
     def concrete(base: type) -> Any:
         module = base.__module__
@@ -231,8 +237,10 @@ def _is_of_tests(module: str) -> bool:
     return module.rpartition(".")[2].startswith("test_") or module.partition(".")[0] == "bookshop"
 
 
-def _module_of(value: Any) -> str | None:
-    return value.__module__ if isinstance(value, type) else None
+@functools.cache
+def _modules_of(module: ModuleType) -> set[str]:
+    """A module of tests, and those of the classes in it."""
+    return {module.__name__, *(value.__module__ for value in vars(module).values() if isinstance(value, type))}
 
 
 class Commands(list[str]):

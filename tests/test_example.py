@@ -288,6 +288,7 @@ class TestAWholeRun:
         assert output.sum("Largest packages", "tries") > len(output.tables["Largest packages"])
 
 
+@pytest.mark.proof
 def test_on_embedded_redis_and_a_terminal_it_shows_live_progress_and_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(prefix="example-") as directory:
         main, terminal = pty.openpty()
@@ -384,6 +385,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("end", "status"), ENDS)
 def test_ended_before_its_time_it_leaves_what_others_have_and_nothing_of_its_own(
     redis_server: RedisServer,
@@ -401,6 +403,7 @@ def test_ended_before_its_time_it_leaves_what_others_have_and_nothing_of_its_own
     wait_until(lambda: len(redis_client.client_list()) <= clients, "end of all workers")
 
 
+@pytest.mark.proof
 def test_it_cleans_up_however_often_ctrl_c_is_pressed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     with running(f"--database={redis_server.url}") as process:
         while process.poll() is None:
@@ -414,6 +417,7 @@ def test_it_cleans_up_however_often_ctrl_c_is_pressed(redis_server: RedisServer,
     assert redis_client.keys() == []
 
 
+@pytest.mark.proof
 def test_what_is_kept_stays_until_the_next_run(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     with running(f"--database={redis_server.url}", "--keep", "--workers=1") as process:
         ctrl_c(process)
@@ -439,6 +443,7 @@ def kept_modules(client: redis.Redis) -> list[str]:
     return client.keys(f"{NAMESPACE}:readmodule:*:hash")
 
 
+@pytest.mark.proof
 def test_it_does_not_disturb_another_example_on_the_same_database(
     redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:
@@ -451,6 +456,7 @@ def test_it_does_not_disturb_another_example_on_the_same_database(
     assert dump(redis_server) == before
 
 
+@pytest.mark.proof
 @pytest.mark.long
 def test_a_redis_that_goes_away_ends_it(redis_binary: str) -> None:
     with RedisServer(redis_binary) as server, running(f"--database={server.url}", "--workers=1") as process:

@@ -12,6 +12,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 # Folders where circles are left.
@@ -28,6 +30,7 @@ def imported_by(path: Path) -> Iterator[str]:
                 yield next((name for name in names if (ROOT / name).exists()), f"{package}/__init__.py")
 
 
+@pytest.mark.proof
 def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     shutil.copytree(ROOT / "limpyd_jobs", source / "limpyd_jobs", ignore=shutil.ignore_patterns("__pycache__"))

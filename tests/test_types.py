@@ -157,6 +157,7 @@ def revealed(output: str, name: str) -> list[str]:
     return re.findall(rf'^{name}:.* Revealed type is "([^"]*)"', output, re.MULTILINE)
 
 
+@pytest.mark.proof
 class TestMypy:
     def test_knows_that_what_is_made_by_a_class_is_of_that_class(self, of_mypy: str) -> None:
         assert [each.rpartition(".")[2] for each in revealed(of_mypy, "myapp.py")] == KNOWN, of_mypy
@@ -167,6 +168,7 @@ class TestMypy:
         assert lines_of_errors(of_mypy) == wrong_lines(), of_mypy
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not shutil.which("node"), reason="pyright needs node")
 def test_pyright_knows_functions_that_are_jobs_too(tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS + WRONG_CALLS)

@@ -43,6 +43,7 @@ def claimed(identifier: str) -> Any:
     return job
 
 
+@pytest.mark.proof
 def test_nothing_is_found_while_workers_and_producers_go_on(look: redis.Redis) -> None:
     done = threading.Event()
     numbers = [0, 0]
@@ -312,6 +313,7 @@ def fill(client: redis.Redis, number: int) -> None:
     )
 
 
+@pytest.mark.proof
 def test_many_problems_are_all_repaired(look: redis.Redis) -> None:
     fill(look, 3000)
     look.delete("jobs:queue:1:waiting", "live:stone:queued:1", "live:stone:collection")

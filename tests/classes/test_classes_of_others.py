@@ -164,7 +164,10 @@ def push_everywhere(client: redis.Redis, queue: Queue, idents: list[str]) -> Non
 # An application that has imported an integration gives no command more to do, but code of ours more to find classes by.
 @pytest.mark.parametrize(
     ("application", "commands"),
-    [("", COMMANDS), ("import limpyd_jobs.contrib.apscheduler", THAT_LOOK_FOR_CLASSES)],
+    [
+        ("", COMMANDS),
+        pytest.param("import limpyd_jobs.contrib.apscheduler", THAT_LOOK_FOR_CLASSES, marks=pytest.mark.proof),
+    ],
 )
 def test_commands_and_workers_run_none_of_it(
     redis_server: RedisServer,

@@ -66,6 +66,7 @@ class Letter(Job):
     queue_name = "letters"
 
 
+@pytest.mark.proof
 def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     Letter.add_job("1")
     for name in ("$(touch hacked)", "`id`", "a b", "lists", "x;y", "--all", "-l"):

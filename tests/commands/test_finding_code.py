@@ -136,6 +136,7 @@ def test_what_cannot_be_imported_is_told_in_one_line(
 HOT = "def handle(job, queue): job.get_connection().rpush('told', {!r})\n"
 
 
+@pytest.mark.proof
 def test_a_worker_begins_anew_when_code_has_changed(
     redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ def top(server: RedisServer, options: list[str] | None = None, **others: str) ->
 WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from limpyd_jobs.scripts.jobs import main; main()"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("options", [[COMMAND], [sys.executable, "-c", WITHOUT_RICH]], ids=["rich", "plain"])
 @pytest.mark.parametrize("end", ["Q", "Ctrl-C"])
 def test_top_fills_a_terminal_until_q_or_ctrl_c(redis_server: RedisServer, options: list[str], end: str) -> None:
@@ -212,6 +213,7 @@ def test_top_needs_no_keyboard(redis_server: RedisServer) -> None:
 SMALL = {"COLUMNS": "80", "LINES": "24"}
 
 
+@pytest.mark.proof
 def test_top_keeps_names_whole_in_a_small_terminal(redis_server: RedisServer, busy: Callable[[], str]) -> None:
     name = busy()
     with top(redis_server, **SMALL) as terminal:
@@ -233,6 +235,7 @@ def test_top_calls_a_worker_silent_that_gives_no_sign_of_life(redis_server: Redi
         assert line.split()[-1] == "silent"
 
 
+@pytest.mark.proof
 def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServer, busy: Callable[[], str]) -> None:
     for number in range(30):
         Queue.get_queue(f"a queue with a name that is rather long {number}")

@@ -30,6 +30,7 @@ def test_an_application_built_on_version_2_can_have(
     assert told == "passed", process.stop()
 
 
+@pytest.mark.proof
 def test_the_application_of_the_documents_of_version_2_comes_to_the_same(
     version_2: Version, version_3: Version, redis_server: RedisServer
 ) -> None:

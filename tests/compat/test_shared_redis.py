@@ -292,6 +292,7 @@ def test_workers_of_both_put_failing_jobs_back_for_both(sides: Sides, redis_clie
     assert sides["version 2"].find(queued=1) == sides["version 3"].find(status="e") == []
 
 
+@pytest.mark.proof
 def test_idle_workers_of_both_are_woken_by_either(sides: Sides, more_sides: Sides, redis_client: redis.Redis) -> None:
     sides["version 2"].add(identifier="the queue exists")
     begin_together(more_sides, redis_client, jobs=21)

@@ -110,6 +110,7 @@ def let_the_lock_lapse(client: Any) -> None:
     client.delete("limpyd-jobs:takeover:rq:lock", "limpyd-jobs:takeover:arq:lock")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("fill", "expected", "forget"),
     [(fill_rq, ["bob", ("ann", 1), ("eve", 3)], True), (fill_arq, ["customer 7", ("ann", 1)], False)],

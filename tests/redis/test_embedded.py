@@ -174,6 +174,7 @@ def test_temporary_server_is_shared_with_processes_started_later(place: Path, us
     assert use().socket == server.socket
 
 
+@pytest.mark.proof
 def test_temporary_server_is_not_shared_with_others(place: Path) -> None:
     one, two = User(), User()
     assert one.socket() != two.socket()
@@ -181,6 +182,7 @@ def test_temporary_server_is_not_shared_with_others(place: Path) -> None:
     two.leave()
 
 
+@pytest.mark.proof
 def test_child_keeps_the_server_when_its_parent_has_ended(place: Path, use: Use) -> None:
     parent = use()
     child = User()
@@ -226,6 +228,7 @@ def test_data_is_for_its_user_only(data: Path, use: Use) -> None:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
+@pytest.mark.proof
 def test_processes_that_start_at_once_share_one_server(data: Path) -> None:
     users = [User(path) for path in (data, data / ".." / "data", data, data)]
     processes = {process_id(user.socket()) for user in users}
@@ -239,6 +242,7 @@ def test_paths_do_not_share(place: Path, data: Path, use: Use) -> None:
     assert process_id(use(data).socket) != process_id(use(place / "other").socket)
 
 
+@pytest.mark.proof
 def test_server_survives_a_killed_user_and_ends_with_the_last(data: Path, use: Use) -> None:
     first, second = User(data), User(data)
     socket = first.socket()

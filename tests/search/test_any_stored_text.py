@@ -192,6 +192,7 @@ def _can_be_encoded(text: str) -> bool:
     return text.encode(errors="ignore").decode() == text
 
 
+@pytest.mark.proof
 def test_no_command_ends_in_a_traceback(redis_client: redis.Redis, stored: Mapping[bytes, bytes]) -> None:
     raw = redis.Redis(unix_socket_path=redis_client.get_connection_kwargs()["path"])
     fingerprint = ErrorFilter().groups().groups[0].fingerprint

@@ -75,6 +75,7 @@ def test_each_test_has_an_empty_database_and_none_touches_another_one(
     assert redis_client.keys() == ["of the developer"]
 
 
+@pytest.mark.proof
 def test_processes_of_xdist_have_a_server_each(application: pytest.Pytester) -> None:
     application.makepyfile("""
         import pytest
@@ -90,6 +91,7 @@ def test_processes_of_xdist_have_a_server_each(application: pytest.Pytester) -> 
     application.runpytest_subprocess("-n", "2").assert_outcomes(passed=6)
 
 
+@pytest.mark.proof
 def test_jobs_run_at_once_and_the_time_is_moved_for_one_test(application: pytest.Pytester) -> None:
     application.makepyfile("""
         from datetime import timedelta
@@ -116,6 +118,7 @@ def test_jobs_run_at_once_and_the_time_is_moved_for_one_test(application: pytest
     application.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=3)
 
 
+@pytest.mark.proof
 def test_runs_of_pytest_that_do_not_use_it_import_nothing_of_ours(application: pytest.Pytester) -> None:
     application.makepyfile("""
         import sys
@@ -127,6 +130,7 @@ def test_runs_of_pytest_that_do_not_use_it_import_nothing_of_ours(application: p
     application.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@pytest.mark.proof
 def test_it_is_said_what_to_do_if_there_is_no_server_program(application: pytest.Pytester) -> None:
     application.makepyfile("""
         import pytest

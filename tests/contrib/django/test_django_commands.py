@@ -96,6 +96,7 @@ def site(tmp_path: Path, redis_server: RedisServer) -> Iterator[Site]:
         process.wait(60)
 
 
+@pytest.mark.proof
 def test_a_worker_begins_anew_when_code_has_changed_once_its_job_is_finished(
     site: Site, redis_client: redis.Redis
 ) -> None:

@@ -601,6 +601,7 @@ Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops
         assert set(statuses()) == {STATUSES.SUCCESS}
         assert sorted(collector.identifiers) == identifiers[11:]
 
+    @pytest.mark.proof
     def test_had_one_job_that_killed_it_and_the_others_are_run(self, redis_server: RedisServer) -> None:
         """That one is an error after so many rescues, and no other."""
         add(10)
