@@ -15,6 +15,7 @@ COLUMNS = ("verb", "from", "to", "what")
 VERBS = (
     "add",
     "add_many",
+    "add_once",
     "enqueue_due",
     "move",
     "move_many",

@@ -26,11 +26,14 @@ SMALL_SET = 50
 OF_MODEL = {
     **dict.fromkeys(("collection", "paused"), "set"),
     **dict.fromkeys(("idle_workers", "leases"), "zset"),
-    **dict.fromkeys(("max_pk", "reconcile_lock"), "string"),
+    **dict.fromkeys(("max_pk", "reconcile_lock", "_once"), "string"),
     "_signal": "list",
     "changes": "stream",
     "due": "",
 }
+
+# Those of them that have a name or a token behind them.
+OF_TOKENS = ("_signal", "_once")
 
 # Keys of a record that are not its fields, also those of version 2.
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY}
@@ -102,7 +105,7 @@ class Keys:
             self._unknown.note(key)
             return
         model, first, rest = self._models[match[1]], match[2], match[3]
-        if rest is None or first == "_signal":
+        if rest is None or first in OF_TOKENS:
             if first in OF_MODEL:
                 of_fields[model].append((key, "", OF_MODEL[first]))
             else:

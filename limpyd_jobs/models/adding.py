@@ -60,7 +60,7 @@ def one(
     identifier = identifier_of_new(job_class, identifier, fields_if_new)
     fields = stored_names(job_class, checked_fields(job_class, fields_if_new))
     check_job_size(job_class, identifier, fields)
-    add = instrumented.add if instruments.installed else transitions.add
+    add, once = instrumented.add if instruments.installed else transitions.add, transitions.current_once.get()
     outcome, pk = yield from add.steps(
         job_class,
         identifier,
@@ -71,6 +71,7 @@ def one(
         delay=delay,
         fields=fields,
         place=not is_custom,
+        once=once.next_key(queue_model) if once else "",
     )
     job = records.attached(job_class, pk)
     job.__dict__["_was_added"] = outcome == "added"
@@ -164,6 +165,7 @@ def _read(
         or layout.needs_limpyd
         or layout.has_unique
         or not layout.plain.issuperset(fields)
+        or transitions.current_once.get()
     ):
         return None, {}
     place = Place(

@@ -47,6 +47,7 @@ from limpyd_jobs.transitions.ending import (
     succeed,
     succeed_many,
 )
+from limpyd_jobs.transitions.once import Once, adding_once, current_once
 from limpyd_jobs.transitions.placing import (
     Placed,
     add,

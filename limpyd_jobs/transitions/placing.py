@@ -29,6 +29,7 @@ from limpyd_jobs.redis.scripting import Script
 
 _add = Script("placing/add")
 _add_many = Script("placing/add_many")
+_add_once = Script("placing/add_once")
 _enqueue_due = Script("timed/enqueue_due")
 _move = Script("placing/move")
 _cancel = Script("placing/cancel")
@@ -77,10 +78,11 @@ def add(
     delay: str = "",
     fields: Mapping[str, Any] | None = None,
     place: bool = True,
+    once: str = "",
 ) -> Steps[tuple[str, str]]:
     """Add a job, or find the queued one of that identifier and move it up; return the outcome, ``outranked`` if the
     caller has to move the job, and its pk. Without `place`, the caller has to put the job in a queue, and to call
-    `await_copies`. Exceptions: as `Job.add_job`."""
+    `await_copies`. With the key of `Once`, it is done once. Exceptions: as `Job.add_job`."""
     check_database(job_class, queue_model)
     layout, copying = layout_to_add(job_class), copying_sender_of(job_class) if place else None
     registry = unwritten((job_class,), queue_model)
@@ -97,7 +99,8 @@ def add(
     }
     # A job must be found by all its fields before a worker can see it.
     before = asking_for(queue_model, queue_name, priority)
-    call = creating(job_class, _add, request, sender=copying or sender_of(job_class), before=before)
+    script, keys = (_add_once, (once,)) if once else (_add, ())
+    call = creating(job_class, script, request, sender=copying or sender_of(job_class), before=before, keys=keys)
     plain, others = layout.split(fields or {}, layout.plain)
     reply = yield call("", plain, bool(others))
     if reply["outcome"] == "reserved":

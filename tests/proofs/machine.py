@@ -181,6 +181,20 @@ class Life(RuleBasedStateMachine):
         self._tell(*outcomes)
         return multiple() if outcomes[0] != "added" else f"{PATH}:{pk}"
 
+    @rule(target=jobs, token=st.sampled_from("xyz"), identifier=identifiers, to=queues, delay=delays)
+    def a_job_is_added_once(self, token: str, identifier: str, to: Place, delay: int | None) -> Any:
+        """For each token, whatever became of the job."""
+        key = f"{Counterdesk._name}:_once:{token}"
+        outcome, pk = transitions.add(Errand, identifier, Counterdesk, *to, delay=_text(delay), once=key)
+        ident, known = f"{PATH}:{pk}", self.expected.tokens.get(token)
+        if known:
+            assert (outcome, ident) == ("existing", known)
+        else:
+            assert outcome == self._add(ident, identifier, to, delay, False, 0)
+            self.expected.tokens[token] = ident
+        self._tell(outcome)
+        return ident if outcome == "added" else multiple()
+
     def _add(self, ident: str, identifier: str, to: Place, delay: int | None, prepend: bool, within: int) -> str:
         queued, queue = self.expected.queued_now(identifier), self.expected.queue_of(*to)
         if queued is None:

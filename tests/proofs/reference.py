@@ -145,6 +145,7 @@ class Reference:
         self.queues = queues
         self.home = home
         self.jobs: dict[str, JobState] = {}
+        self.tokens: dict[str, str] = {}  # the ident of the job that was added for it
         self.turn, self.last_spread = 0, ""  # when the next job of a spread is due, and which one waits last
 
     # -- Looking

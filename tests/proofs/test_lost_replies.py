@@ -97,11 +97,18 @@ def raise_schedule() -> None:
     Schedule.get_by_name("hourly").edit(priority=5)
 
 
+def add_once() -> None:
+    with transitions.adding_once("token"):
+        Task.add_job("a")
+
+
 CALLS = {
     "add": Call(add()),
     "add, existing": Call(add(), add()),
     "add, raising the priority": Call(add(priority=5), add()),
     "add, delayed": Call(add(**LATER)),
+    "add_once": Call(add_once),
+    "add_once, existing": Call(add_once, add()),
     "add_many": Call(lambda: Task.add_jobs(["a"])),
     "move": Call(lambda: only_job().enqueue_or_delay(priority=5), add()),
     "requeue": Call(lambda: only_job().requeue(), all_of(add("fails"), boundaries.run()), "e"),
