@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -22,8 +22,6 @@ EXAMPLES = 3  # of a message, at most
 HOURS = 24  # of the trend
 
 OTHERS = "(others)"  # stands for the values that are not kept
-
-Read = Callable[[Iterable[str]], Mapping[str, str]]  # given errors, such as ``jobs:error:12``, returns their messages
 
 
 class ErrorMessage(NamedTuple):
@@ -138,14 +136,19 @@ class Grouping:
             else:
                 self._beyond += found["count"]
 
-    def told(self, most: int, messages: int, read: Read) -> tuple[list[ErrorGroup], int]:
-        """Return the causes with the most errors, some messages of each, and how many errors have other causes."""
-        groups = sorted(self._groups.values(), key=lambda group: (-group.number, group.fingerprint))
-        told, others = groups[:most], groups[most:]
-        texts = read({example for group in told for example in group.examples(messages)})
-        return [group.told(messages, texts, self._hours) for group in told], self._beyond + sum(
-            each.number for each in others
-        )
+    def examples(self, most: int, messages: int) -> set[str]:
+        """Return the errors whose messages are to be told with the causes with the most errors."""
+        return {example for group in self._most_frequent()[:most] for example in group.examples(messages)}
+
+    def told(self, most: int, messages: int, texts: Mapping[str, str]) -> tuple[list[ErrorGroup], int]:
+        """Return the causes with the most errors, some messages of each, and how many errors have other causes. The
+        texts are the messages of the examples."""
+        groups = self._most_frequent()
+        others = self._beyond + sum(each.number for each in groups[most:])
+        return [group.told(messages, texts, self._hours) for group in groups[:most]], others
+
+    def _most_frequent(self) -> list[_Group]:
+        return sorted(self._groups.values(), key=lambda group: (-group.number, group.fingerprint))
 
 
 class _Message:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,11 +16,11 @@ from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import delete_many
-from limpyd_jobs.redis.calls import Steps, finish, listed
+from limpyd_jobs.redis.calls import Commands, Steps, finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping
-from limpyd_jobs.search.classes import error_models_of, imported_error_models, replies_to
+from limpyd_jobs.search.classes import error_models_of, imported_error_models
 from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.fingerprints import is_fingerprint
@@ -157,37 +157,51 @@ class ErrorFilter(Filter[FoundError]):
         messages: int
             How many messages of each group to return: those with the most errors.
         """
-        walk, grouping = finish(self._begun(timeout, progress)), Grouping()
+        return finish(self._counting_causes(most, timeout, progress, messages))
+
+    async def agroups(
+        self, most: int = 50, timeout: float | None = None, progress: OnStep | None = None, messages: int = 5
+    ) -> ErrorGroups:
+        """Do as `groups`, under asyncio: see :doc:`/howto/asyncio`."""
+        return await self._ado(self._counting_causes(most, timeout, progress, messages))
+
+    def _counting_causes(
+        self, most: int, timeout: float | None, progress: OnStep | None, messages: int
+    ) -> Steps[ErrorGroups]:
+        walk, grouping = (yield from self._begun(timeout, progress)), Grouping()
         for source in walk.sources:
-            for step in walk.looks(source, partial(self._grouped, source)):
-                grouping.add(source.known.name, step)
-        groups, others = grouping.told(most, messages, self._messages)
+            yield from walk.each(source, partial(self._grouped, source), partial(grouping.add, source.known.name))
+        keys = [*grouping.examples(most, messages)]
+        texts = yield from self._values([(f"{key}:hash", "message") for key in keys], MAX_READ)
+        groups, others = grouping.told(most, messages, dict(zip(keys, texts, strict=True)))
         return ErrorGroups(groups, others, not walk.is_cut, walk.looked, walk.size)
 
-    def _messages(self, places: Iterable[str]) -> dict[str, str]:
-        keys = [*places]
-        values = self._values([(f"{key}:hash", "message") for key in keys], MAX_READ)
-        return dict(zip(keys, values, strict=True))
-
-    def _values(self, places: Sequence[tuple[str, str]], most: int) -> list[str]:
+    def _values(self, places: Sequence[tuple[str, str]], most: int) -> Steps[list[str]]:
         """Return the values of some fields of hashes; instead of one of more than `most` bytes, how many it has."""
-        sizes = replies_to(self._connection, (("HSTRLEN", *place) for place in places))
+        sizes = yield from self._replies_to("HSTRLEN", places)
         small = [place for place, size in zip(places, sizes, strict=True) if (size or 0) <= most]
-        values = dict(zip(small, replies_to(self._connection, (("HGET", *place) for place in small)), strict=True))
+        values = dict(zip(small, (yield from self._replies_to("HGET", small)), strict=True))
         return [
             values[place] or "" if place in values else f"({size_text(size)}, too long to be read here)"
             for place, size in zip(places, sizes, strict=True)
         ]
+
+    def _replies_to(self, command: str, places: Sequence[Sequence[str]]) -> Steps[list[Any]]:
+        """Return the reply about each place; None where Redis refuses it, because of a key of a wrong type."""
+        replies = yield Commands(self._connection, [(command, *place) for place in places])
+        return [None if isinstance(reply, Exception) else reply for reply in replies]
 
     def last_of(self, group: ErrorGroup, most: int | None = None) -> dict[str, str]:
         """Return the stored fields of the last error of a group, without the library's own; none if it is deleted.
 
         Instead of a value of more than `most` bytes, it is said how many it has.
         """
-        key = f"{group.model}:{group.last}:hash"
-        (names,) = replies_to(self._connection, [("HKEYS", key)])
+        return finish(self._fields_of(f"{group.model}:{group.last}:hash", sys.maxsize if most is None else most))
+
+    def _fields_of(self, key: str, most: int) -> Steps[dict[str, str]]:
+        (names,) = yield from self._replies_to("HKEYS", [(key,)])
         places = [(key, name) for name in names or () if not name.startswith("_")]
-        values = self._values(places, sys.maxsize if most is None else most)
+        values = yield from self._values(places, most)
         return {name: value for (_, name), value in zip(places, values, strict=True)}
 
     def jobs(self, most: int) -> Steps[dict[str, set[int]] | None]:

@@ -38,7 +38,7 @@ from limpyd_jobs.search.look import OF_ERRORS, Listed, Search, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions.many import end_turns, last_turn
+from limpyd_jobs.transitions.many import Found, end_turns, last_turn
 
 # How many different values facets keep at most.
 MAX_VALUES = 10_000
@@ -123,33 +123,38 @@ class JobFilter(Filter[FoundJob]):
 
         The other parameters and exceptions: see `count`.
         """
+        return finish(self._faceting(field, most, timeout, progress))
+
+    async def afacets(
+        self, field: str, most: int = 50, timeout: float | None = None, progress: OnStep | None = None
+    ) -> Facets:
+        """Do as `facets`, under asyncio: see :doc:`/howto/asyncio`."""
+        return await self._ado(self._faceting(field, most, timeout, progress))
+
+    def _faceting(self, field: str, most: int, timeout: float | None, progress: OnStep | None) -> Steps[Facets]:
         if field in ("owner", "pk"):
             raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
-        search = finish(self._begun(timeout, progress, field))
+        search = yield from self._begun(timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):
-            return Facets(*self._statuses(), is_exact=True)
-        counts: Counter[str] = Counter()
-        beyond = 0
+            return Facets(*(yield from self._statuses()), is_exact=True)
+        values = _Values()
         for source in search.sources:
             if field == "class":
-                counts[source.known.path] += finish(search.number_in(source))
+                values.add(source.known.path, (yield from search.number_in(source)))
                 continue
             errors = json.dumps(search.errors_of(source.known)) if field in OF_ERRORS else ""
-            for step in search.look(source, by=field, errors=errors):
-                for value, number in step.counts.items():
-                    if value in counts or len(counts) < MAX_VALUES:
-                        counts[name_of_status(value) if field == "status" else value] += number
-                    else:
-                        beyond += number
+            add = partial(values.add_step, name_of_status if field == "status" else str)
+            yield from search.each(source, partial(source.find, by=field, errors=errors), add)
         self.unseen = search.unseen
-        told = {value: number for value, number in counts.most_common(most) if number}
-        return Facets(told, beyond + counts.total() - sum(told.values()), search.is_complete)
+        return Facets(*values.most_common(most), search.is_complete)
 
-    def _statuses(self) -> tuple[Mapping[str, int], int]:
+    def _statuses(self) -> Steps[tuple[Mapping[str, int], int]]:
         """Count the jobs of some classes by their status. Each number is the size of a set."""
-        known = {name.lower(): self._and(Condition("status", "=", letter)) for name, letter in STATUSES.items()}
-        counts = Counter({name: each.count().number for name, each in known.items()})
-        return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
+        counts: Counter[str] = Counter()
+        for name, letter in STATUSES.items():
+            counts[name.lower()] = (yield from self._and(Condition("status", "=", letter)).counting()).number
+        number = (yield from self.counting()).number
+        return {name: number for name, number in counts.most_common() if number}, number - counts.total()
 
     def _and(self, *conditions: Condition) -> JobFilter:
         narrower = JobFilter(database=self._database, error_model=self._error_model)
@@ -396,6 +401,29 @@ class JobFilter(Filter[FoundJob]):
                     status = name_of_status(stored.get("status"))
                     yield {"ident": f"{source.known.path}:{pk}", **stored, "status": status}
         self.unseen = search.unseen
+
+
+class _Values:
+    """How many jobs have each value: of too many values, the numbers are added up."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._beyond = 0
+
+    def add(self, value: str, number: int) -> None:
+        if value in self._counts or len(self._counts) < MAX_VALUES:
+            self._counts[value] += number
+        else:
+            self._beyond += number
+
+    def add_step(self, name: Callable[[str], str], step: Found) -> None:
+        for value, number in step.counts.items():
+            self.add(name(value), number)
+
+    def most_common(self, most: int) -> tuple[Mapping[str, int], int]:
+        """Return the most frequent values, and how many jobs have another one."""
+        told = {value: number for value, number in self._counts.most_common(most) if number}
+        return told, self._beyond + self._counts.total() - sum(told.values())
 
 
 def _of_class(given: Any) -> Condition:

@@ -117,10 +117,19 @@ class TestAwaited:
             assert page == some.page(30)
             assert await some.apage(30, page.following) == some.page(30, page.following)
             assert [job async for job in some] == list(some)
+            for field in ("class", "queue", "status", "identifier"):
+                assert await some.afacets(field) == some.facets(field)
             with pytest.raises(ValueError, match="1 record or more"):
                 await some.apage(0)
 
         asyncio.run(main())
+
+    def test_causes_of_errors(self) -> None:
+        Letter.add_jobs(["a", "b"])
+        Worker("letters", callback=lambda job, queue: 1 / 0, max_loops=2, logger_level=60).run()
+        groups = asyncio.run(ErrorFilter().agroups())
+        assert groups == ErrorFilter().groups()
+        assert [(group.type, group.number) for group in groups.groups] == [("ZeroDivisionError", 2)]
 
     def test_a_canceled_task_says_so_in_the_audit(self) -> None:
         Letter.add_jobs(map(str, range(400)))
