@@ -142,6 +142,12 @@ def signal_key(queue_model: type[RedisModel], name: str) -> str:
     return f"{queue_model._name}:_signal:{name}"
 
 
+def canceled_key(queue_model: type[RedisModel], owner: str) -> str:
+    """Return the key of the list that tells a worker, as its tokens name it, which of its jobs were canceled: see
+    ``lua/includes/canceling.lua``."""
+    return f"{queue_model._name}:_canceled:{owner}"
+
+
 def notify_all(connection: Redis, key: str) -> None:
     """End the wait of all idle workers that wait for that key. If that fails, because Redis is full for example, they
     look again when their wait ends."""

@@ -153,6 +153,12 @@ class SharedConnection:
             self._free.append(line)
 
 
+def shorter_than_timeout(client: Redis, seconds: float) -> float:
+    """Return for how many of some seconds a command may wait: less than until the connection gives up."""
+    timeout = client.connection_pool.connection_kwargs.get("socket_timeout")
+    return min(seconds, timeout / 2) if timeout else seconds
+
+
 def _can_read(connection: Any) -> bool:
     """Whether there is data or the end to read: as the connection itself tells, in less than half of the time."""
     used = connection._sock

@@ -7,6 +7,7 @@ refusal of a script becomes an exception. The scripts, with their arguments and 
 # ruff: noqa: F401 (imported for others; mypy knows by `implicit_reexport`)
 
 from limpyd_jobs.transitions.claiming import (
+    LISTENING,
     NOTHING,
     ONLY_TAKEN,
     UNCLAIMED_LEASE,

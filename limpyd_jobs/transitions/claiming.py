@@ -39,6 +39,9 @@ UNCLAIMED_LEASE = 86400
 # The beginning of the tokens of jobs that are only in the hand of a worker.
 ONLY_TAKEN = "hand:"
 
+# The beginning of the tokens of a worker that listens which of its jobs are canceled: see ``canceling.lua``.
+LISTENING = "slot:"
+
 # The characters of an owner that are not escaped in a token, so that people can read it.
 _SAFE = ":@+,;=()[] "
 

@@ -26,6 +26,7 @@ from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
@@ -174,6 +175,8 @@ class Loop:
         )
         self.acknowledger = self.hooks.acknowledger = acknowledger
         assert isinstance(self.awaiting, AwaitingBeside)
+        client = partial(records.redis_of, worker.queue_model)
+        canceling = Canceling(slots, client, claimer.canceled_key, worker.log)
         self.turns = self._source = turns = ManyAtOnce(
             worker,
             context,
@@ -188,12 +191,12 @@ class Loop:
             self.awaiting,
             self.event_loop,
             Limits(slots, self.timer, self._end_by),
+            canceling,
             base.execute,
             self.memory_limit.check if self.memory_limit else lambda: None,
         )
-        self.leases.on_canceled = turns.cancel
+        self.leases.on_canceled = canceling.cancel
         claimer.is_concurrent, self.waiter.pause = "1", turns.wait
-        client = partial(records.redis_of, worker.queue_model)
         claimer.waiting_connection = PinnedConnection(client, before_replies=turns.until_reply)
         self.recorder.next_request = lambda: None  # jobs are claimed when the ends of others are recorded together
 

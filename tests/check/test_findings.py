@@ -134,6 +134,8 @@ BROKEN = {
     "the collection of schedules is none": ("I10", "HSET jobs:schedule:collection x x", "ZADD jobs:schedule:due 1 1"),
     "the set of paused queues is none": ("I10", "SET jobs:queue:paused x"),
     "the set of idle workers is none": ("I10", "SET jobs:queue:idle_workers x"),
+    "a list of signals is none": ("I10", "SET jobs:queue:_signal:a:b x"),
+    "a list of canceled jobs is none": ("I10", "SET jobs:queue:_canceled:host:1:abc x"),
     "the collection has a pk that is not text": ("I1", "SADD checked:parcel:collection \udcff"),
     "an index has a pk that is not text": ("I2", "SADD checked:parcel:status:w \udcff"),
     "an index has an empty pk": ("I2", "SADD checked:parcel:status:w "),

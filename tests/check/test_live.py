@@ -90,6 +90,7 @@ UNUSUAL: dict[str, Callable[[redis.Redis], Any]] = {
     "a job that version 2 runs, once it was found": lambda client: claimed("a").claim_token.delete(),
     "a lock of version 2": lambda client: client.set("jobs:queue:1:requeue_all_delayed_ready_jobs", 1),
     "the names of waiting workers": lambda client: client.zadd("jobs:queue:idle_workers", {"worker": 1}),
+    "what tells a worker of canceled jobs": lambda client: client.rpush("jobs:queue:_canceled:host:1:abc", "x"),
     "a key of somebody else": lambda client: client.set("jobs:other:1:what", "x"),
     "a job in a queue of another name": lambda client: Stone.add_job("a", "elsewhere"),
     "a date far away": lambda client: Stone.add_job("a", delayed_for=86400 * 365 * 500),

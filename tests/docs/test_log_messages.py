@@ -10,13 +10,14 @@ from unittest.mock import patch
 import pytest
 from actions import do_nothing, fail, interrupt, let_its_worker_die
 from pages import read_table
-from parts import run_task
+from parts import run_task, with_part
 from running import working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.maintenance.pruner import Pruner
 
 
@@ -89,6 +90,14 @@ def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> N
 
     Job.add_job("stolen", "stolen")
     Worker("stolen", callback=lose_the_claim, lease=0.2, max_loops=1).run()
+
+
+def provoke_a_taken_list(caplog: pytest.LogCaptureFixture) -> None:
+    Queue.get_queue("at once")
+    worker, claimer = with_part(Claimer, lambda: Worker("at once", concurrency=2, terminate_gracefuly=False))
+    Queue.get_connection().set(claimer.canceled_key, "of a wrong type")
+    run_until("Unable to listen for canceled jobs", caplog, worker)
+    Queue.get_connection().delete(claimer.canceled_key)
 
 
 def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +197,7 @@ def test_the_log_says_what_the_manual_says(
     provoke_a_long_job_to_begin_anew()
     provoke_a_held_loop(caplog)
     provoke_what_happens_when_workers_die(caplog)
+    provoke_a_taken_list(caplog)
     provoke_orphans(monkeypatch)
     provoke_what_is_wrong_with_schedules(monkeypatch)
     Job.add_job("endless", "endless")

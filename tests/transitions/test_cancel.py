@@ -86,6 +86,19 @@ def test_a_job_that_version_2_added_is_found_without_its_naming_a_queue(
     assert any_world.places(job) == []
 
 
+def test_a_worker_is_told_of_at_most_ten_thousand_jobs(world: World) -> None:
+    job, key = world.job_that_is("running"), "jobs:queue:_canceled:me"
+    world.client.hset(job.key, "_claim_token", "slot:1@me")
+    world.client.rpush(key, *range(10_000))
+    cancel(world, job)
+    assert (world.client.llen(key), world.client.lindex(key, -1)) == (10_000, f"{job.ident} slot:1@me")
+    world.client.delete(key)
+    world.client.set(key, "of a wrong type")
+    assert cancel(world, job) is True
+    world.client.delete(key)
+    world.finish_canceled(job, "slot:1@me")
+
+
 @pytest.mark.parametrize("state", ["running", "running set to canceled", "running set to delayed", "held"])
 class TestAClaimedJob:
     @pytest.mark.leaves("I3", "I7", "I8")
@@ -98,6 +111,20 @@ class TestAClaimedJob:
         assert any_world.places(job) == places
         with any_world.unchanged():
             assert cancel(any_world, job) is True
+
+    @pytest.mark.leaves("I3", "I7", "I8")
+    def test_tells_its_worker_at_once_if_that_listens(self, any_world: World, state: str) -> None:
+        job = any_world.job_that_is(state)
+        key, base = f"{any_world.queues}:_canceled:host:1:a b", any_world.queue_key()
+        any_world.client.hset(job.key, "_claim_token", "slot:7@host:1:a b/3")
+        cancel(any_world, job)
+        assert any_world.client.lrange(key, 0, -1) == [f"{job.ident} slot:7@host:1:a b/3"]
+        assert 0 < any_world.client.pttl(key) <= 30_000
+        for broken in ("", "without a colon", f"{base}:more"):
+            any_world.client.hset(job.key, "_queue_key", broken)
+            assert cancel(any_world, job) is True
+        any_world.client.delete(key, f"{base}:_canceled:host:1:a b")
+        any_world.client.hset(job.key, mapping={"_claim_token": TOKEN, "_queue_key": base})
 
     def test_ends_as_canceled(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)

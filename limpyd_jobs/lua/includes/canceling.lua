@@ -9,6 +9,23 @@ local function has_holder(job)
   return hash[1] == 'r' or hash[2] and true
 end
 
+-- How many cancels are kept for a worker at most, and for how many milliseconds: it may be gone.
+local MAX_CANCELS, CANCELS_EXPIRE = 10000, 30000
+
+-- Tells the worker of a running job at once that it is canceled, if its token says that the worker listens. Each worker
+-- has a list beside the queues. The token keeps a late message from a later run. The renewal of the lease tells the same,
+-- so a message may be lost.
+--@rarely
+local function tell_worker(job, token, base)
+  local owner = string.match(token, '^slot:[^@]*@([^/]+)')
+  if not owner or not base or not string.find(base, ':', 1, true) then return end
+  local key = shared_key(base, '_canceled:' .. owner)
+  local number = redis.pcall('RPUSH', key, job.ident .. ' ' .. token)
+  if type(number) ~= 'number' then return end
+  if number > MAX_CANCELS then redis.pcall('LTRIM', key, -MAX_CANCELS, -1) end
+  redis.pcall('PEXPIRE', key, CANCELS_EXPIRE)
+end
+
 -- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
 -- call instead of that, if given}. The outcomes are documented in cancel.lua.
 local function cancel_job(job, where)
@@ -16,13 +33,14 @@ local function cancel_job(job, where)
     return 'gone'
   end
 
-  local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued')
+  local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key')
   local status, claim, is_queued = hash[1], hash[2], hash[3] == '1'
 
   -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
   -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
   if claim or status == 'r' then
     update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
+    if claim then tell_worker(job, claim, hash[4]) end
     return 'done'
   elseif status == 's' or status == 'e' then
     return 'ended'

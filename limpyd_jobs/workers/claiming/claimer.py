@@ -23,9 +23,9 @@ from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.redis.connections import PinnedConnection, shorter_than_timeout
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
-from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, NextWakeups
+from limpyd_jobs.transitions import LISTENING, NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, NextWakeups
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
@@ -96,7 +96,8 @@ class Claimer:
 
     def request(self, keys: Sequence[str] = (), *, only_taken: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a new token."""
-        token = f"{ONLY_TAKEN if only_taken else ''}{next(self._numbers)}{self._mark}"
+        kind = f"{ONLY_TAKEN if only_taken else ''}{LISTENING if self.is_concurrent else ''}"
+        token = f"{kind}{next(self._numbers)}{self._mark}"
         classes, registry = job_classes.known, ""
         if keys:
             if classes is not self._classes:
@@ -138,8 +139,7 @@ class Claimer:
     def _longest_wait(self) -> float:
         """Return for how many seconds to wait: less than the timeout of the connection."""
         longest = MAX_WAIT_WITHOUT_SIGNALS if monotonic() < self._no_signals_until else MAX_WAIT
-        timeout = records.redis_of(self.queue_model).connection_pool.connection_kwargs.get("socket_timeout")
-        return min(longest, timeout / 2) if timeout else longest
+        return shorter_than_timeout(records.redis_of(self.queue_model), longest)
 
     def take(self, key: str, ident: str) -> Delivery:
         """Claim a job that was taken from a list by other means. For the exceptions see `check`."""
@@ -187,6 +187,11 @@ class Claimer:
     def listen(self, names: Iterable[str]) -> None:
         """Let the signals for queues of these names end a wait, and the signal for this worker alone."""
         self.signal_keys = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
+
+    @property
+    def canceled_key(self) -> str:
+        """The key of the list that tells which jobs of this worker were canceled."""
+        return records.canceled_key(self.queue_model, self._mark.removeprefix("@"))
 
     @property
     def _own_name(self) -> str:

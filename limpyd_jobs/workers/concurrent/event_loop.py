@@ -117,10 +117,17 @@ class EventLoop:
         self._is_called = False
 
     def start(
-        self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[Awaited], object], *, later: bool = False
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        on_end: Callable[[Awaited], object],
+        *,
+        later: bool = False,
+        reason: BaseException | None = None,
     ) -> Awaited:
-        """Let a coroutine run; return at once. With `later`, it begins with the next one, or with `begin`."""
+        """Let a coroutine run; return at once. With `later`, it begins with the next one, or with `begin`. With a
+        reason to cancel it, it does not begin."""
         awaited, _ = Awaited(coroutine, on_end), self._running_loop()
+        awaited.reason = reason
         self._to_begin.append((awaited, copy_context()))
         if not later:
             self.begin()

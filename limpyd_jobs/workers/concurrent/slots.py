@@ -37,6 +37,7 @@ class Slot:
 
     def __init__(self, execution: Execution, context: Context, on_end: Callable[[Slot], None]) -> None:
         self.execution = execution
+        self.name = name_of(execution)
         self.context = context  # what the instruments and the hook for the start have set (see `contextvars`)
         self.around: Around | None = None
         self.before: list[Coroutine[Any, Any, Any]] = []  # async methods of the job, to be awaited before its code
@@ -60,7 +61,9 @@ class Slot:
         self._begin()
         self._loop = loop
         whole = _one_by_one([*self.before, coroutine]) if self.before else coroutine
-        self._awaited = loop.start(whole, lambda _: self._ended(), later=later)
+        self._awaited = loop.start(whole, lambda _: self._ended(), later=later, reason=self._reason)
+        if self._reason is not self._awaited.reason:  # another thread interrupted it before it was there
+            self.interrupt_again()
 
     def begin_in(self, submit: Callable[..., Any], awaiting: Awaiting, function: Callable[[], Any]) -> None:
         """Let a function run in a thread."""
@@ -72,9 +75,14 @@ class Slot:
 
     def _call(self, awaiting: Awaiting, function: Callable[[], Any]) -> None:
         try:
-            for coroutine in self.before:
-                awaiting.run(coroutine)
-            self._result = function()
+            if self._reason is None:
+                for coroutine in self.before:
+                    awaiting.run(coroutine)
+                self._result = function()
+            else:  # another thread interrupted it before it was there
+                self._told.was_seen = True
+                for coroutine in self.before:
+                    coroutine.close()
         except BaseException as error:
             if this_process.pid != self._pid:
                 end_child()
@@ -177,12 +185,19 @@ async def _one_by_one(coroutines: list[Coroutine[Any, Any, Any]]) -> Any:
     return result
 
 
+def name_of(execution: Execution) -> str:
+    """Return the name of a run of a job, by which others tell that it is canceled: see ``canceling.lua``."""
+    delivery = execution.claim.delivery
+    return f"{delivery.ident} {delivery.token}"
+
+
 class Slots:
     """All slots of a worker, and those whose code has ended. The thread of the worker has them, others only ring."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken: set[Slot] = set()
+        self.named: dict[str, Slot] = {}  # the same by their names; any thread may read both
         self.lost = 0  # those whose code was given up, and goes on in a thread
         self.bell = Bell()
         self._ended: SimpleQueue[Slot] = SimpleQueue()
@@ -191,6 +206,11 @@ class Slots:
     def free(self) -> int:
         """How many more jobs may run."""
         return self.limit - len(self.taken) - self.lost
+
+    def take(self, slot: Slot) -> None:
+        """A job begins to run."""
+        self.taken.add(slot)
+        self.named[slot.name] = slot
 
     def ended(self, slot: Slot) -> None:
         """The code of a job has ended, or is given up. Any thread may say so."""
@@ -212,5 +232,6 @@ class Slots:
             slot.is_over, slot.is_lost = True, slot.holds_thread
             self.lost += slot.is_lost
             self.taken.discard(slot)
+            self.named.pop(slot.name, None)
             found.append(slot)
         return found

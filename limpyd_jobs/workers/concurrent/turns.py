@@ -17,7 +17,6 @@ from limpyd_jobs.functions import memoized
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt
-from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
@@ -26,6 +25,7 @@ from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.ahead import MAX_WAIT_AHEAD, Ahead
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.bell import can_read
+from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
@@ -74,14 +74,15 @@ class ManyAtOnce:
         awaiting: AwaitingBeside,
         event_loop: EventLoop,
         limits: Limits,
+        canceling: Canceling,
         our_execute: Callable[..., Any],
         after_ends: Callable[[], None],
     ) -> None:
         self._worker, self._context, self._slots = worker, context, slots
         self._executions, self._claimer, self._waiter, self._offers = executions, claimer, waiter, offers
         self._guard, self._executor, self._acknowledger = guard, executor, acknowledger
-        self._awaiting, self._event_loop, self._limits, self._our_execute = awaiting, event_loop, limits, our_execute
-        self._after_ends = after_ends
+        self._awaiting, self._event_loop, self._limits, self._canceling = awaiting, event_loop, limits, canceling
+        self._our_execute, self._after_ends = our_execute, after_ends
         self._threads = DaemonThreads(slots.limit, "limpyd-jobs-plain")
         self._prefetched, self._ahead = claimer.prefetched, Ahead()
         self._held: tuple[Queue, Job] | None = None  # the job that begins once others have ended
@@ -97,18 +98,12 @@ class ManyAtOnce:
         """Whether jobs run, or their methods."""
         return bool(self._slots.taken or self._awaiting.running or self._held)
 
-    def cancel(self, execution: Execution) -> None:
-        """Interrupt a job that was canceled. Any thread may do so."""
-        for slot in self._slots.taken.copy():
-            if slot.execution is execution:
-                slot.interrupt(Cancel("it was canceled while it ran"))
-
     # -- The run
 
     def run(self, next_job: Callable[[], tuple[Queue, Job] | None], set_status: Callable[[str], None]) -> None:
         """Get jobs and run them until the worker has to stop, and all of them have ended."""
         self._slots.bell.open()
-        with self._limits:
+        with self._limits, self._canceling:
             try:
                 while not self._worker.must_stop():
                     self.record_ended(may_claim=True)
@@ -286,9 +281,10 @@ class ManyAtOnce:
     def _begin(self, execution: Execution) -> None:
         execution.claim.began = monotonic()
         slot = Slot(execution, copy_context(), self._slots.ended)
-        self._slots.taken.add(slot)
+        self._slots.take(slot)
         self._runs_alone = _runs_alone(type(execution.claim.job))
         self._count_suspect(execution, 1)
+        self._canceling.begun(slot)
         try:
             slot.context.run(self._start, slot)
         except BaseException as error:

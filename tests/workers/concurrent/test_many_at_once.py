@@ -15,15 +15,19 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
+from parts import calls_of, with_part
 from running import messages, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Argument, ConfigurationException, Error, Job, Queue, Worker, events
+from limpyd_jobs.models import job as job_module
 from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.retrying import Cancel, Requeue
+from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.concurrent import turns
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.ahead import Ahead
+from limpyd_jobs.workers.concurrent.canceling import Canceling
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -531,6 +535,69 @@ class TestTheLeases:
             wait_until(lambda: Base.seen)
             job.cancel()
         assert job.status.hget() == STATUSES.CANCELED
+
+
+class TestACanceledJob:
+    """The leases are so long that no renewal tells of it."""
+
+    @pytest.mark.parametrize("job_class", [Patient, PatientInLoop, StubbornPlain, Asking])
+    def test_is_told_at_once(self, job_class: type[Job], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(job_module, "QUESTION_INTERVAL", FOR_EVER)  # it asks Redis once
+        job = job_class.add_job("a")
+        with working(many(1, lease=3600)):
+            wait_until(lambda: Base.seen)
+            job.cancel()
+            if job_class is StubbornPlain:
+                StubbornPlain.go_on.set()
+        assert job.status.hget() == STATUSES.CANCELED
+
+    def test_is_told_so_among_all_that_a_filter_finds(self) -> None:
+        jobs = Patient.add_jobs(map(str, range(20)))
+        with working(many(20, 20, lease=3600)):
+            wait_until(lambda: len(Base.seen) == 20)
+            Patient.collection().cancel_all()
+        assert {job.status.hget() for job in jobs} == {STATUSES.CANCELED}
+
+    @pytest.mark.parametrize("job_class", [Polling, Asking])
+    def test_does_not_begin_if_it_is_claimed_ahead(
+        self, job_class: type[Job], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Ahead, "jobs", 10)
+        monkeypatch.setattr(turns, "MAX_WAIT_AHEAD", FOR_EVER)
+        running = Polling.add_jobs(["a", "b"])
+        job = job_class.add_job("ahead")
+        worker, canceling = with_part(Canceling, lambda: many(3, 2, lease=3600))
+        with working(worker):
+            wait_until(lambda: len(Base.seen) == 2 and job.status.hget() == STATUSES.RUNNING)
+            told = calls_of(canceling, "_cancel")
+            job.cancel()
+            wait_until(lambda: told)
+            StubbornPlain.go_on.set()
+        assert job.status.hget() == STATUSES.CANCELED
+        assert sorted(Base.seen) == sorted(each.ident for each in running)
+
+    def test_of_an_earlier_run_is_another(self, redis_client: redis.Redis) -> None:
+        job = Polling.add_job("a")
+        worker, claimer = with_part(Claimer, lambda: many(1, lease=3600))
+        with working(worker):
+            wait_until(lambda: Base.seen)
+            token = job.claim_token.hget()
+            redis_client.rpush(claimer.canceled_key, f"{job.ident} {token}0", "garbage", f"{job.ident}0 {token}")
+            wait_until(lambda: not redis_client.exists(claimer.canceled_key))
+            StubbornPlain.go_on.set()
+        assert job.status.hget() == STATUSES.SUCCESS
+
+    def test_is_told_with_the_lease_if_another_program_took_the_list(
+        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
+    ) -> None:
+        job = Patient.add_job("a")
+        worker, claimer = with_part(Claimer, lambda: many(1, lease=0.4))
+        redis_client.set(claimer.canceled_key, "text")
+        with working(worker):
+            wait_until(lambda: any("Unable to listen for canceled jobs" in message for message in messages(log)))
+            job.cancel()
+        assert job.status.hget() == STATUSES.CANCELED
+        redis_client.delete(claimer.canceled_key)
 
 
 class TestAKilledWorker:
