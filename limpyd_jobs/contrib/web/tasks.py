@@ -29,8 +29,8 @@ class OnStep(Protocol):
     def __call__(self, looked: int, total: int, told: str = "", /) -> object: ...
 
 
-# How many acts are remembered; and how many are done at once: those that take long, those that only look, and those
-# that are done in a moment, which must not wait for the others.
+# How many acts of a kind are remembered; and how many are done at once: those that take long, those that only look, and
+# those that are done in a moment. One kind does not wait for another: a user who may only look holds up no other.
 MAX_TASKS = 200
 AT_ONCE = {"long": 2, "look": 2, "short": 4}
 
@@ -100,23 +100,24 @@ class Tasks:
             lane: ThreadPoolExecutor(number, thread_name_prefix=f"limpyd-jobs-web-{lane}")
             for lane, number in AT_ONCE.items()
         }
-        self._tasks: OrderedDict[str, Task] = OrderedDict()
+        self._tasks: dict[str, OrderedDict[str, Task]] = {lane: OrderedDict() for lane in AT_ONCE}
 
     def begin(self, title: str, user: User, back: str, do: Callable[[OnStep], Tally | str], lane: str) -> Task:
-        task = Task(title, user, back)
-        over = [pk for pk, each in self._tasks.items() if each.is_over]
-        for pk in over[: max(0, len(self._tasks) + 1 - MAX_TASKS)]:
-            del self._tasks[pk]
-        if len(self._tasks) >= MAX_TASKS:
+        task, tasks = Task(title, user, back), self._tasks[lane]
+        over = [pk for pk, each in tasks.items() if each.is_over]
+        for pk in over[: max(0, len(tasks) + 1 - MAX_TASKS)]:
+            del tasks[pk]
+        if len(tasks) >= MAX_TASKS:
             raise Refusal(503, f"{MAX_TASKS} acts wait for their turn already: stop some, or try again later")
         task.future = self._executors[lane].submit(task.run, do)
-        self._tasks[task.pk] = task
+        tasks[task.pk] = task
         return task
 
     def get(self, pk: str) -> Task | None:
-        return self._tasks.get(pk)
+        return next((tasks[pk] for tasks in self._tasks.values() if pk in tasks), None)
 
     def stop(self) -> None:
         """Let all acts end with their present step."""
-        for task in self._tasks.values():
-            task.stop.set()
+        for tasks in self._tasks.values():
+            for task in tasks.values():
+                task.stop.set()

@@ -20,6 +20,12 @@ def test_a_connection_that_says_nothing_whole_is_closed_and_one_that_waits_is_no
     asyncio.run(asyncio.wait_for(_closed_and_answered(), 60))
 
 
+def _serve(app: Any) -> tuple[uvicorn.Server, asyncio.Task[None], tuple[str, int]]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, http=Connection, log_config=None, lifespan="off"))
+    return server, asyncio.create_task(server.serve(sockets=[listener])), listener.getsockname()[:2]
+
+
 async def _closed_and_answered() -> None:
     go_on = asyncio.Event()
 
@@ -28,11 +34,7 @@ async def _closed_and_answered() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=Connection, log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    address = listener.getsockname()[:2]
+    server, serving, address = _serve(app)
     answered, asking = await asyncio.open_connection(*address)
     asking.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     for begun in (b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"):
@@ -65,3 +67,33 @@ def test_of_too_many_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> No
         server.close()
 
     asyncio.run(asyncio.wait_for(closed(), 60))
+
+
+def test_a_stream_that_is_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READS_WITHIN", 0.05)
+    asyncio.run(asyncio.wait_for(_unread(), 60))
+
+
+async def _unread() -> None:
+    ended = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async def stream() -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+                await asyncio.sleep(0)
+
+        streaming = asyncio.create_task(stream())
+        await receive()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        streaming.cancel()
+        ended.set()
+
+    server, serving, address = _serve(app)
+    with socket.create_connection(address) as silent:
+        silent.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await ended.wait()
+    server.should_exit = True
+    await serving

@@ -146,7 +146,23 @@ def test_an_act_that_goes_on_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -
         assert tasks.get(first.pk) is first
         tasks.begin("move", user, "/", lambda step: f"{end.wait(60)}", "long")
         with pytest.raises(Refusal, match="stop some"):
-            tasks.begin("pause", user, "/", lambda step: "paused", "short")
+            tasks.begin("move", user, "/", lambda step: "moved", "long")
+    finally:
+        end.set()
+
+
+def test_users_who_may_only_look_do_not_hold_up_those_who_may_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_tasks, "MAX_TASKS", 2)
+    tasks, end, viewer, user = Tasks(), Event(), User("bob", "view"), User("ann", "act")
+    try:
+        done = tasks.begin("move", user, "/", lambda step: "moved", "long")
+        for _ in range(2):
+            tasks.begin("count", viewer, "/", lambda step: f"{end.wait(60)}", "look")
+        with pytest.raises(Refusal, match="stop some"):
+            tasks.begin("count", viewer, "/", lambda step: "counted", "look")
+        pause = tasks.begin("pause", user, "/", lambda step: "paused", "short")
+        wait([pause.future], 60)
+        assert (pause.text, tasks.get(done.pk)) == ("paused", done)
     finally:
         end.set()
 
