@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+import redis
 from asking import Answer, Dashboard
 
 from limpyd_jobs import Error, Job
@@ -193,3 +194,16 @@ def test_masked_identifiers_are_hidden_beside_a_cause() -> None:
     assert "4111" not in dashboard.get(address).text
     assert "4111" not in dashboard.get("/jobs").text
     assert dashboard.read("/jobs")["jobs"][0]["identifier"] == "(masked)"
+
+
+def test_the_page_of_a_cause_looks_at_each_error_and_each_job_once(redis_client: redis.Redis) -> None:
+    for number in range(20):
+        fail(f"{number}", KeyError("customer"))
+    dashboard = Dashboard()
+    fingerprint = fingerprint_of(dashboard, "KeyError")
+    redis_client.config_resetstat()
+    page = dashboard.read(f"/errors/cause?fingerprint={fingerprint}")
+    assert page["number"] == page["failed"] == {"number": 20, "is_exact": True}
+    calls = {name.removeprefix("cmdstat_"): each["calls"] for name, each in redis_client.info("commandstats").items()}
+    assert calls["sinter"] == 20  # the last error of each job
+    assert calls["hmget"] == 20 + 3 * 20  # an error; a job with its last error

@@ -136,15 +136,16 @@ def show_cause(asked: Asked) -> CauseShown:
     last = errors.last_of(group, MAX_READ)
     jobs = _jobs_of(asked, fingerprint, words)
     page = jobs.page(MAX_JOBS, timeout=JOBS_TIMEOUT)
+    has_all = page.is_complete and not page.following
     return CauseShown(
         words=words,
         fingerprint=fingerprint,
-        number=errors.count(JOBS_TIMEOUT),
+        number=Count(group.number, True) if found.is_exact else errors.count(JOBS_TIMEOUT),
         group=_masked(asked, group),
         is_exact=found.is_exact,
         looked=found.looked,
         last=asked.masking.error(last, last.get("job_model_repr", "")),
-        failed=jobs.count(JOBS_TIMEOUT),
+        failed=Count(len(page.found), True) if has_all else jobs.count(JOBS_TIMEOUT),
         jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,
     )
