@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import redis
 from asking import PROGRAM, Dashboard
 from limpyd import fields
 
@@ -51,6 +52,17 @@ def test_the_filter_is_in_the_address() -> None:
     assert dashboard.read("/jobs?q=status%3Ddelayed+'to='&added__gt=-1h")["count"] == {"number": 1, "is_exact": True}
     page = dashboard.get("/jobs?to=ann+%26+co")
     assert 'value="&#39;to=ann &amp; co&#39;"' in page.text
+
+
+def test_jobs_of_classes_that_are_not_known_are_told_of(redis_client: redis.Redis) -> None:
+    dashboard = Dashboard()
+    assert dashboard.read("/jobs")["unknown_classes"] == []
+    queue = Queue.get_queue("letters")
+    redis_client.rpush(queue.waiting.key, "old.app.Parcel<b>:1")
+    assert dashboard.read("/jobs")["unknown_classes"] == ["old.app.Parcel<b>"]
+    page = dashboard.get("/jobs?queue=letters").text
+    assert "Jobs of classes that are not known here were not looked at: old.app.Parcel&lt;b&gt;." in page
+    assert "old.app.Parcel&lt;b&gt;, a class that is not known here: name its module" in dashboard.get("/").text
 
 
 def test_pages_follow_each_other() -> None:

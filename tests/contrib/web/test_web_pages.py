@@ -54,6 +54,16 @@ def test_what_is_of_others_has_its_licence() -> None:
     assert {path.stem for path in vendored.glob("*.LICENSE")} == {"htmx", "uplot"}
 
 
+def test_keys_of_queues_whose_model_is_not_known_are_told_of(redis_client: redis.Redis) -> None:
+    redis_client.rpush("old:shelf:1:waiting", "old.app.Parcel:1")
+    dashboard = Dashboard()
+    assert dashboard.read("/queues")["unknown_models"] == ["old:shelf"]
+    assert "Keys of queues of other models are there: old:shelf." in dashboard.get("/queues").text
+    assert "There is no queue." in dashboard.get("/").text
+    Mail.add_job("one")
+    assert dashboard.read("/queues")["unknown_models"] == []
+
+
 def test_queues_are_paused_and_resumed(redis_client: redis.Redis) -> None:
     Mail.add_job("one")
     dashboard = Dashboard()

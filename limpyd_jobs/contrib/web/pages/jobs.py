@@ -26,6 +26,7 @@ from limpyd_jobs.query import (
     completions,
     job_class_fields,
     queue_names,
+    queue_states,
     release_job,
 )
 
@@ -37,6 +38,9 @@ HERE = "/jobs"
 PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0.03, 1.0, 0.01, 0.5
 
 MAX_PER_PAGE = 500
+
+# How many classes that are not known are named.
+MAX_CLASSES = 10
 
 # How many entries of the lists of a queue it looks at, if there is no time to look at all jobs.
 MAX_LISTED = 10_000
@@ -60,7 +64,8 @@ class JobsShown:
     look; `is_complete`, whether there was time to look for the jobs of the page. `following` leads to the next page.
     `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
     has, or that run or are canceled, without `left_out` entries of these lists; if `is_long`, for longer than at first.
-    It looked at `looked` jobs, of `size` that there are to look at.
+    It looked at `looked` jobs, of `size` that there are to look at. If no job is found, `unknown_classes` have jobs in
+    queues, but are not known here.
     """
 
     words: Sequence[str]
@@ -77,6 +82,7 @@ class JobsShown:
     left_out: int = 0
     looked: int = 0
     size: int = 0
+    unknown_classes: Sequence[str] = ()
 
     @property
     def text(self) -> str:
@@ -145,7 +151,13 @@ def show(asked: Asked) -> JobsShown:
         left_out=listed.left_out if listed else 0,
         looked=page.looked,
         size=page.size,
+        unknown_classes=[] if page.found else _unknown_classes(asked),
     )
+
+
+def _unknown_classes(asked: Asked) -> list[str]:
+    paths = {path for state in queue_states(database=asked.database) for path in state.unknown_classes}
+    return sorted(paths)[:MAX_CLASSES]
 
 
 def _are_few(asked: Asked) -> bool:

@@ -20,6 +20,7 @@ from limpyd_jobs.query import (
     pause_queue,
     paused_queues,
     queue_states,
+    unknown_queue_models,
 )
 
 HERE = "/queues"
@@ -27,17 +28,24 @@ HERE = "/queues"
 # How many names that are paused, but have no queue, are shown: a program may have paused any number.
 MAX_PAUSED = 100
 
+# How many models of queues that are not known are named.
+MAX_MODELS = 10
+
 # What stands in a queue, to be moved or deleted.
 QUEUED = ("waiting", "delayed")
 
 
 @dataclass(frozen=True)
 class QueuesShown:
-    """All queues, and the first names that are paused but have no queue. `other_paused` counts those left out."""
+    """All queues, and the first names that are paused but have no queue. `other_paused` counts those left out.
+
+    Without queues, `unknown_models` has the beginnings of the keys of models of queues that are not known.
+    """
 
     queues: Sequence[QueueState]
     paused_names: Sequence[str]
     other_paused: int
+    unknown_models: Sequence[str]
 
     @property
     def of_several(self) -> set[str]:
@@ -49,7 +57,8 @@ def show(asked: Asked) -> QueuesShown:
     states = queue_states(database=asked.database)
     names = {(state.model, state.name) for state in states}
     paused = {name for model, name in paused_queues(asked.database) if (model, name) not in names}
-    return QueuesShown(states, sorted(paused)[:MAX_PAUSED], max(0, len(paused) - MAX_PAUSED))
+    unknown = [] if states else unknown_queue_models(asked.database)[:MAX_MODELS]
+    return QueuesShown(states, sorted(paused)[:MAX_PAUSED], max(0, len(paused) - MAX_PAUSED), unknown)
 
 
 def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
