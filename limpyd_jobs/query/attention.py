@@ -137,7 +137,8 @@ def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
         text = f"In {name}, {jobs} for a worker that can import the class: none could yet. It is tried again and again."
         yield Attention("deferred", text, False, state.name)
     for path in state.unknown_classes:
-        text = f"In {name} are jobs of {one_line(path)}, a class that is not known here: name its module in --job-modules."
+        remedy = "a class that is not known here: name its module in --job-modules"
+        text = f"In {name} are jobs of {one_line(path)}, {remedy}."
         yield Attention("unknown_class", text, False, state.name)
 
 
