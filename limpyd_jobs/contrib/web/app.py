@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -135,6 +136,7 @@ class Site:
         self._access = Access(settings)
         self._renderer = Renderer()
         self._limiter = CapacityLimiter(settings.threads)
+        self._lanes = {page.lane: _lane_of(page.lane, settings.threads) for page in PAGES}
         self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
         self._overview = Live(partial(look, settings.database), self._in_thread, self._renderer)
@@ -201,7 +203,8 @@ class Site:
     async def _show(self, page: Page, request: Request) -> Response:
         asked = await self._asked(request)
         asked.check(page.role)
-        value = await self._in_thread(partial(page.show, asked))
+        async with self._lanes[page.lane]:
+            value = await self._in_thread(partial(page.show, asked))
         if isinstance(value, Raw):
             return Response(value.content, media_type=value.kind)
         return self._rendered(request, asked, page.template, page.title, value)
@@ -279,6 +282,11 @@ class Site:
         response = self._rendered(request, None, "refused.html", "Not done", value, refusal.status)
         response.headers.update(refusal.headers)
         return response
+
+
+def _lane_of(lane: str, threads: int) -> CapacityLimiter:
+    """Return what bounds the pages of a lane: two lanes together leave threads for pages that are shown at once."""
+    return CapacityLimiter(max(1, threads * 3 // 8) if lane else inf)
 
 
 def _acting(asked: Asked, prepare: Callable[[], Plan]) -> Plan:

@@ -227,6 +227,8 @@ class Page:
     role: Role
     acts: sequence of Act
         What its forms ask for.
+    lane: str
+        What it looks at, if that may take seconds: the pages of a lane together use a part of the threads only.
     """
 
     path: str
@@ -236,3 +238,4 @@ class Page:
     label: str = ""
     role: Role = Role.VIEW
     acts: Sequence[Act] = field(default=())
+    lane: str = ""

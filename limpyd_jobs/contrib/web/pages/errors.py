@@ -223,5 +223,5 @@ ACTS = (
     Act(f"{HERE}/delete", Role.ADMIN, delete),
 )
 
-PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", acts=ACTS)
-CAUSE_PAGE = Page(CAUSE, "Cause", show_cause, "cause.html")
+PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", acts=ACTS, lane="errors")
+CAUSE_PAGE = Page(CAUSE, "Cause", show_cause, "cause.html", lane="errors")

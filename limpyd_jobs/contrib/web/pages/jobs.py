@@ -348,6 +348,6 @@ ACTS = (
     Act(f"{HERE}/release", Role.ACT, release),
 )
 
-PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", acts=ACTS)
-FACETS_PAGE = Page(f"{HERE}/facets", "Jobs by", show_facets, "facets.html")
+PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", acts=ACTS, lane="jobs")
+FACETS_PAGE = Page(f"{HERE}/facets", "Jobs by", show_facets, "facets.html", lane="jobs")
 WORDS_PAGE = Page(f"{HERE}/words", "Words", show_words, "words.html")
