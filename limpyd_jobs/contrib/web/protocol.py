@@ -94,7 +94,9 @@ class Form:
         try:
             return parse(text) if text else None
         except ValueError as error:
-            raise Refusal(400, f"{name}: {one_line(error, MAX_MESSAGE)}") from None
+            told = one_line(error, MAX_MESSAGE).removeprefix(f"{name}: ")
+            says_what_it_must_be = type(error) is not ValueError
+            raise Refusal(400, f"{name} must be {told}" if says_what_it_must_be else f"{name}: {told}") from None
 
     def without(self, *names: str) -> list[tuple[str, str]]:
         """Return the pairs of all other names."""

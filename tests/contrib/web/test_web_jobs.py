@@ -282,6 +282,23 @@ def test_a_job_is_shown_with_all_that_is_known_of_it() -> None:
     assert [change["status"] for change in read["job"]["history"]][-1].lower() == "error"
     assert json.dumps(read["reasons"])
     assert Dashboard().get(f"/jobs/{__name__}.Letter:99").status == 404
+    assert 'formaction="/jobs/requeue"' in page
+    assert 'name="spread"' not in page  # one job cannot be
+    assert 'name="spread"' in Dashboard().get("/jobs").text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("for", "-5m", "for must be a positive integer, or one with a fraction"),
+        ("for", "soon", "for: 'soon' is not a time span: "),
+        ("until", "soon", "until: 'soon' is not a time: "),
+    ],
+)
+def test_a_wrong_time_is_refused_in_one_line(name: str, text: str, told: str) -> None:
+    answer = Dashboard().post("/jobs/delay", {"all": "1", name: text}, PROGRAM)
+    assert answer.status == 400
+    assert answer.json["error"].startswith(told)
 
 
 def test_a_waiting_job_is_edited_unless_it_changed_meanwhile() -> None:
