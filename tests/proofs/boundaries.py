@@ -5,6 +5,7 @@ Both run against `limpyd_jobs` as an application does; the process that is kille
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -79,6 +80,23 @@ class Told(Task):
         self.hmget("status")
 
 
+class Waiting(Task):
+    """A coroutine, of which a worker may run many at once."""
+
+    namespace = "proofs-waiting"
+
+    async def run(self, queue: Queue) -> str:  # type: ignore[override]
+        identifier, tries = await self.aget("identifier"), await self.aget("tries")
+        await asyncio.sleep(0.001)
+        if identifier.startswith("fails"):
+            raise ValueError("it fails")
+        if identifier.startswith("asks to be put back") and tries == "1":
+            raise Requeue
+        if identifier.startswith("gives itself up"):
+            raise Cancel
+        return "done"
+
+
 class Detailed(Task):
     """A job with a field that no hash has, which is written before the job is made."""
 
@@ -86,7 +104,7 @@ class Detailed(Task):
     detail = fields.StringField()
 
 
-JOBS = (Task, Told, Detailed)
+JOBS = (Task, Told, Waiting, Detailed)
 MODELS = (*JOBS, Queue, Error, Schedule)
 
 # What may be left, as limpyd alone can write it, outside of the scripts: an error that is not found by its date, and a
@@ -236,6 +254,11 @@ def edit_schedule() -> None:
     Schedule.get_by_name("hourly").edit(cron="@daily", priority=5)
 
 
+def add_many_kinds() -> None:
+    Task.add_job("a")
+    Waiting.add_jobs(["a", "fails", "asks to be put back", "gives itself up"])
+
+
 PATHS = {
     "add, new": Path(add()),
     "add, new, to an existing queue": Path(add("b"), add("a")),
@@ -264,6 +287,8 @@ PATHS = {
     "give back what waits for too long": Path(
         run(max_loops=7, prefetch="auto", prefetch_time=0.2), all_of(*map(add, [*"abc", "takes a while", *"def"]))
     ),
+    "run 10 at once": Path(run(max_loops=6, concurrency=10), add_many_kinds),
+    "run 100 at once": Path(run(max_loops=40, concurrency=100), lambda: Waiting.add_jobs(map(str, range(40)))),
     "go on, item by item": Path(run(), add("goes on")),
     "succeed, with methods for the events": Path(run(), add(job_class=Told)),
     "wait, be handed a job, succeed": Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),

@@ -49,6 +49,7 @@ NO_RESCUE = "CHAOS_NO_RESCUE"
 WORKERS = 4
 PRODUCERS = 2
 RATE = 4.0  # jobs each second, of each producer
+RATE_OF_MANY = 20.0  # if a worker runs several at once
 AGAIN = 0.05  # how many of them are added once more, with a higher priority; that finds a lost one, too
 LEASE = 2.0  # seconds
 
@@ -156,6 +157,8 @@ class Chaos:
         How often each kind of fault comes up in a row of them.
     prefetch: int or str
         How many jobs each worker claims at once, as its parameter.
+    concurrency: int
+        How many jobs each worker runs at once.
     binary: str
         The server program.
     tell: callable
@@ -170,6 +173,7 @@ class Chaos:
         rescue: bool = True,
         faults: Mapping[str, int] = FAULTS,
         prefetch: int | str = 1,
+        concurrency: int = 1,
         binary: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -184,8 +188,8 @@ class Chaos:
         self._are_cuts_on = True
         self._tell, self._told = tell, monotonic()
         self._rescue = rescue
-        self._prefetch = prefetch
-        self._commands = COMMANDS if prefetch == 1 else (*COMMANDS, "succeed_many", "release")
+        self._prefetch, self._concurrency = prefetch, concurrency
+        self._commands = COMMANDS if prefetch == concurrency == 1 else (*COMMANDS, "succeed_many", "release")
         self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
         self._proxy = Proxy(self._server.socket)
 
@@ -210,8 +214,10 @@ class Chaos:
         database = f"unix://{self._proxy.socket}"
         env = {VARIABLE: database, **({} if self._rescue else {NO_RESCUE: "1"})}
         longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
-        worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, f"--prefetch={self._prefetch}", longest]
-        producer, settings = str(HERE / "chaos_producer.py"), (str(RATE), str(AGAIN if self._rescue else 0))
+        rate = RATE if self._concurrency == 1 else RATE_OF_MANY
+        at_once = (f"--prefetch={self._prefetch}", f"--concurrency={self._concurrency}")
+        worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, *at_once, longest]
+        producer, settings = str(HERE / "chaos_producer.py"), (str(rate), str(AGAIN if self._rescue else 0))
         self._workers = Crew("worker", WORKERS, self.directory, lambda _: worker, **env)
         self._producers = Crew(
             "producer", PRODUCERS, self.directory, lambda n: [producer, f"{self.seed}:{n}", *settings], **env
@@ -393,7 +399,7 @@ class Chaos:
                 records=dict(self._records()),
                 broken=[each for each in found if not each.startswith(LEFTOVERS)],
                 wrong=self.wrong,
-                prefetch=MAX_BATCH if isinstance(self._prefetch, str) else self._prefetch,
+                prefetch=MAX_BATCH if isinstance(self._prefetch, str) else max(self._prefetch, self._concurrency),
             )
         )
 
@@ -420,6 +426,9 @@ def main() -> int:
         metavar="N",
         help="what workers get as such an option",
     )
+    parser.add_argument(
+        "--concurrency", type=int, default=1, metavar="N", help="how many jobs a worker runs at once (default: 1)"
+    )
     parser.add_argument("--no-rescue", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
     options = parser.parse_args()
@@ -430,6 +439,7 @@ def main() -> int:
         options.minutes * 60,
         rescue=not options.no_rescue,
         prefetch=options.prefetch,
+        concurrency=options.concurrency,
         binary=options.redis_server,
         tell=partial(print, flush=True),
     )

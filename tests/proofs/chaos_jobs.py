@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -72,6 +73,18 @@ class Long(Quick):
     seconds = 3.0
 
 
+class Waiting(Quick):
+    """A coroutine, which leaves its thread to others."""
+
+    namespace = "chaos-waiting"
+
+    async def run(self, queue: Queue) -> None:  # type: ignore[override]
+        told = {"ident": self.ident, "token": self._held_token}
+        marks().write("start", **told)
+        await asyncio.sleep(0.3)
+        marks().write("end", **told)
+
+
 class Failing(Quick):
     """A job that fails, each time it is run."""
 
@@ -82,5 +95,5 @@ class Failing(Quick):
         raise ValueError("it fails")
 
 
-JOBS = (Quick, Slow, Long, Failing)
+JOBS = (Quick, Slow, Long, Waiting, Failing)
 MODELS = (*JOBS, Queue, Error)

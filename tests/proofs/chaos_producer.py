@@ -10,7 +10,7 @@ import time
 from itertools import count
 from typing import Any
 
-from chaos_jobs import NAME, Failing, Long, Quick, Slow, marks
+from chaos_jobs import NAME, Failing, Long, Quick, Slow, Waiting, marks
 from redis.exceptions import RedisError
 
 PARENT = os.getppid()
@@ -23,7 +23,7 @@ def produce(seed: str, rate: float, again: float) -> None:
     rng, name = random.Random(seed), os.environ[NAME]
     for number in count():
         identifier = f"{name}:{number}"
-        job_class = rng.choices((Quick, Slow, Long, Failing), (82, 10, 2, 6))[0]
+        job_class = rng.choices((Quick, Slow, Waiting, Long, Failing), (72, 10, 10, 2, 6))[0]
         options: dict[str, Any] = {"priority": rng.choice((None, None, 0, 5, -2)), "prepend": rng.random() < 0.1}
         if rng.random() < 0.15:
             options["delayed_for"] = rng.uniform(0.1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from chaos import Chaos
@@ -25,11 +26,15 @@ def report_of(record_property: Callable[[str, object], None]) -> Callable[[Chaos
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("prefetch", [1, 10, "auto"])
+@pytest.mark.parametrize(
+    "many",
+    [{}, {"prefetch": 10}, {"prefetch": "auto"}, {"concurrency": 10}, {"concurrency": 100}],
+    ids=["one", "prefetch 10", "prefetch auto", "concurrency 10", "concurrency 100"],
+)
 def test_no_job_is_lost_under_any_faults(
-    redis_binary: str, report_of: Callable[[Chaos], Report], prefetch: int | str
+    redis_binary: str, report_of: Callable[[Chaos], Report], many: dict[str, Any]
 ) -> None:
-    chaos = Chaos(SEED, seconds=30, prefetch=prefetch, binary=redis_binary)
+    chaos = Chaos(SEED, seconds=20, **many, binary=redis_binary)
     report = report_of(chaos)
     assert report.violations == []
     assert report.acknowledged
