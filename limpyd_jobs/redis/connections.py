@@ -89,10 +89,7 @@ class PinnedConnection:
 
     def interrupt(self) -> None:
         """Make the command that another thread waits for fail."""
-        used = getattr(self._connection, "_sock", None)
-        if used is not None:
-            with suppress(OSError):
-                used.shutdown(socket.SHUT_RDWR)
+        _interrupt(self._connection)
 
     def _ready_connection(self) -> Any:
         if self._connection is not None and not self._is_good():
@@ -151,6 +148,20 @@ class SharedConnection:
             line = self._free.pop()
             line.close()
             self._free.append(line)
+
+
+def interrupt_all(pool: Any) -> None:
+    """Make the commands fail that threads wait for over the connections of a pool."""
+    for name in ("_in_use_connections", "_connections"):  # one kind of pool knows only all of them
+        for connection in list(getattr(pool, name, ())):
+            _interrupt(connection)
+
+
+def _interrupt(connection: Any) -> None:
+    used = getattr(connection, "_sock", None)
+    if used is not None:
+        with suppress(OSError):
+            used.shutdown(socket.SHUT_RDWR)
 
 
 def shorter_than_timeout(client: Redis, seconds: float) -> float:

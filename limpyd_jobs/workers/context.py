@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
+from time import monotonic
 from types import FrameType, SimpleNamespace
 from typing import Any, Protocol
 
@@ -136,6 +137,11 @@ class Context:
     def begins_no_more(self) -> bool:
         """Whether it was asked to end, or to be quiet."""
         return self._worker.end_forced or self.state.is_quiet
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether it has to end at last, even if ends of jobs are not recorded."""
+        return monotonic() > self.state.gives_up_at
 
     @property
     def is_over_time(self) -> bool:

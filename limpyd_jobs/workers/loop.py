@@ -16,7 +16,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
-from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.redis.connections import PinnedConnection, interrupt_all
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.workers.claiming.claimer import Claimer
@@ -190,7 +190,7 @@ class Loop:
             acknowledger,
             self.awaiting,
             self.event_loop,
-            Limits(slots, self.timer, self._end_by),
+            Limits(slots, self.timer, self._end_by, self._stop_waiting),
             canceling,
             base.execute,
             self.memory_limit.check if self.memory_limit else lambda: None,
@@ -206,6 +206,10 @@ class Loop:
 
     def _end_by(self, moment: float) -> None:
         self.context.state.gives_up_at = moment
+
+    def _stop_waiting(self) -> None:
+        for client in (self.worker.connection, records.redis_of(self.worker.queue_model)):
+            interrupt_all(client.connection_pool)
 
     # -- The run
 
@@ -298,7 +302,7 @@ class Loop:
         self.context.state.beaten = monotonic()
 
     def _write_metrics(self) -> None:
-        if self.context.settings.metrics:
+        if self.context.settings.metrics and not self.context.is_too_late:
             self.metrics.write(self.context.connection)
 
     # -- From job to job
@@ -385,6 +389,8 @@ class Loop:
 
     def _release(self) -> None:
         """Release the next jobs, if some are claimed already, and end the registration of a worker that waits."""
+        if self.context.is_too_late:
+            return
         self.acknowledger.flush()
         try:
             self.claimer.ask_again()

@@ -25,7 +25,7 @@ MAX_MORE = 1000
 MAX_EARLY = 10_000
 
 # For how many seconds the end of the worker waits for its thread.
-CLOSE_WITHIN = 1.0
+CLOSE_WITHIN = 0.2
 
 
 class Canceling:

@@ -24,10 +24,13 @@ class Limits:
     A thread does so, because the worker may wait for Redis. The timer knows of the grace period, which a signal begins.
     """
 
-    def __init__(self, slots: Slots, timer: JobTimer, last_chance: Callable[[float], None]) -> None:
+    def __init__(
+        self, slots: Slots, timer: JobTimer, last_chance: Callable[[float], None], stop_waiting: Callable[[], None]
+    ) -> None:
         self._slots = slots
         self._timer = timer
         self._last_chance = last_chance  # takes the moment when the worker has to end, whatever its jobs do
+        self._stop_waiting = stop_waiting  # ends the waits for Redis from then on
         self._waker = WakeupTimer(self._look)
         self._lock, self._numbers = Lock(), count()
         self._heap: list[tuple[float, int, Slot, BaseException]] = []
@@ -83,6 +86,9 @@ class Limits:
             slot.interrupt(reason)
             if monotonic() >= moment + LAST_SECONDS:
                 slot.give_up(reason)
+        last_moment = moment + LAST_SECONDS + RECORD_WITHIN
         if not self._is_last:
             self._is_last = True
-            self._last_chance(moment + LAST_SECONDS + RECORD_WITHIN)
+            self._last_chance(last_moment)
+        if monotonic() > last_moment:
+            self._stop_waiting()

@@ -91,6 +91,7 @@ class ManyAtOnce:
         self._woken = 0.0  # when the loop was woken for a coroutine
         self._suspects = 0  # how many run that may kill the worker
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
+        self._unrecorded = 0  # how many ends were not recorded, because it was too late
         self._exit: SystemExit | None = None
 
     @property
@@ -126,7 +127,7 @@ class ManyAtOnce:
     def _drain(self) -> None:
         """Wait for the jobs that run, and record their ends."""
         self._release_ahead()
-        while self.is_busy and not self._is_too_late:
+        while self.is_busy and not self._context.is_too_late:
             if self._context.begins_no_more:
                 self._prefetch_held()
             if self._held:
@@ -134,13 +135,9 @@ class ManyAtOnce:
             else:
                 self.wait(MAX_WAIT)
             self.record_ended()
-        left = len(self._slots.taken)
+        left = len(self._slots.taken) + self._unrecorded
         if left:
             self._context.log(f"{left} jobs run on, and are rescued when their leases have lapsed", "error")
-
-    @property
-    def _is_too_late(self) -> bool:
-        return monotonic() > self._context.state.gives_up_at
 
     def _abort(self) -> None:
         """Release what runs: an exception ends the worker."""
@@ -166,7 +163,7 @@ class ManyAtOnce:
 
     def _end(self) -> None:
         self._threads.shutdown()
-        self._event_loop.close(is_hurried=self._is_too_late or self._has_given_up)
+        self._event_loop.close(is_hurried=self._context.is_too_late or self._has_given_up)
         self._claimer.waiting_connection.close()
 
     # -- Getting jobs
@@ -351,7 +348,10 @@ class ManyAtOnce:
                 self._count_suspect(slot.execution, -1)
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
         for slot in sorted(ended, key=lambda slot: -slot.execution.claim.began if slot.is_released else -inf):
-            self._finish(slot)
+            if self._context.is_too_late:
+                self._unrecorded += 1
+            else:
+                self._finish(slot)
         if ended:
             self._ahead.note(len(ended))
             self._after_ends()

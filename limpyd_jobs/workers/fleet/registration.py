@@ -94,6 +94,9 @@ class WorkerRegistration:
 
     def close(self, connection: Redis) -> None:
         """Delete the presence when the worker ends. If Redis fails, it ends with the lease. Nothing is raised."""
+        if self.context.is_too_late:
+            self._is_closed = True
+            return
         is_free = self._lock.acquire(timeout=WAIT_SLICE)  # Redis may not answer
         self._is_closed = True
         if is_free:
