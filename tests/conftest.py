@@ -19,6 +19,7 @@ import pytest
 import redis
 import redis.utils
 import rows
+from postgresql import PostgreSQL, find_postgresql
 from running import Collector
 from servers import RedisServer
 from sharing import Schedule
@@ -153,6 +154,16 @@ def our_plugin(pytestconfig: pytest.Config) -> None:
     """Skip what needs our plugin of pytest, if this environment is older than its entry point."""
     if not pytestconfig.pluginmanager.has_plugin("limpyd_jobs"):
         skip_or_fail('our plugin of pytest is not installed: pip install -e ".[tests]" again')
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A server of PostgreSQL for the whole session, with `dsn` and `directory`."""
+    programs = find_postgresql()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    with PostgreSQL(programs) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
