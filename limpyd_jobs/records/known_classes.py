@@ -178,7 +178,8 @@ def names_by_path(connection: Any) -> dict[str, str]:
 
 def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the models of queues, or of errors, by the beginning of their keys, as `known_classes` does."""
-    found = {known.name: known for field, known in _stored(connection) if field == _field_of(kind, known.name)}
+    stored = _stored(connection, _field_of(kind, ""))
+    found = {known.name: known for field, known in stored if field == _field_of(kind, known.name)}
     return {**found, **{known.name: known for known in _all_of(imported)}}
 
 
@@ -194,11 +195,13 @@ def _known(model: type[RedisModel]) -> KnownClass:
     return KnownClass.of(model)
 
 
-def _stored(connection: Any) -> Iterator[tuple[str, KnownClass]]:
-    """Yield the readable classes and models, each with its field; none if another program put something else there."""
+def _stored(connection: Any, begin: str = "") -> Iterator[tuple[str, KnownClass]]:
+    """Yield the readable classes and models whose field begins so, each with its field; none if another program put
+    something else there."""
     for field, text in _texts(connection).items():
-        with suppress(*UNREADABLE):
-            yield field, KnownClass.parse(text)
+        if field.startswith(begin):
+            with suppress(*UNREADABLE):
+                yield field, KnownClass.parse(text)
 
 
 def unreadable_fields(connection: Any) -> set[str]:

@@ -52,11 +52,10 @@ def error_models_of(database: JobsDatabase | None, only: Any = None) -> list[Kno
     return _models_of(database, ERRORS, roots.error, only)
 
 
-def standing_of(database: JobsDatabase | None, paths: Sequence[str]) -> dict[str, str]:
-    """Return what scripts need to find where jobs of a class of these paths stand: see ``finding.lua``."""
-    queues = [
-        (model.name, model.indexes.get("priority", f"{model.name}:priority:")) for model in queue_models_of(database)
-    ]
+def standing_of(queue_models: Iterable[KnownClass], paths: Sequence[str]) -> dict[str, str]:
+    """Return what scripts need to find where jobs of a class of these paths stand, in queues of some models: see
+    ``finding.lua``."""
+    queues = [(model.name, model.indexes.get("priority", f"{model.name}:priority:")) for model in queue_models]
     return {"standing": json.dumps({"paths": paths, "queues": queues})}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -114,10 +114,17 @@ class Search(Walk):
 
         def source_of(each: KnownClass) -> Source:
             those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
-            standing = partial(standing_of, self._database, self._paths[each.name])
+            standing = partial(self._standing_of, each)
             return Source(self.connection, each, asked, self._tests(each, asked), those, standing)
 
         return [source_of(each) for each in able]
+
+    def _standing_of(self, known: KnownClass) -> dict[str, str]:
+        return standing_of(self._queue_models, self._paths[known.name])
+
+    @cached_property
+    def _queue_models(self) -> list[KnownClass]:
+        return queue_models_of(self._database)
 
     def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Steps[PksByPath | None]:
         """Return the pks of the only jobs that can be meant, by the path of the class; None if that is not known."""

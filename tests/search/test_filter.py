@@ -420,3 +420,12 @@ def test_a_range_of_numbers_is_counted_without_looking_at_the_jobs(commands: Any
     with commands() as sent:
         assert JobFilter(Letter, weight__gte=7, to="bob").count().number == 1
     assert sum(command.startswith("EVAL") for command in sent) == 1
+
+
+def test_the_models_of_queues_are_read_once_however_many_classes_there_are(redis_client: redis.Redis) -> None:
+    def reads_of(*conditions: str) -> int:
+        redis_client.config_resetstat()
+        assert JobFilter(*conditions).page().found
+        return redis_client.info("commandstats")["cmdstat_hgetall"]["calls"]
+
+    assert reads_of("class=*", "status!=canceled") == reads_of("class=Letter", "status!=canceled")

@@ -18,7 +18,14 @@ from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
 from limpyd_jobs.redis.calls import given, listed
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to, standing_of
+from limpyd_jobs.search.classes import (
+    classes_of,
+    connection_to,
+    error_models_of,
+    queue_models_of,
+    replies_to,
+    standing_of,
+)
 from limpyd_jobs.search.found import name_of_status
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
@@ -194,7 +201,8 @@ def _with_queue(
             "pks": listed([ident.pk]),
             "names": listed(["_queue_key"]),
         }
-        found = search(connection_to(database), {"conditions": "[]", **request, **standing_of(database, paths)})
+        standing = standing_of(queue_models_of(database), paths)
+        found = search(connection_to(database), {"conditions": "[]", **request, **standing})
         for _, (key,) in found.records:
             stored.update(given(_queue_key=key))
     return stored
