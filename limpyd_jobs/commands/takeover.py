@@ -64,7 +64,7 @@ the line again for the rest. Workers of the old library may go on meanwhile."""
         if words or not self.given:
             self.parser.error("name one library: rq or arq")
         old = self._old(library)
-        takeover = TakeOver(old, self._targets())
+        takeover = TakeOver(old, self._targets(), tell=self.note)
         planned = [*takeover.plan()]
         others = [(number, why) for number, why in old.others() if number]
         number = sum(isinstance(each, Moved) for each in planned)

@@ -147,6 +147,16 @@ def test_one_that_was_overtaken_stops(client: Any) -> None:
     assert len(RAN) == 3
 
 
+def test_one_that_waits_for_the_lock_of_another_one_says_so(client: Any) -> None:
+    killed = steps_of(fill_rq(client))
+    assert next(killed)[0] == "locked"
+    told: list[str] = []
+    again = TakeOver(RQ(client), TARGETS, tell=lambda text: (told.append(text), let_the_lock_lapse(client)))
+    assert len([*again.run()]) == 3
+    (line,) = told
+    assert line.startswith("another process takes these queues over, or was killed while it did: waiting for up to 21")
+
+
 @pytest.mark.parametrize(
     ("due", "expected"), [(4e9, datetime(2096, 10, 2, 7, 6, 40)), (float("inf"), datetime(2999, 1, 1))]
 )

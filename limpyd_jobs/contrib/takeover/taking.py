@@ -16,7 +16,7 @@ others away: it lapses, and each step there needs it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -112,10 +112,18 @@ class TakeOver:
         What `targets_of` makes of the declaration of the application.
     lease: float
         After how many seconds another process may go on if this one is killed.
+    tell: callable
+        What to call with a line of text if it has to wait for another process.
     """
 
-    def __init__(self, old: OldQueues, targets: Mapping[str, Target], lease: float = LEASE) -> None:
-        self._old, self._targets, self._lease = old, targets, lease
+    def __init__(
+        self,
+        old: OldQueues,
+        targets: Mapping[str, Target],
+        lease: float = LEASE,
+        tell: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        self._old, self._targets, self._lease, self._tell = old, targets, lease, tell
         self._lock, self._note = f"limpyd-jobs:takeover:{old.name}:lock", f"limpyd-jobs:takeover:{old.name}"
         self._token = uuid4().hex
 
@@ -225,8 +233,14 @@ class TakeOver:
         return [self._lock, self._note, place, f"{self._old.running}{id}", *self._old.data_keys(id)]
 
     def _get_lock(self) -> None:
-        until = time.monotonic() + self._lease + 1
+        until = 0.0
         while not self._old.client.set(self._lock, self._token, nx=True, px=round(self._lease * 1000)):
+            if not until:
+                until = time.monotonic() + self._lease + 1
+                self._tell(
+                    f"another process takes these queues over, or was killed while it did: waiting for up to "
+                    f"{self._lease + 1:g} seconds to go on"
+                )
             if time.monotonic() > until:
                 raise Lost("another process takes these queues over: wait until it has ended")
             time.sleep(min(0.2, self._lease / 4))
