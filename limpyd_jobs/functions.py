@@ -9,10 +9,20 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_memoized: list[Any] = []
+
 
 def memoized(function: Function) -> Function:
     """Do as `functools.cache`, also for arguments whose types mypy takes for unhashable."""
-    return cast(Function, cache(function))
+    kept = cache(function)
+    _memoized.append(kept)
+    return cast(Function, kept)
+
+
+def forget_memoized() -> None:
+    """Forget all results: what was found out about classes is no longer true."""
+    for function in _memoized:
+        function.cache_clear()
 
 
 def overrides(owner: Any, base: type, *names: str) -> bool:

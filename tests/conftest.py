@@ -21,7 +21,7 @@ import redis.utils
 import rows
 from postgresql import PostgreSQL, find_postgresql
 from running import Collector
-from servers import RedisServer
+from servers import Cluster, RedisServer
 from sharing import Schedule
 
 from limpyd_jobs.classes import job_classes
@@ -184,6 +184,13 @@ def redis_client(_client: redis.Redis) -> redis.Redis:
     """A client of `redis_server`, which is empty."""
     _client.flushall()
     return _client
+
+
+@pytest.fixture(scope="session")
+def cluster(redis_binary: str) -> Iterator[Cluster]:
+    """The Redis Cluster of the whole session. A test that stops its servers starts its own."""
+    with Cluster(redis_binary) as cluster:
+        yield cluster
 
 
 @pytest.fixture

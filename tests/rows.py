@@ -22,6 +22,7 @@ TOUCHED = (
     "tests/query/test_refused_writes.py",
     "tests/commands/test_command_line.py",  # argparse and the end of processes
     "tests/redis/test_awaiting.py",
+    "tests/redis/test_cluster.py",
     "tests/redis/test_connections.py",
     "tests/redis/test_database.py",
     "tests/redis/test_embedded.py",

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,15 @@ def free_port() -> int:
                 return port
 
 
+def _free_port_with_bus() -> int:
+    """Return a free port; the servers of a cluster talk to each other on the one that is 10,000 higher."""
+    while True:
+        port = free_port()
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port + 10_000))
+            return port
+
+
 def refuse_all(client: redis.Redis) -> None:
     """Let Redis refuse all reads and writes: as a replica, without its data, of a primary that is not there."""
     client.config_set("replica-serve-stale-data", "no")
@@ -149,3 +158,141 @@ def refuse_all(client: redis.Redis) -> None:
 def refuse_nothing(client: redis.Redis) -> None:
     client.replicaof("NO", "ONE")
     client.config_set("replica-serve-stale-data", "yes")
+
+
+class ClusterServer(RedisServer):
+    """A server of a `Cluster`."""
+
+    def __init__(self, binary: str) -> None:
+        more = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
+        quick = ("--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0")
+        super().__init__(binary, *more, *quick, port=_free_port_with_bus())
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+
+class Cluster:
+    """A Redis Cluster of three primaries, each with a replica, inside a ``with``."""
+
+    def __init__(self, binary: str) -> None:
+        self.servers = [ClusterServer(binary) for _ in range(6)]
+
+    def __enter__(self) -> Cluster:
+        try:
+            for server in self.servers:
+                server.start()
+            self._join()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for server in self.servers:
+            server.kill()
+            server.remove()
+
+    def _join(self) -> None:
+        for number, server in enumerate(self.servers[:3]):
+            with server.client() as client:
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+                last = 16383 if number == 2 else 5461 * (number + 1) - 1
+                client.execute_command("CLUSTER", "ADDSLOTS", *range(5461 * number, last + 1))
+        first, *others = self.servers
+        with first.client() as client:
+            for each in others:
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", each.port)
+        wait_until(lambda: all(len(self.ids(each)) == 6 for each in self.servers), "all servers know each other")
+        for primary, replica in zip(self.servers[:3], self.servers[3:], strict=True):
+            with replica.client() as client:
+                wait_until(lambda: _follows(client, self.id_of(primary)), "a replica follows")  # noqa: B023
+        wait_until(self.is_whole, "the cluster is whole")
+
+    def ids(self, server: ClusterServer) -> dict[int, str]:
+        """Return the ids of all servers, by port, as one knows them."""
+        with server.client() as client:
+            found = client.execute_command("CLUSTER", "NODES")
+        lines = found.splitlines() if isinstance(found, str) else [f"{v['node_id']} {k}" for k, v in found.items()]
+        return {int(line.split()[1].partition("@")[0].rpartition(":")[2]): line.split()[0] for line in lines}
+
+    def id_of(self, server: ClusterServer) -> str:
+        with server.client() as client:
+            return str(client.execute_command("CLUSTER", "MYID"))
+
+    def is_whole(self) -> bool:
+        """Whether all servers say that all slots are served, and all replicas are in sync."""
+        return all(map(self._is_well, self.servers))
+
+    def _is_well(self, server: ClusterServer) -> bool:
+        with server.client() as client:
+            told = client.execute_command("CLUSTER", "INFO")
+            state = told["cluster_state"] if isinstance(told, dict) else told.split()[0].partition(":")[2]
+            replication = client.info("replication")
+            in_sync = replication["role"] == "master" or replication["master_link_status"] == "up"
+        return bool(state == "ok" and in_sync)
+
+    def url(self, tag: str) -> str:
+        return f"redis+cluster://127.0.0.1:{self.servers[0].port},127.0.0.1:{self.servers[1].port}/{tag}"
+
+    def owner(self, slot: int) -> ClusterServer:
+        """Return the primary that has a slot."""
+        with next(each for each in self.servers if each.process).client() as client:
+            for first, last, primary, *_ in _slots(client):
+                if first <= slot <= last:
+                    return next(each for each in self.servers if each.port == primary[1])
+        raise AssertionError(slot)
+
+    def other(self, owner: ClusterServer) -> ClusterServer:
+        """Return another primary."""
+        with owner.client() as client:
+            owners = {primary[1] for _, _, primary, *_ in _slots(client)}
+        return next(each for each in self.servers if each.port in owners and each is not owner)
+
+    def begin_move(self, slot: int, to: ClusterServer) -> ClusterServer:
+        """Begin to move a slot to another primary; return the one that has it."""
+        source = self.owner(slot)
+        with source.client() as left, to.client() as right:
+            right.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+            left.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(to))
+        return source
+
+    def move_keys(self, source: ClusterServer, to: ClusterServer, keys: Iterable[str]) -> None:
+        with source.client() as client:
+            for key in keys:
+                client.execute_command("MIGRATE", "127.0.0.1", to.port, key, 0, 5000)
+
+    def keys_in(self, server: ClusterServer, slot: int) -> list[str]:
+        with server.client() as client:
+            return list(client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100_000))
+
+    def end_move(self, slot: int, to: ClusterServer) -> None:
+        """Let a slot belong to another primary, for all."""
+        for server in (to, *(each for each in self.servers if each is not to)):
+            with server.client() as client, suppress(redis.ResponseError):  # replicas refuse
+                client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
+
+    def move(self, slot: int) -> None:
+        """Move a slot, with its keys, to another primary."""
+        to = self.other(self.owner(slot))
+        source = self.begin_move(slot, to)
+        while keys := self.keys_in(source, slot):
+            self.move_keys(source, to, keys)
+        self.end_move(slot, to)
+
+
+def _slots(client: redis.Redis) -> Any:
+    connection = client.connection_pool.get_connection()
+    try:
+        connection.send_command("CLUSTER", "SLOTS")
+        return connection.read_response()
+    finally:
+        client.connection_pool.release(connection)
+
+
+def _follows(client: redis.Redis, primary: str) -> bool:
+    with suppress(redis.ResponseError):
+        client.execute_command("CLUSTER", "REPLICATE", primary)
+        return True
+    return False

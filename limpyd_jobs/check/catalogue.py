@@ -14,6 +14,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Presence, Queue, TimedRecord, job_classes
 from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import kind_of, printable
 
@@ -150,7 +151,7 @@ def import_used_integrations() -> None:
     """Import the models of the integrations that have records in the database, if they can be imported."""
     client: Any = BaseJobsModel.get_connection()
     for module, name, namespaces, key in INTEGRATIONS.values():
-        used = [namespace for namespace in namespaces if client.exists(f"{namespace}:{key}")]
+        used = [namespace for namespace in namespaces if client.exists(at(client, f"{namespace}:{key}"))]
         with suppress(ImportError):
             for namespace in used:
                 model = getattr(import_module(module), name)

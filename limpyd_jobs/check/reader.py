@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from redis import Redis
 
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
+from limpyd_jobs.redis.cluster.tags import prefix_at
 
 T = TypeVar("T")
 
@@ -30,7 +32,8 @@ class Reader:
             yield from pipeline.execute(raise_on_error=False)
 
     def all_keys(self) -> Iterator[list[str]]:
-        return self._scan(self.connection.scan)
+        prefix = prefix_at(self.connection)
+        return self._scan(partial(self.connection.scan, match=f"{prefix}*") if prefix else self.connection.scan)
 
     def members(self, key: str) -> Iterator[list[str]]:
         return self._scan(self.connection.sscan, key)

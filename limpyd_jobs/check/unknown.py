@@ -10,6 +10,7 @@ from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.models import Job
 from limpyd_jobs.records import audit, known_classes
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
@@ -55,15 +56,16 @@ class Unknown:
             if not self._is_elsewhere(name):
                 why = self._catalogue.unknown.get(path or "", "the class is not imported")
                 yield None, path or f"{name}:*", "class not known", (number, why)
-        kinds = self._reader.all(("TYPE", key) for key in SHARED)
-        for (key, wanted), found in zip(SHARED.items(), kinds, strict=True):
+        shared = {at(self._reader.connection, key): kind for key, kind in SHARED.items()}
+        kinds = self._reader.all(("TYPE", key) for key in shared)
+        for (key, wanted), found in zip(shared.items(), kinds, strict=True):
             if found not in ("none", wanted):
                 yield None, key, "wrong type of what is shared", (found, wanted)
         ahead = audit.last_id_ahead(self._reader.connection)
         if ahead:
             if repair:
                 audit.redate(self._reader.connection)
-            yield None, audit.KEY, "audit ahead", (ahead,)
+            yield None, at(self._reader.connection, audit.KEY), "audit ahead", (ahead,)
         for kind, problem in ((QUEUES, "queues not known"), (ERRORS, "errors not known")):
             for model, number in self._models(kind):
                 if model.path not in self._paths_of_models():

@@ -86,7 +86,7 @@ def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
     if relations or any(isinstance(field, RelatedFieldMixin) for field in origin.get_fields()):
         raise ConfigurationException(f"{origin.__name__} has relations to other models, so it cannot be bound")
     # limpyd would return the other class instead, because both are made here
-    name = f"{namespace}:{key_name_of(origin)}"
+    name = f"{database.prefix}{namespace}:{key_name_of(origin)}"
     if name in database._models:
         other = origin_of(database._models[name])
         raise ConfigurationException(

@@ -6,6 +6,8 @@ from typing import Any
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.redis.cluster.names import without_prefix
+
 
 class KeyName(str):
     """A name of a model in its keys that stays as it is."""
@@ -18,7 +20,7 @@ class KeyName(str):
 
 def key_name_of(model: type[RedisModel]) -> str:
     """Return the name of a model in its keys, without its namespace: ``sendmail``; of a function, its path."""
-    return str(model._name).removeprefix(f"{model.namespace}:")
+    return without_prefix(model).removeprefix(f"{model.namespace}:")
 
 
 def made_model(base: Any, name: str, key_name: str, attributes: dict[str, Any]) -> Any:

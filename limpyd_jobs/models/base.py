@@ -17,6 +17,7 @@ from limpyd_jobs.functions import memoized
 from limpyd_jobs.models.following.changes import Changes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import LazyModel
+from limpyd_jobs.redis.cluster.names import plain_names
 from limpyd_jobs.redis.database import JobsDatabase, tolerant
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
         limpyd's own version fails if only some of them have relations to other models.
         """
+        with plain_names(cls.database, database):
+            return cls._moved_to(database)
+
+    @classmethod
+    def _moved_to(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
         relations = getattr(cls.database, "_relations", {})
         moved: list[type[BaseJobsModel]] = super(related.RelatedModel, cls).use_database(database)
         names = {model._name for model in moved if not model.abstract}

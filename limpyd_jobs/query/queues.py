@@ -17,6 +17,7 @@ from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import change_pause, paused_names_of
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
     BOARDS,
@@ -212,8 +213,9 @@ def unknown_queue_models(database: JobsDatabase | None = None) -> list[str]:
     """Return what the keys of models of queues begin with that are not known, as of version 2. It looks at some 100,000
     keys, for lists of queues."""
     connection, cursor, found = connection_to(database), 0, set[str]()
+    pattern = at(connection, "*:[0-9]*:[wse]*")
     for _ in range(MAX_SCANS):
-        cursor, keys = connection.scan(cursor, match="*:[0-9]*:[wse]*", count=KEYS_PER_SCAN, _type="list")
+        cursor, keys = connection.scan(cursor, match=pattern, count=KEYS_PER_SCAN, _type="list")
         found.update(match[1] for match in map(_LIST_OF_QUEUE.fullmatch, keys) if match)
         if not cursor:
             break

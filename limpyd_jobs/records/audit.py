@@ -24,6 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.dates import EPOCH, parse_datetime
 from limpyd_jobs.exceptions import NotAudited, Part, naming, parts_of
 from limpyd_jobs.redis.calls import Call, Steps, commanded, finish, given, listed, log_not_audited, outcome_of
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
 
@@ -80,11 +81,11 @@ class Entry:
     def _keep_outcome(self, values: Mapping[str, Any]) -> Steps[None]:
         """Let the entry stay among those that have not ended, with its outcome."""
         token = self.names.get("entry", "")
-        begun = _read((yield from commanded(self.connection, "HGET", BEGUN, token)) or "")
+        begun = _read((yield from commanded(self.connection, "HGET", at(self.connection, BEGUN), token)) or "")
         if begun:
             done = max(int(begun.get("done", 0)), int(values["done"]))
             whole = json.dumps({**begun, **values, "done": done})
-            yield from commanded(self.connection, "HSET", BEGUN, token, whole)
+            yield from commanded(self.connection, "HSET", at(self.connection, BEGUN), token, whole)
 
     def fail(self, error: BaseException, refusals: tuple[type[Exception], ...]) -> Steps[None]:
         """Write that it was refused, or interrupted; raise another error than that if some is done."""
@@ -239,7 +240,7 @@ def last_entries(connection: Any, most: int) -> list[dict[str, str]]:
     The ``outcome`` of one that has not ended says whether it seems to go on.
     """
     pipe = connection.pipeline(transaction=False)
-    pipe.time().xrevrange(KEY, count=most).hgetall(BEGUN)
+    pipe.time().xrevrange(at(connection, KEY), count=most).hgetall(at(connection, BEGUN))
     (seconds, _), ended, begun = pipe.execute(raise_on_error=False)
     for reply in (ended, begun):
         if isinstance(reply, RedisError) and not str(reply).startswith("WRONGTYPE"):
@@ -274,7 +275,7 @@ def last_id_ahead(connection: Any) -> str:
     """Return the last id of the stream if it is more than a day ahead, as after XADD with an id: the entries after it
     have no true date, and after the greatest one there can be none. Else return an empty text."""
     with suppress(ResponseError):
-        last = f"{connection.xinfo_stream(KEY)['last-generated-id']}"
+        last = f"{connection.xinfo_stream(at(connection, KEY))['last-generated-id']}"
         return last if _moment(last) > (connection.time()[0] + 86400) * 1000 else ""
     return ""
 
@@ -282,14 +283,16 @@ def last_id_ahead(connection: Any) -> str:
 def redate(connection: Any) -> None:
     """Write the stream anew: its entries that are ahead get the present date."""
 
-    def rewrite(pipe: Any) -> None:
-        now, entries = (connection.time()[0] + 1) * 1000, pipe.xrange(KEY)
-        pipe.multi()
-        pipe.delete(KEY)
-        for pk, fields in entries:
-            pipe.xadd(KEY, fields, id=pk if _moment(pk) < now else "*")
+    key = at(connection, KEY)
 
-    connection.transaction(rewrite, KEY)
+    def rewrite(pipe: Any) -> None:
+        now, entries = (connection.time()[0] + 1) * 1000, pipe.xrange(key)
+        pipe.multi()
+        pipe.delete(key)
+        for pk, fields in entries:
+            pipe.xadd(key, fields, id=pk if _moment(pk) < now else "*")
+
+    connection.transaction(rewrite, key)
 
 
 def _moment(pk: str) -> int:

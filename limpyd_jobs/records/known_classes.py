@@ -23,6 +23,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.calls import listed, passing_over_wrong_types
+from limpyd_jobs.redis.cluster.tags import at
 
 # A hash: the JSON of a `KnownClass`, of a job class by its path, or, if it is bound to another namespace, by its path
 # and the beginning of its keys; of a model by its kind and the beginning of its keys.
@@ -211,5 +212,5 @@ def unreadable_fields(connection: Any) -> set[str]:
 
 def _texts(connection: Any) -> dict[str, str]:
     with passing_over_wrong_types():
-        return dict(connection.hgetall(KEY))
+        return dict(connection.hgetall(at(connection, KEY)))
     return {}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from redis import Redis
 
 from limpyd_jobs.redis.calls import Call, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 
 # A hash for each minute and each day, named by its first second since the epoch. Its fields are the name of a queue and
@@ -141,15 +142,16 @@ def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> No
     last pk of each class, given by the name of its model, is noted: it tells how many jobs were added."""
     rows = [[queue, path, each.numbers] for (queue, path), each in metrics.items()]
     request = {"rows": listed(rows), "classes": json.dumps(classes)}
-    send(Call(connection, _write_metrics, request, outcome_of, keys=[KEY]))
+    send(Call(connection, _write_metrics, request, outcome_of, keys=[at(connection, KEY)]))
 
 
 def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, str]]:
     """Return the stored metrics of periods, ``minute`` or ``day``, by their first seconds; a key of a wrong type counts
     as empty."""
     pipeline = connection.pipeline(transaction=False)
+    key = at(connection, KEY)
     for start in starts:
-        pipeline.hgetall(f"{KEY}{period}:{start}")
+        pipeline.hgetall(f"{key}{period}:{start}")
     return [found if isinstance(found, dict) else {} for found in pipeline.execute(raise_on_error=False)]
 
 
@@ -157,7 +159,7 @@ def read_totals(connection: Any) -> OfNames:
     """Return the metrics of all time, by queue and class path; those of all names without a row by two empty texts."""
     found: OfNames = {}
     with passing_over_wrong_types():
-        for name, text in islice(connection.hscan_iter(TOTAL, count=MAX_TOTALS), MAX_TOTALS):
+        for name, text in islice(connection.hscan_iter(at(connection, TOTAL), count=MAX_TOTALS), MAX_TOTALS):
             queue, _, path = name.partition("\n")
             metrics = metrics_of(text, DIGITS_OF_TOTALS)
             if metrics:

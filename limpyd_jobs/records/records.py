@@ -39,7 +39,7 @@ from limpyd_jobs.redis.calls import (
     send,
 )
 from limpyd_jobs.redis.connections import SharedConnection
-from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase, client_of
 from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
 
@@ -319,7 +319,7 @@ def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
     """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
     connection = model.get_connection()
     if isinstance(connection, Pipeline):
-        return Redis(connection_pool=connection.connection_pool)
+        return client_of(connection.connection_pool)
     return connection
 
 
@@ -395,7 +395,8 @@ def _write(
     connection, call = record.get_connection(), _writing(script, record, request, fields)
     if isinstance(connection, Pipeline):
         # a script that Redis does not know would make all commands fail
-        reply = connection.eval(script.source, 0, *call.words())
+        known, keys = script.at(connection, ())
+        reply = connection.eval(known.source, len(keys), *keys, *call.words())
     else:
         reply = script(connection, args=call.words())
     return _written(record, call, reply)
@@ -404,11 +405,12 @@ def _write(
 def setting(record: RedisModel, fields: Mapping[str, Any]) -> Steps[None]:
     """Set plain fields of a record, as `set_fields` does, in steps."""
     call = _writing(_set_fields, record, {"only_new": False}, fields)
-    rest = (0, *call.words())
+    script, keys = _set_fields.at(redis_of(record), ())
+    rest = (len(keys), *keys, *call.words())
     try:
-        reply = yield from commanded(redis_of(record), "EVALSHA", _set_fields.sha, *rest)
+        reply = yield from commanded(redis_of(record), "EVALSHA", script.sha, *rest)
     except NoScriptError:
-        reply = yield from commanded(redis_of(record), "EVAL", _set_fields.source, *rest)
+        reply = yield from commanded(redis_of(record), "EVAL", script.source, *rest)
     _written(record, call, reply)
 
 

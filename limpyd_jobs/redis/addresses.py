@@ -9,11 +9,14 @@ from ipaddress import IPv6Address
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, unquote_to_bytes, urlsplit
 
+from limpyd_jobs.redis.cluster.tags import check_tag
+
 Settings = dict[str, Any]
 
 ACCEPTED = (
     "host:port, host:port:db, [ipv6]:port:db, redis://user:password@host:port/db, rediss://…, "
-    "unix:///path?db=2, redis+sentinel://host:port,host:port/service/db, embedded:// and embedded:///path"
+    "unix:///path?db=2, redis+sentinel://host:port,host:port/service/db, redis+cluster://host:port,host:port/name, "
+    "embedded:// and embedded:///path"
 )
 HOST = r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[\w.-]+))"
 HOST_PORT = re.compile(HOST + r"(?::(?P<port>\w+))?")
@@ -31,6 +34,9 @@ def name_of(settings: Mapping[str, Any]) -> str:
     if "sentinels" in settings:
         hosts = ",".join(_shown_address(*address) for address in settings["sentinels"])
         return f"{scheme}+sentinel://{hosts}/{quote(settings['service_name'], safe='')}/{db}"
+    if "cluster" in settings:
+        hosts = ",".join(_shown_address(*address) for address in settings["cluster"])
+        return f"{scheme}+cluster://{hosts}/{settings['tag']}"
     if "unix_socket_path" in settings:
         return f"unix://{_shown_path(settings['unix_socket_path'])}?db={db}"
     address = _shown_address(settings.get("host", "localhost"), settings.get("port", 6379))
@@ -107,6 +113,11 @@ def _read_sentinel(url: SplitResult, hosts: str) -> Settings:
     return {"sentinels": sentinels, "service_name": unquote(service), "db": _db(db or "0")}
 
 
+def _read_cluster(url: SplitResult, hosts: str) -> Settings:
+    servers = [_host_and_port(host, 6379) for host in hosts.split(",")]
+    return {"cluster": servers, "tag": check_tag(unquote(url.path[1:]))}
+
+
 def _read_embedded(url: SplitResult, hosts: str) -> Settings:
     if set(dict(parse_qsl(url.query))) - {"db"}:
         raise ValueError("the only option of an embedded server is db")
@@ -117,6 +128,7 @@ SCHEMES: dict[str, Callable[[SplitResult, str], Settings]] = {
     **dict.fromkeys(("redis", "rediss"), _read_redis),
     "unix": _read_unix,
     **dict.fromkeys(("redis+sentinel", "rediss+sentinel"), _read_sentinel),
+    **dict.fromkeys(("redis+cluster", "rediss+cluster"), _read_cluster),
     "embedded": _read_embedded,
 }
 
@@ -125,6 +137,8 @@ def _read_options(url: SplitResult) -> Settings:
     """Read the options after the question mark."""
     settings: Settings = {}
     for name, value in parse_qsl(url.query, keep_blank_values=True):
+        if name == "db" and "cluster" in url.scheme:
+            raise ValueError("a cluster has no other databases: write another name after the hosts")
         is_for_sentinels = name in ("sentinel_username", "sentinel_password") and "sentinel" in url.scheme
         if is_for_sentinels:
             settings.setdefault("sentinel_kwargs", {})[name.removeprefix("sentinel_")] = value

@@ -11,6 +11,7 @@ import redis
 from redis.exceptions import NoScriptError, RedisError
 
 from limpyd_jobs.redis.calls import Call, Commands, Request, Steps
+from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.lines import line_to, running_loop
 from limpyd_jobs.redis.replication import CopyingSender
 
@@ -63,7 +64,10 @@ async def sent(call: Call[T]) -> T:
 
 
 async def _text_of(call: Call[Any]) -> str:
-    script, rest = call.script, [len(call.keys), *call.keys, *call.words()]
+    script, keys = call.script, call.keys
+    if tags.used:
+        script, keys = script.at(call.sender, keys)
+    rest = [len(keys), *keys, *call.words()]
     text = await _reply_of(call.sender, ("EVALSHA", script.sha, *rest))
     if isinstance(text, NoScriptError):
         text = await _reply_of(call.sender, ("EVAL", script.source, *rest))

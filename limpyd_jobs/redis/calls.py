@@ -18,6 +18,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.records.layout import special_indexes
+from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
@@ -197,10 +198,13 @@ class Procedure(Generic[P, T]):
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:
     """Send a command, and a call to run after it, in one round trip; return the reply to the command, which may be an
     error, and the meaning of the reply of the script."""
-    script, words = call.script, call.words()
-    first, text = connection.execute_commands(command, ["EVALSHA", script.sha, 0, *words])
+    script, keys, words = call.script, call.keys, call.words()
+    if tags.used:
+        script, keys = script.at(connection, keys)
+    rest = [len(keys), *keys, *words]
+    first, text = connection.execute_commands(command, ["EVALSHA", script.sha, *rest])
     if isinstance(text, NoScriptError):
-        text = connection.execute_command("EVAL", script.source, 0, *words)
+        text = connection.execute_command("EVAL", script.source, *rest)
     if isinstance(text, RedisError):
         raise text
     return first, call.accept(text)
@@ -213,9 +217,12 @@ def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Ex
     for call in calls:
         if call.before:
             call.before()
-        first = ("EVALSHA", call.script.sha) if call.script in known else ("EVAL", call.script.source)
-        pipe.execute_command(*first, len(call.keys), *call.keys, *call.words())
-        known.add(call.script)
+        script, keys = call.script, call.keys
+        if tags.used:
+            script, keys = script.at(connection, keys)
+        first = ("EVALSHA", script.sha) if script in known else ("EVAL", script.source)
+        pipe.execute_command(*first, len(keys), *keys, *call.words())
+        known.add(script)
     replies: list[Reply | Exception] = []
     for call, text in zip(calls, pipe.execute(raise_on_error=False), strict=True):
         try:

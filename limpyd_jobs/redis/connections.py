@@ -16,6 +16,8 @@ from redis.exceptions import RedisError, ResponseError
 from redis.utils import HIREDIS_AVAILABLE
 
 from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
+from limpyd_jobs.redis.cluster import tags
+from limpyd_jobs.redis.cluster.refusals import places_to_resend, resent
 from limpyd_jobs.redis.forks import this_process
 
 # A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
@@ -54,6 +56,7 @@ class PinnedConnection:
         self._used_at = 0.0
         self._keep_until = inf
         self._pid = 0
+        self._is_resending = False
 
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply."""
@@ -79,7 +82,26 @@ class PinnedConnection:
             self.close()
             raise
         self._used_at = monotonic()
-        return replies
+        return self._without_refused(commands, replies) if tags.used and not self._is_resending else replies
+
+    def _without_refused(self, commands: Sequence[Any], replies: list[Any]) -> list[Any]:
+        """Send again what a cluster refused because the slot moves."""
+        if not getattr(self._pool, "tag", "") or not places_to_resend(commands, replies):
+            return replies
+        self._is_resending = True
+        try:
+            return resent(self._pool, commands, replies, self._send_again)
+        finally:
+            self._is_resending = False
+
+    def _send_again(self, commands: list[Any]) -> list[Any]:
+        self.close()  # the server may be another one now
+        return self.execute_commands(*commands)
+
+    @property
+    def connection_pool(self) -> Any:
+        """The pool of the client."""
+        return self._client().connection_pool
 
     def close(self) -> None:
         """Give the connection back to the pool. A later use takes another one."""

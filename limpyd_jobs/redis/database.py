@@ -6,6 +6,8 @@ A database is named by settings, the arguments of `redis.Redis` (``host``, ``por
 - ``url``: a text that `parse_database` reads;
 - ``sentinels``, a list of ``(host, port)``, with ``service_name`` and maybe ``sentinel_kwargs`` (settings of
   the connections to the sentinels): the primary that Redis Sentinel knows;
+- ``cluster``, a list of ``(host, port)``, with ``tag``: the server of a Redis Cluster that has the keys that begin with
+  this tag, as all keys of the database then do; some servers of the cluster are enough, which know the others;
 - ``embedded``: a private server (see `limpyd_jobs.redis.embedded`), True for a temporary one, or the directory of
   its data;
 - ``wait_for_replicas``: how many replicas must have a copy of each job before `Job.add_job` and `Job.add_jobs` return,
@@ -17,7 +19,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -31,11 +34,15 @@ from redis.sentinel import SentinelConnectionPool
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.addresses import ACCEPTED, hide_passwords, name_of, read
 from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
+from limpyd_jobs.redis.cluster.client import ClusterCommands, DatabasePipeline
+from limpyd_jobs.redis.cluster.names import rename_models
+from limpyd_jobs.redis.cluster.pool import ClusterPool, _to_owner
+from limpyd_jobs.redis.cluster.tags import check_tag, prefix_of
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies
-from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave
+from limpyd_jobs.redis.servers import as_lost, check_has_all_slots, check_server, is_of_cluster, reasons_to_leave
 
 Settings = dict[str, Any]
 
@@ -91,6 +98,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         self._shared: SharedConnection | None = None
         self.copies = Copies.of({})
         self._pipelined_connection: Any = None
+        self.prefix = ""  # what the names of the models, and all keys, begin with on a cluster
         super().__init__(**connection_settings)
         if not connection_settings:
             self.reset()
@@ -111,7 +119,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         with _lock:
             if self._direct_connection is not None and not settings:
                 return self._direct_connection
-            settings = _expand(settings) or self.connection_settings or default_settings()
+            settings = _expand(settings) or self.connection_settings or self._default_settings()
             server, client = _open(settings)
             self.reset(**settings)
             self._embedded, self._direct_connection = server, client
@@ -148,12 +156,33 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
             self.copies = Copies.of(self.connection_settings)
+            self._turn_to_prefix(_prefix_of(self.connection_settings))
             self._direct_connection = self._shared = None
             self.forget_contents()
             self.__dict__.pop("_redis_version", None)
             if self._embedded is not None:
                 self._embedded.leave()
                 self._embedded = None
+
+    def _default_settings(self) -> Settings:
+        settings = default_settings()
+        if prefix_of(settings.get("tag", "")) != self.prefix:
+            raise ConfigurationException(
+                f"The environment variable {VARIABLE} names a cluster, or another tag, since limpyd_jobs was imported: "
+                "set it before, or call BaseJobsModel.database.from_url"
+            )
+        return settings
+
+    def _turn_to_prefix(self, prefix: str) -> None:
+        before, self.prefix = self.prefix, prefix
+        if prefix != before:
+            rename_models(self, before, prefix)
+
+    def _add_model(self, model: Any) -> Any:
+        """Know a new model, as limpyd does; on a cluster, its name begins with the tag."""
+        if self.prefix and not model._name.startswith(self.prefix):
+            model._name = f"{self.prefix}{model._name}"
+        return super()._add_model(model)
 
     def forget_contents(self) -> None:
         """Forget what this process wrote to the database: it is empty, or another one."""
@@ -194,6 +223,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     def pipeline(self, transaction: bool = True, share_in_threads: bool = False) -> Any:
         """Return limpyd's pipeline: while it is open, the commands of this thread (or of all) go into it."""
         self.connect()
+        if self.prefix:
+            return DatabasePipeline(self, transaction=transaction, share_in_threads=share_in_threads)
         return super().pipeline(transaction, share_in_threads)
 
     # limpyd has one place for the pipelines of all threads; here each thread has its own
@@ -224,7 +255,8 @@ def settings_of(client: redis.Redis) -> Settings:
     """Return the settings of a client, as `JobsDatabase` takes them, if they tell completely how it reaches the
     primary."""
     pool: Any = client.connection_pool
-    of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ != __name__)
+    ours = (__name__, _to_owner.__module__)
+    of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ not in ours)
     if not of_redis_py.__module__.startswith("redis."):
         raise ConfigurationException(f"Connections of its own kind cannot be made anew: {pool.connection_class!r}")
     if not getattr(pool, "is_master", True):
@@ -238,6 +270,8 @@ def settings_of(client: redis.Redis) -> Settings:
         found["unix_socket_path"] = pool.connection_kwargs["path"]
     if issubclass(pool.connection_class, redis.SSLConnection):
         found["ssl"] = True
+    if isinstance(pool, ClusterPool):
+        found["cluster"], found["tag"] = list(pool.topology.seeds), pool.tag
     if isinstance(pool, SentinelConnectionPool):
         sentinels = pool.sentinel_manager.sentinels
         addresses = [each.connection_pool.connection_kwargs for each in sentinels]
@@ -273,6 +307,7 @@ def parse_database(text: str) -> Settings:
     - ``unix://[[user]:password@]/path/of/the.socket[?db=2]``;
     - ``redis+sentinel://[[user]:password@]host[:port],host[:port]/service[/db]``, and
       ``rediss+sentinel://…``;
+    - ``redis+cluster://[[user]:password@]host[:port],host[:port]/tag``, and ``rediss+cluster://…``;
     - ``embedded://`` and ``embedded:///path/of/the/data[?db=2]``.
 
     After a ``?``, more settings of `OPTIONS` may follow.
@@ -306,6 +341,8 @@ class Redis(redis.Redis):
 
     def __repr__(self) -> str:
         pool: Any = self.connection_pool
+        if isinstance(pool, ClusterPool):
+            return f"<client of the keys of {pool.tag!r} on a cluster>"
         if not isinstance(pool, SentinelConnectionPool):
             return f"<client of {_name_of_connection(pool)}>"
         return f"<client of the primary of {pool.service_name!r}, database {pool.connection_kwargs.get('db', 0)}>"
@@ -322,9 +359,30 @@ def _expand(settings: Settings) -> Settings:
     if "url" in settings:
         others = {name: value for name, value in settings.items() if name != "url"}
         settings = {**parse_database(settings["url"]), **others}
+    if "cluster" in settings or "tag" in settings:
+        _check_cluster(settings)
     if "sentinels" in settings and not settings.get("service_name"):
         raise ConfigurationException("sentinels need a service_name: what they call the primary")
     return settings
+
+
+def _check_cluster(settings: Settings) -> None:
+    if not settings.get("cluster") or not settings.get("tag"):
+        raise ConfigurationException("a cluster needs both: cluster, a list of (host, port), and the tag of all keys")
+    if settings.get("db"):
+        raise ConfigurationException("A cluster has no database but 0: choose another tag")
+    try:
+        check_tag(settings["tag"])
+    except ValueError as error:
+        raise ConfigurationException(f"{settings['tag']!r} is not a tag: {error}") from None
+
+
+def _prefix_of(settings: Settings) -> str:
+    """Return what the keys begin with that some settings lead to; without settings, those of the environment."""
+    if not settings and "+cluster:" in os.environ.get(VARIABLE, ""):
+        with suppress(ConfigurationException):  # that is raised at the first use
+            settings = default_settings()
+    return prefix_of(settings.get("tag", ""))
 
 
 def _open(settings: Settings) -> tuple[EmbeddedServer | None, redis.Redis]:
@@ -348,10 +406,31 @@ def _client(settings: Settings) -> redis.Redis:
         **settings,
         "decode_responses": True,
     }
-    client = _client_of_primary(settings) if "sentinels" in settings else Redis(**settings)
+    client = _client_of_several(settings) if {*settings} & {"sentinels", "cluster"} else Redis(**settings)
     pool = client.connection_pool
     pool.connection_class = _improved(pool.connection_class)
     return client
+
+
+def _client_of_several(settings: Settings) -> redis.Redis:
+    return _client_of_primary(settings) if "sentinels" in settings else _client_of_cluster(settings)
+
+
+class RedisOfCluster(ClusterCommands, Redis):
+    """A client of the server of a cluster that has the keys of a tag."""
+
+
+def client_of(pool: redis.ConnectionPool) -> redis.Redis:
+    """Return a client with the connections of a pool."""
+    return RedisOfCluster(connection_pool=pool) if isinstance(pool, ClusterPool) else redis.Redis(connection_pool=pool)
+
+
+def _client_of_cluster(settings: Settings) -> redis.Redis:
+    ours = ("cluster", "tag", "db", "ssl")
+    kind = redis.SSLConnection if settings.get("ssl") else redis.Connection
+    others = {name: value for name, value in settings.items() if name not in ours}
+    greeted = {**others, "redis_connect_func": _greet_in_cluster}
+    return RedisOfCluster(connection_pool=ClusterPool(settings["cluster"], settings["tag"], kind, **greeted))
 
 
 def _client_of_primary(settings: Settings) -> redis.Redis:
@@ -373,14 +452,30 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
 
 def _greet(connection: Any) -> None:
     """Set a new connection up, and refuse a server that is too old."""
+    information = _greet_in_cluster(connection)
+    if is_of_cluster(information):  # one server may have all slots
+        connection.send_command("CLUSTER", "INFO", check_health=False)
+        with _disconnecting(connection):
+            check_has_all_slots(str(connection.read_response()), connection)
+
+
+def _greet_in_cluster(connection: Any) -> str:
+    """Do the same for a server of a cluster; return what it says of itself."""
     connection.on_connect()
     connection.send_command("INFO", "server", check_health=False)
     try:
         information = str(connection.read_response())
     except redis.ResponseError:
-        return  # INFO is forbidden to this user
-    try:
+        return ""  # INFO is forbidden to this user
+    with _disconnecting(connection):
         check_server(information)
+    return information
+
+
+@contextmanager
+def _disconnecting(connection: Any) -> Iterator[None]:
+    try:
+        yield
     except ConfigurationException:
         connection.disconnect()
         raise

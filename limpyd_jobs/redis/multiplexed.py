@@ -25,9 +25,11 @@ from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.cluster.pool import ClusterPool
+from limpyd_jobs.redis.cluster.refusals import Patience, places_to_resend
 from limpyd_jobs.redis.connections import packed
 from limpyd_jobs.redis.primary import ANSWER_VALID_FOR, PrimaryPool
-from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave
+from limpyd_jobs.redis.servers import as_lost, check_has_all_slots, check_server, is_of_cluster, reasons_to_leave
 
 # The settings of the connections of a pool that those of asyncio have, too.
 _SETTINGS = re.compile(
@@ -259,9 +261,24 @@ class Line:
         if wire is None or not wire.is_open or monotonic() > self._valid_until:
             wire = await self._ready()
         replies = await wire.execute(commands)
+        if isinstance(self._pool, ClusterPool):
+            replies = await self._without_refused(commands, replies)
         for reply in replies:
             if isinstance(reply, redis.ConnectionError):  # not the primary any more, or it loads its data
                 raise reply
+        return replies
+
+    async def _without_refused(self, commands: Sequence[Sequence[Any]], replies: list[Any]) -> list[Any]:
+        """Send again what a cluster refused because the slot moves, until nothing is refused."""
+        places = places_to_resend(commands, replies)
+        patience = Patience(self._pool)
+        while places:
+            await asyncio.sleep(patience.pause(replies[places[0]]))
+            wire = await self._ready()
+            again = await wire.execute([commands[place] for place in places])
+            for place, reply in zip(places, again, strict=True):
+                replies[place] = reply
+            places = places_to_resend(commands, replies)
         return replies
 
     async def _ready(self) -> Wire:
@@ -281,6 +298,8 @@ class Line:
         if isinstance(self._pool, PrimaryPool):
             address = await asyncio.to_thread(self._pool.primary_address)
             self._valid_until = monotonic() + ANSWER_VALID_FOR
+        elif isinstance(self._pool, ClusterPool):
+            address = await asyncio.to_thread(self._pool.owner)
         wire = self._wire
         if wire is not None and wire.is_open and address == self._address:
             return wire
@@ -330,20 +349,23 @@ async def _connected(pool: Any, address: tuple[str, int] | None) -> Wire:
     connection = kind(**known, decode_responses=True, protocol=2, retry=Retry(NoBackoff(), 0))
     try:
         await connection.connect()
-        await _greet(connection)
+        await _greet(connection, is_in_cluster=isinstance(pool, ClusterPool))
     except BaseException:
         await connection.disconnect(nowait=True)
         raise
     return Wire(connection, kwargs.get("socket_timeout"), reasons_to_leave(pool.connection_class))
 
 
-async def _greet(connection: Any) -> None:
+async def _greet(connection: Any, is_in_cluster: bool) -> None:
     await connection.send_command("INFO", "server", check_health=False)
     try:
         information = str(await connection.read_response())
     except ResponseError:
         return  # INFO is forbidden to this user
     check_server(information)
+    if is_of_cluster(information) and not is_in_cluster:
+        await connection.send_command("CLUSTER", "INFO", check_health=False)
+        check_has_all_slots(str(await connection.read_response()), connection)
 
 
 @cache

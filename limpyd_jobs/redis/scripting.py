@@ -15,6 +15,7 @@ from redis import Redis
 from redis.exceptions import NoScriptError
 
 from limpyd_jobs import dates
+from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.redis.replication import CopyingSender
 
@@ -112,6 +113,7 @@ class Script:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = path.rpartition("/")[2]
+        self._of_clusters: dict[str, Script] = {}
         _scripts.add(self)
 
     @cached_property
@@ -134,7 +136,33 @@ class Script:
         args: Sequence[Any] = (),
     ) -> Any:
         """Run the script, in one round trip, and return its reply."""
+        script = self
+        if tags.used:
+            script, keys = self.at(sender, keys)
         try:
-            return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+            return sender.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
-            return sender.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+            return sender.execute_command("EVAL", script.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+
+    def at(self, sender: Any, keys: Sequence[str]) -> tuple[Script, Sequence[str]]:
+        """Return the script, and its keys, as the database of a sender needs them. On a cluster, the keys that belong
+        to no model begin with its tag, too, and the guard is the last key."""
+        prefix = tags.prefix_at(sender)
+        return (self._of_cluster(prefix), (*keys, f"{prefix}{tags.GUARD}")) if prefix else (self, keys)
+
+    def _of_cluster(self, prefix: str) -> Script:
+        if prefix not in self._of_clusters:
+            self._of_clusters[prefix] = ScriptOfCluster(self, prefix)
+        return self._of_clusters[prefix]
+
+
+class ScriptOfCluster(Script):
+    """A script for the keys of one tag. It takes the guard off its keys."""
+
+    def __init__(self, plain: Script, prefix: str) -> None:
+        super().__init__(plain.path)
+        self._prefix = prefix
+
+    @cached_property
+    def source(self) -> str:
+        return "KEYS[#KEYS] = nil " + load(self.path).replace("'limpyd-jobs:", f"'{self._prefix}limpyd-jobs:")

@@ -22,6 +22,19 @@ def check_server(information: str) -> None:
         raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
 
 
+def is_of_cluster(information: str) -> bool:
+    """Whether a server belongs to a cluster, by its reply to ``INFO server``."""
+    return bool(re.search(r"^(redis|server)_mode:cluster", information, re.MULTILINE))  # Valkey has the other name
+
+
+def check_has_all_slots(information: str, connection: Any) -> None:
+    """Refuse a server that has only a part of the keys of its cluster, by its reply to ``CLUSTER INFO``."""
+    size = re.search(r"^cluster_size:(\d+)", information, re.MULTILINE)
+    if size and int(size[1]) > 1:
+        where = f"{getattr(connection, 'host', None) or 'host'}:{getattr(connection, 'port', None) or 6379}"
+        raise ConfigurationException(f"The server is one of a cluster: write redis+cluster://{where}/name")
+
+
 def reasons_to_leave(connection_class: Any) -> tuple[str, ...]:
     """Return with which errors a server tells connections of a class that it is not the primary any more."""
     # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one

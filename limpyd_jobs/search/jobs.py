@@ -18,6 +18,7 @@ from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import Steps, finish, listed
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import (
     Action,
@@ -282,6 +283,7 @@ class JobFilter(Filter[FoundJob]):
         progress: OnStep | None,
         unaudited: bool,
     ) -> Steps[Tally]:
+        pace = pace and pace._replace(key=at(self._connection, pace.key))
         if not (pace and pace.spread):
             return (yield from self._acting(action(pace), dry_run, progress, unaudited))
         would = yield from self._acting(action(pace), True, progress, unaudited)

@@ -16,6 +16,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
+from limpyd_jobs.redis.cluster.names import check_one_tag
 from limpyd_jobs.redis.connections import PinnedConnection, interrupt_all
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
@@ -95,6 +96,7 @@ class Loop:
 
     def _build_claimer(self) -> None:
         worker = self.worker
+        check_one_tag(worker.queue_model, worker.error_model)
         error_model = worker.error_model if worker.save_errors else None
         self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.log)
         lease, defer = self.context.settings.lease, self.unresolved.defer

@@ -17,10 +17,12 @@ from limpyd_jobs.observing.instruments import trace_id_of
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
 from limpyd_jobs.redis.calls import given, listed
+from limpyd_jobs.redis.cluster.names import prefix_in
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
     classes_of,
     connection_to,
+    database_of,
     error_models_of,
     queue_models_of,
     replies_to,
@@ -148,7 +150,8 @@ def details_of(
     known = classes_of(database)[parsed.path]
     name = known.name
     queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))
-    is_claimed, namespace = bool(stored.get("_claim_token")), name.rpartition(":")[0]
+    is_claimed = bool(stored.get("_claim_token"))
+    namespace = name.removeprefix(prefix_in(database_of(database))).rpartition(":")[0]
     return JobDetails(
         ident,
         name_of_status(stored.get("status")),

@@ -28,6 +28,7 @@ from limpyd_jobs.models.functions.parameters import Parameter, came_along, param
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.functions.uniqueness import identify_by
 from limpyd_jobs.models.job import Job
+from limpyd_jobs.redis.cluster.names import prefix_in
 from limpyd_jobs.redis.database import databases_lock
 from limpyd_jobs.retrying import stored_policy
 
@@ -159,7 +160,7 @@ def _run_of(function: Callable[..., Any], parameters: Sequence[Parameter]) -> Ca
 def _made(function: Any, base: type[Job], attributes: dict[str, Any]) -> type[Job]:
     path = path_of_function(function)
     with databases_lock():
-        _give_way(function, base, f"{base.namespace}:{path}")
+        _give_way(function, base, f"{prefix_in(base.database)}{base.namespace}:{path}")
         made: type[Job] = made_model(base, function.__name__, path, attributes)
     return made
 
