@@ -19,6 +19,7 @@ from limpyd_jobs import ConfigurationException, Error, Job, Queue, Worker
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter, queue_states
+from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.cluster.tags import slot_of
 from limpyd_jobs.redis.database import VARIABLE, JobsDatabase, database_name, parse_database
 from limpyd_jobs.schedules import Schedule
@@ -35,6 +36,13 @@ class Photo(Job):
     def run(self, queue: Queue) -> None:
         if self.identifier.hget() == "broken":
             raise ValueError("no photo")
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster_in_other_tests() -> Iterator[None]:
+    """Let the tests that count calls find a process that uses no cluster."""
+    yield
+    tags.used.clear()
 
 
 @pytest.fixture
