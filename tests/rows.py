@@ -33,6 +33,7 @@ TOUCHED = (
     "tests/redis/test_sentinel.py",
     "tests/test_surface.py",
     "tests/testing/",  # pytest, and its plugin
+    "tests/workers/concurrent/",  # asyncio, threads, sockets
     "tests/workers/process/test_forks.py",
     "tests/workers/test_parser.py",
     "tests/workers/claiming/test_prefetch.py",
