@@ -14,7 +14,8 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -23,8 +24,9 @@ from typing import Any, NamedTuple
 
 import inside
 from adding import TASKS, measured, ratio
-from environments import CACHE, Unavailable, all_peers, prepare
-from measures import MAX_RUN, Entry, fill, reach, start_workers
+from environments import CACHE, HERE, Unavailable, all_peers, prepare
+from measured import Results
+from measures import MAX_RUN, Entry, Sizes, fill, reach, start_workers
 from processes import Place, processor_seconds, resident_bytes
 from report import NONE, table
 from server import Server
@@ -257,6 +259,24 @@ def costs(server: Server, rounds: int, scale: float, environments: Path) -> list
     ]
 
 
+def about_run(server: Server, options: argparse.Namespace) -> str:
+    """Return on what machine, and with which versions, it was measured."""
+    machine = Results.of_this_machine(server, options.rounds, options.scale, Sizes()).machine
+    versions = ", ".join(versions_of(options.environments))
+    text = (
+        f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())}: {machine['processor']}, {machine['cores']} cores, "
+        f"Redis {machine['Redis']}, Python {machine['Python']}; {versions}; medians, rounds: {options.rounds}."
+    )
+    return text + (f" A small run, of scale {options.scale:g}: the numbers are rough." if options.scale < 1 else "")
+
+
+def versions_of(environments: Path) -> Iterator[str]:
+    """Yield the names and versions of the queues that are there."""
+    for peer in map(all_peers().__getitem__, OTHERS):
+        with suppress(Unavailable):
+            yield f"{peer.TITLE} {prepare(peer, environments).versions[peer.PACKAGE]}"
+
+
 def main(arguments: list[str]) -> None:
     """Measure, and print the tables."""
     parser = argparse.ArgumentParser(
@@ -268,6 +288,7 @@ def main(arguments: list[str]) -> None:
     add("--only", nargs="*", metavar="PEER", choices=[*OTHERS], default=[*OTHERS], help="only these beside ours")
     add("--loads", nargs="*", type=int, metavar="N", choices=range(4), default=[0, 1, 2, 3], help="only these, from 0")
     add("--environments", type=Path, default=CACHE, metavar="DIR", help=f"where the peers are (default: {CACHE})")
+    add("--results", type=Path, default=HERE / "results", metavar="DIR", help="where to write (benchmarks/results)")
     add("--redis-server", default="redis-server", metavar="PATH", help="the server program")
     options = parser.parse_args(arguments)
     for name in {*OTHERS} - {*options.only}:
@@ -280,13 +301,15 @@ def main(arguments: list[str]) -> None:
         inside.URL = server.url  # for the classes of our peer
         found, late = take_rates(server, loads, options.rounds, options.environments)
         rest = costs(server, options.rounds, options.scale, options.environments)
-    print(table(["jobs", "by", "jobs a second", "range", "of the ideal", "beside ours"], rows_of(found, loads)))
+        about = about_run(server, options)
     if len(late) > 1:
         shares = quantiles(late, n=100, method="inclusive")
         text = f"p50 {shares[49]:,.1f} ms, p99 {shares[98]:,.1f} ms, of {len(late):,}"
         rest.append(["from job.cancel() to CancelledError", text])
-    print()
-    print(table(["what", "measured"], rest))
+    titles = ["jobs", "by", "jobs a second", "range", "of the ideal", "beside ours"]
+    text = "\n".join([about, "", table(titles, rows_of(found, loads)), table(["what", "measured"], rest)])
+    print(text)
+    (options.results / "at_once.rst").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
