@@ -17,7 +17,7 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
 }
-TUTORIAL = "docs/tutorial.rst"  # see test_tutorial.py
+TUTORIALS = ("docs/tutorial.rst", "docs/tutorial_django.rst")  # see test_tutorial.py
 MANUAL = "\n".join(PAGES.values())
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
@@ -115,7 +115,7 @@ for name in (
     "verbs",
 ):
     directives.register_directive(name, OfSphinx)
-DOCUMENTS = {path: read_page(path) for path in PAGES if path != TUTORIAL}
+DOCUMENTS = {path: read_page(path) for path in PAGES if path not in TUTORIALS}
 
 
 def read_blocks() -> Iterator[Block]:

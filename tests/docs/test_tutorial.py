@@ -1,4 +1,4 @@
-"""The tutorial does what it says: all its files, commands and outputs, in their order, in one shell."""
+"""The tutorials do what they say: all its files, commands and outputs, in their order, in one shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from docutils import nodes
-from pages import TUTORIAL, numbers_aside, read_page
+from pages import TUTORIALS, numbers_aside, read_page
 from servers import free_port
 
 END_OF_BLOCK = "--- end of a block ---"
@@ -33,7 +33,7 @@ def lines_of(command: str, port: int) -> Iterator[str]:
     if command.startswith(SETS_UP):
         return
     yield f"{command} --dry-run" if command == ENDLESS else command
-    if "http.server" in command:
+    if "http.server" in command or "runserver" in command:
         yield SERVES.format(port=port)
     if command.startswith("kill"):
         yield "wait"
@@ -59,9 +59,10 @@ def shown_after_commands(blocks: list[nodes.literal_block]) -> Iterator[str | No
             yield following.astext() if is_shown and following is not None else None
 
 
-def test_each_step_does_what_the_tutorial_says(directory: Path):
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_each_step_does_what_the_tutorial_says(directory: Path, tutorial: str):
     port = free_port()
-    blocks = [*read_page(TUTORIAL).findall(nodes.literal_block)]
+    blocks = [*read_page(tutorial).findall(nodes.literal_block)]
     script = "\n".join(["set -em", *script_of(blocks, port)]).replace("8000", str(port))
     done = subprocess.run(
         ["bash", "-c", script],
