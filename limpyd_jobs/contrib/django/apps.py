@@ -31,6 +31,7 @@ class LimpydJobsConfig(AppConfig):
     name = "limpyd_jobs.contrib.django"
     label = "limpyd_jobs"
     verbose_name = "Jobs"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """Do what the class says.

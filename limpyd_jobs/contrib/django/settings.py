@@ -12,7 +12,10 @@ from limpyd_jobs.integration import JobsDatabase, one_line, stored_queue_name
 
 NAME = "LIMPYD_JOBS"
 
-KNOWN = ("DATABASE", "QUEUES", "MODULES")
+KNOWN = ("DATABASE", "QUEUES", "MODULES", "DASHBOARD")
+
+# The settings of the dashboard that a project may name. Of users and names of hosts, Django knows.
+OF_DASHBOARD = ("masked", "read_only", "threads", "title")
 
 
 class Problem(NamedTuple):
@@ -46,6 +49,11 @@ def module_names() -> list[str]:
     return [*of_project().get("MODULES", ())]
 
 
+def dashboard_settings() -> dict[str, Any]:
+    """Return the settings of the dashboard, as `limpyd_jobs.contrib.web.application` takes them."""
+    return dict(of_project().get("DASHBOARD", {}))
+
+
 def problems() -> Iterator[Problem]:
     """Yield what is wrong with the setting."""
     given = getattr(settings, NAME, {})
@@ -57,6 +65,7 @@ def problems() -> Iterator[Problem]:
     yield from _problems_of_database(given.get("DATABASE"))
     yield from _problems_of_names(given, "QUEUES", 3)
     yield from _problems_of_names(given, "MODULES", 4)
+    yield from _problems_of_dashboard(given.get("DASHBOARD", {}))
 
 
 def _problems_of_database(given: Any) -> Iterator[Problem]:
@@ -68,6 +77,15 @@ def _problems_of_database(given: Any) -> Iterator[Problem]:
         JobsDatabase(**database_settings())
     except (ConfigurationException, TypeError, ValueError) as error:
         yield Problem(2, f"{what}: {one_line(error)}")
+
+
+def _problems_of_dashboard(given: Any) -> Iterator[Problem]:
+    what = f"{NAME}['DASHBOARD']"
+    if not isinstance(given, Mapping):
+        yield Problem(5, f"{what} must be a dictionary, not {one_line(repr(given))}")
+        return
+    for name in sorted(map(str, given.keys() - {*OF_DASHBOARD})):
+        yield Problem(5, f"{what} has no setting {one_line(repr(name))}, but {', '.join(OF_DASHBOARD)}")
 
 
 def _problems_of_names(given: Mapping[str, Any], name: str, number: int) -> Iterator[Problem]:

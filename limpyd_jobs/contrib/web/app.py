@@ -77,7 +77,7 @@ def application(**settings: Any) -> Starlette:
         whoever may not see the dashboard. A function is called in a thread.
     hosts: list of str
         The names by which it is asked for, without ports: ``jobs.example.com``, ``*.example.com``. ``localhost``,
-        ``127.0.0.1`` and ``[::1]`` by default.
+        ``127.0.0.1`` and ``[::1]`` by default. ``*`` is any name: only where the application around it checks names.
     read_only: bool
         True to let no user change anything.
     masked: list of str

@@ -105,13 +105,13 @@ class Guard:
 
 
 def is_listed(host: str, hosts: Sequence[str]) -> bool:
-    """Return whether a ``Host`` header names one of some hosts, on whatever port."""
+    """Return whether a ``Host`` header names one of some hosts, on whatever port. ``*`` is any."""
     name, colon, port = host.rpartition(":")
     if not colon or port.endswith("]"):
         name, port = host, ""
     if port.strip("0123456789"):
         return False
-    return any(name == each or (each.startswith("*.") and name.endswith(each[1:])) for each in hosts)
+    return any(each in ("*", name) or (each.startswith("*.") and name.endswith(each[1:])) for each in hosts)
 
 
 def _length(headers: Mapping[str, str]) -> int:

@@ -21,8 +21,8 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # The shortest token or password: 16 characters cannot be guessed, however many are tried in a second.
 MIN_TOKEN = 16
 
-# A host name, or an address, without a port.
-_HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]{2,45}\]")
+# A host name, or an address, without a port; or any.
+_HOST = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]{2,45}\]")
 
 
 @dataclass(frozen=True, kw_only=True)

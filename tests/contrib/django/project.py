@@ -14,6 +14,9 @@ SETTINGS = {
     "INSTALLED_APPS": [
         "django.contrib.contenttypes",
         "django.contrib.auth",
+        "django.contrib.sessions",
+        "django.contrib.messages",
+        "django.contrib.admin",
         *([] if IS_BUILT_IN else ["django_tasks"]),
         "limpyd_jobs.contrib.django",
         "bookshop",
@@ -27,14 +30,37 @@ SETTINGS = {
     },
     "DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     "DEFAULT_AUTO_FIELD": "django.db.models.AutoField",
-    "ROOT_URLCONF": "project",
+    "ROOT_URLCONF": "bookshop.urls",
+    "MIDDLEWARE": [
+        "django.middleware.security.SecurityMiddleware",
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.common.CommonMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+        "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    ],
+    "TEMPLATES": [
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "APP_DIRS": True,
+            "OPTIONS": {
+                "context_processors": [
+                    "django.template.context_processors.request",
+                    "django.contrib.auth.context_processors.auth",
+                    "django.contrib.messages.context_processors.messages",
+                ]
+            },
+        }
+    ],
+    "ALLOWED_HOSTS": ["shop.example.com", "testserver"],
+    "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
+    "STATIC_URL": "static/",
     "SECRET_KEY": "of tests",
     "USE_TZ": True,
     "TIME_ZONE": "Europe/Paris",
     "LANGUAGE_CODE": "fr",
 }
-
-urlpatterns: list[object] = []
 
 
 @cache
