@@ -14,6 +14,7 @@ from limpyd_jobs import Job, Worker
 from limpyd_jobs.contrib.web import kept, live
 from limpyd_jobs.contrib.web.kept import Recent
 from limpyd_jobs.contrib.web.live import Sampler
+from limpyd_jobs.contrib.web.pages import overview as page_of_overview
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.query import pause_queue
 
@@ -42,6 +43,16 @@ def test_it_says_what_needs_attention() -> None:
     assert "No worker serves parcels: 1 job waits in parcels" in dashboard.get("/").shown
     pause_queue("jobs:queue", "parcels")
     assert codes(dashboard) == [("paused", "parcels")]
+
+
+def test_of_many_things_that_need_attention_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_of_overview, "MAX_ATTENTION", 2)
+    for number in range(5):
+        Parcel.add_job(f"{number}", f"parcels{number}")
+    dashboard = Dashboard()
+    assert len(codes(dashboard)) == 2
+    assert dashboard.read("/")["other_attention"] == 3
+    assert "3 more things of the kind: <code>limpyd-jobs info</code> lists all." in dashboard.get("/").shown
 
 
 def test_it_says_that_schedules_are_late_and_jobs_deferred(redis_client: redis.Redis) -> None:

@@ -18,6 +18,7 @@ from asking import PROGRAM, Dashboard
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web import tasks as web_tasks
+from limpyd_jobs.contrib.web.pages import queues as page_of_queues
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
@@ -52,6 +53,22 @@ def test_the_first_page_and_all_that_it_loads_is_small() -> None:
 def test_what_is_of_others_has_its_licence() -> None:
     vendored = FOLDER / "vendor"
     assert {path.stem for path in vendored.glob("*.LICENSE")} == {"htmx", "uplot"}
+
+
+def test_of_many_queues_some_are_shown_and_others_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_of_queues, "PER_PAGE", 2)
+    for number in range(4):
+        Mail.add_job(f"{number}", f"user{number}")
+    dashboard = Dashboard()
+
+    def names(address: str) -> list[str]:
+        return [queue["name"] for queue in dashboard.read(address)["queues"]]
+
+    assert (names("/queues"), dashboard.read("/queues")["others"]) == (["user0", "user1"], 2)
+    assert names("/queues?q=R3") == ["user3"]
+    assert names("/queues?limit=100") == ["user0", "user1", "user2", "user3"]
+    assert "2 more queues" in dashboard.get("/queues").text
+    assert "No queue has that in its name." in dashboard.get("/queues?q=x").text
 
 
 def test_keys_of_queues_whose_model_is_not_known_are_told_of(redis_client: redis.Redis) -> None:

@@ -65,7 +65,7 @@ class JobsShown:
     `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
     has, or that run or are canceled, without `left_out` entries of these lists; if `is_long`, for longer than at first.
     It looked at `looked` jobs, of `size` that there are to look at. If no job is found, `unknown_classes` have jobs in
-    queues, but are not known here.
+    the queue that is asked for, but are not known here.
     """
 
     words: Sequence[str]
@@ -151,13 +151,17 @@ def show(asked: Asked) -> JobsShown:
         left_out=listed.left_out if listed else 0,
         looked=page.looked,
         size=page.size,
-        unknown_classes=[] if page.found else _unknown_classes(asked),
+        unknown_classes=[] if page.found else _unknown_classes(asked, jobs),
     )
 
 
-def _unknown_classes(asked: Asked) -> list[str]:
-    paths = {path for state in queue_states(database=asked.database) for path in state.unknown_classes}
-    return sorted(paths)[:MAX_CLASSES]
+def _unknown_classes(asked: Asked, jobs: JobFilter) -> list[str]:
+    """Return classes of jobs in the queue that is asked for; in any queue, which takes longer, if nothing is asked."""
+    names = [each.value for each in jobs.conditions if each.field == "queue" and each.is_equality]
+    if jobs.conditions and not names:
+        return []
+    states = queue_states(names or None, asked.database)
+    return sorted({path for state in states for path in state.unknown_classes})[:MAX_CLASSES]
 
 
 def _are_few(asked: Asked) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
@@ -31,13 +31,17 @@ MAX_PAUSED = 100
 # How many models of queues that are not known are named.
 MAX_MODELS = 10
 
+# How many queues are on the page, unless more are asked for.
+PER_PAGE, MAX_PER_PAGE = 200, 10_000
+
 # What stands in a queue, to be moved or deleted.
 QUEUED = ("waiting", "delayed")
 
 
 @dataclass(frozen=True)
 class QueuesShown:
-    """All queues, and the first names that are paused but have no queue. `other_paused` counts those left out.
+    """The first queues whose names have a text, and the first names that are paused but have no queue. `others` and
+    `other_paused` count those left out.
 
     Without queues, `unknown_models` has the beginnings of the keys of models of queues that are not known.
     """
@@ -46,8 +50,10 @@ class QueuesShown:
     paused_names: Sequence[str]
     other_paused: int
     unknown_models: Sequence[str]
+    q: str = ""
+    others: int = 0
 
-    @property
+    @cached_property
     def of_several(self) -> set[str]:
         """The names that have several priorities: pausing one pauses all of them."""
         return {name for name, number in Counter(state.name for state in self.queues).items() if number > 1}
@@ -58,7 +64,16 @@ def show(asked: Asked) -> QueuesShown:
     names = {(state.model, state.name) for state in states}
     paused = {name for model, name in paused_queues(asked.database) if (model, name) not in names}
     unknown = [] if states else unknown_queue_models(asked.database)[:MAX_MODELS]
-    return QueuesShown(states, sorted(paused)[:MAX_PAUSED], max(0, len(paused) - MAX_PAUSED), unknown)
+    q, limit = asked.query.get("q"), asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
+    found = [state for state in states if q.casefold() in state.name.casefold()]
+    return QueuesShown(
+        found[:limit],
+        sorted(paused)[:MAX_PAUSED],
+        max(0, len(paused) - MAX_PAUSED),
+        unknown,
+        q,
+        len(found[limit:]),
+    )
 
 
 def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
