@@ -392,8 +392,8 @@ class Job(JobRecord):
     def cancel(self) -> bool:
         """Cancel the job. A job that waits or is delayed is canceled at once, and its identifier is free again.
 
-        A running job is told so: its code is not interrupted, but may ask `is_cancelled`. The job ends as canceled, or
-        in error if its code raises, and is not run again.
+        A running job is told so: its code is not interrupted, but may ask `is_cancelled`; a worker with several slots
+        cancels a coroutine. The job ends as canceled, or in error if its code raises, and is not run again.
 
         Returns
         -------
@@ -712,8 +712,8 @@ class Job(JobRecord):
     def is_cancelled(self) -> bool:
         """Return whether the code that runs the job should end: the job is canceled, or its claim is lost.
 
-        It asks Redis once per second at most, so you may call it in every round of a loop. While Redis does not
-        answer, it returns False. Once it was True, it stays True.
+        It asks Redis once per second at most, so you may call it in every round of a loop; a worker with several slots
+        tells it at once. While Redis does not answer, it returns False. Once it was True, it stays True.
         """
         known = vars(self)
         if known.get("_is_told_to_end") or known.get("_claim_lost"):
