@@ -267,6 +267,26 @@ class Cluster:
         with server.client() as client:
             return list(client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100_000))
 
+    def give_up_move(self, slot: int, source: ClusterServer, to: ClusterServer) -> None:
+        """Leave a slot where it was, and put back the keys that have moved."""
+        self._keep(slot, source)
+        self.move_keys(to, source, self.keys_in(to, slot))
+        self._keep(slot, to)
+
+    def _keep(self, slot: int, server: ClusterServer) -> None:
+        with server.client() as client:
+            client.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
+
+    def stored_in(self, server: ClusterServer, slot: int) -> dict[str, bytes]:
+        """Return what a server has in the keys of a slot, also while it is moved there."""
+        keys = self.keys_in(server, slot)
+        with server.client(decode_responses=False) as client:
+            pipe = client.pipeline(transaction=False)
+            for key in keys:
+                pipe.execute_command("ASKING")
+                pipe.dump(key)
+            return dict(zip(keys, pipe.execute()[1::2], strict=True))
+
     def end_move(self, slot: int, to: ClusterServer) -> None:
         """Let a slot belong to another primary, for all."""
         for server in (to, *(each for each in self.servers if each is not to)):
