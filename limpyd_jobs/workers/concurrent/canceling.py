@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 from limpyd_jobs.redis.connections import PinnedConnection, shorter_than_timeout
 from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots, name_of
 from limpyd_jobs.workers.running.execution import Execution
 
@@ -80,6 +81,7 @@ class Canceling:
                 names = self._next()
             except Exception as error:
                 self._note(error)
+                self._connection.interrupt()  # it may lead to a server that is not a primary any more
                 self._closed.wait(PAUSE)
             else:
                 for name in names:
@@ -97,8 +99,8 @@ class Canceling:
         return [*(first or ())[1:], *(more or ())]
 
     def _note(self, error: Exception) -> None:
-        """Log why it cannot listen, once, unless Redis is away, which others log."""
-        if isinstance(error, ResponseError) and not self._has_logged:
+        """Log why it cannot listen, once, unless that passes, as when Redis is away, which others log."""
+        if not is_transient(error) and not self._has_logged:
             self._has_logged = True
             text = f"Unable to listen for canceled jobs, which hear of it later: {one_line(error, MESSAGE)}"
             self._log(text, "warning")

@@ -576,6 +576,14 @@ class TestACanceledJob:
         assert job.status.hget() == STATUSES.CANCELED
         assert sorted(Base.seen) == sorted(each.ident for each in running)
 
+    def test_is_told_once_the_worker_is_connected_again(self, redis_client: redis.Redis) -> None:
+        job = Patient.add_job("a")
+        with working(many(1, lease=3600)):
+            wait_until(lambda: Base.seen)
+            redis_client.client_kill_filter(_type="normal", skipme=True)
+            job.cancel()
+        assert job.status.hget() == STATUSES.CANCELED
+
     def test_of_an_earlier_run_is_another(self, redis_client: redis.Redis) -> None:
         job = Polling.add_job("a")
         worker, claimer = with_part(Claimer, lambda: many(1, lease=3600))
@@ -595,6 +603,7 @@ class TestACanceledJob:
         redis_client.set(claimer.canceled_key, "text")
         with working(worker):
             wait_until(lambda: any("Unable to listen for canceled jobs" in message for message in messages(log)))
+            wait_until(lambda: Base.seen)
             job.cancel()
         assert job.status.hget() == STATUSES.CANCELED
         redis_client.delete(claimer.canceled_key)
