@@ -38,3 +38,35 @@ class Jobs(WithoutTable):
             ("act_jobs", "Can change jobs, pause queues and quiet workers"),
             ("admin_jobs", "Can delete jobs and queues, stop workers and change schedules"),
         )
+
+
+class Errors(WithoutTable):
+    """What failed, by its cause."""
+
+    class Meta(WithoutTable.Meta):
+        verbose_name = "cause of errors"
+        verbose_name_plural = "errors by cause"
+
+
+class Queues(WithoutTable):
+    """The queues."""
+
+    class Meta(WithoutTable.Meta):
+        verbose_name = "queue"
+        verbose_name_plural = "queues"
+
+
+class Schedules(WithoutTable):
+    """The jobs that are added at set times."""
+
+    class Meta(WithoutTable.Meta):
+        verbose_name = "schedule"
+        verbose_name_plural = "schedules"
+
+
+class Workers(WithoutTable):
+    """The workers that are there."""
+
+    class Meta(WithoutTable.Meta):
+        verbose_name = "worker"
+        verbose_name_plural = "workers"
