@@ -163,8 +163,8 @@ def refuse_nothing(client: redis.Redis) -> None:
 class ClusterServer(RedisServer):
     """A server of a `Cluster`."""
 
-    def __init__(self, binary: str) -> None:
-        more = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
+    def __init__(self, binary: str, node_timeout: int) -> None:
+        more = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout))
         quick = ("--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0")
         super().__init__(binary, *more, *quick, port=_free_port_with_bus())
 
@@ -174,10 +174,11 @@ class ClusterServer(RedisServer):
 
 
 class Cluster:
-    """A Redis Cluster of three primaries, each with a replica, inside a ``with``."""
+    """A Redis Cluster of three primaries, each with a replica, inside a ``with``. A server that is silent for longer
+    than the `node_timeout`, in milliseconds, counts as dead: on a busy machine, too."""
 
-    def __init__(self, binary: str) -> None:
-        self.servers = [ClusterServer(binary) for _ in range(6)]
+    def __init__(self, binary: str, node_timeout: int = 15_000) -> None:
+        self.servers = [ClusterServer(binary, node_timeout) for _ in range(6)]
 
     def __enter__(self) -> Cluster:
         try:
@@ -249,6 +250,15 @@ class Cluster:
         with owner.client() as client:
             owners = {primary[1] for _, _, primary, *_ in _slots(client)}
         return next(each for each in self.servers if each.port in owners and each is not owner)
+
+    def fail_over(self, owner: ClusterServer) -> None:
+        """Let the replica of a primary take over, as for an upgrade."""
+        with owner.client() as client:
+            replica = client.info("replication")["slave0"]["port"]
+        with next(each for each in self.servers if each.port == replica).client() as client:
+            client.execute_command("CLUSTER", "FAILOVER")
+            wait_until(lambda: client.role()[0] == "master", "the replica is the primary")
+        wait_until(self.is_whole, "the old primary follows")
 
     def begin_move(self, slot: int, to: ClusterServer) -> ClusterServer:
         """Begin to move a slot to another primary; return the one that has it."""

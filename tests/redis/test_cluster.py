@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from running import waiting_idly, worker_of
 from servers import Cluster, RedisServer, free_port, wait_until
 
 from limpyd_jobs import ConfigurationException, Error, Job, Queue, Worker
@@ -36,6 +37,14 @@ class Photo(Job):
     def run(self, queue: Queue) -> None:
         if self.identifier.hget() == "broken":
             raise ValueError("no photo")
+
+
+class Film(Photo):
+    keep_result = True
+    notify_changes = True
+
+    def run(self, queue: Queue) -> str:  # type: ignore[override]
+        return "seen"
 
 
 @pytest.fixture(autouse=True)
@@ -311,24 +320,98 @@ def test_nothing_is_lost_nor_run_twice_while_the_slot_moves_under_load(cluster: 
     assert not check().findings
 
 
-def test_death_of_the_owner_loses_nothing_that_was_copied(redis_binary: str) -> None:
+def test_idle_worker_hears_of_a_job_after_the_slot_moved(cluster: Cluster, tag: str) -> None:
+    Queue.get_queue("q")
+    with cluster.owner(slot_of(tag)).client() as client, waiting_idly(worker_of("q"), client):
+        cluster.move(slot_of(tag))
+        Photo.add_job(identifier="photo:1")
+    assert statuses() == ["s"]
+
+
+def test_changes_are_heard_across_a_move(cluster: Cluster, tag: str) -> None:
+    heard = []
+    with Film.changes(timeout=30) as changes:
+        changes.follow(heard.append)
+        Film.add_job(identifier="film:1")
+        cluster.move(slot_of(tag))
+        Film.add_job(identifier="film:2")
+        wait_until(lambda: len(heard) == 2, "both changes")
+    assert [change.pk for change in heard] == ["1", "2"]
+
+
+def test_changes_are_awaited_across_a_move(cluster: Cluster, tag: str) -> None:
+    async def main() -> list[str]:
+        async with Film.achanges(timeout=30) as changes:
+            await Film.aadd_job(identifier="film:1")
+            heard = [(await anext_of(changes)).pk]
+            await asyncio.to_thread(cluster.move, slot_of(tag))
+            await Film.aadd_job(identifier="film:2")
+            return [*heard, (await anext_of(changes)).pk]
+
+    assert asyncio.run(main()) == ["1", "2"]
+
+
+async def anext_of(changes: Any) -> Any:
+    return await changes.__anext__()
+
+
+def test_result_is_waited_for_across_a_move(cluster: Cluster, tag: str) -> None:
+    job = Film.add_job(identifier="film:1")
+    results: list[Any] = []
+    waiting = threading.Thread(target=lambda: results.append(job.result(timeout=30)))
+    waiting.start()
+    cluster.move(slot_of(tag))
+    run_jobs(1)
+    waiting.join(60)
+    assert results == ["seen"]
+
+
+def test_database_of_a_client_is_the_same_keys_of_the_cluster(cluster: Cluster, tag: str) -> None:
+    Photo.add_job(identifier="photo:1")
+    database = JobsDatabase.of_client(Photo.database.connection)
+    assert database.prefix == f"{{{tag}}}:"
+    assert database.connection.hget(f"{Photo._name}:1:hash", "identifier") == "photo:1"
+
+
+# With a cluster of its own, which is not the same afterwards
+
+
+@pytest.fixture
+def own_cluster(redis_binary: str) -> Iterator[Cluster]:
+    """A cluster that finds a dead server within a second; the models are on it, with the tag ``shop``."""
     original = BaseJobsModel.database
-    with Cluster(redis_binary) as cluster:
-        database = JobsDatabase(url=f"{cluster.url('shop')}?wait_for_replicas=1&replica_timeout=5")
-        BaseJobsModel.use_database(database)
-        try:
-            acknowledged = []
-            for i in range(100):
-                if i == 50:
-                    cluster.owner(slot_of("shop")).kill()
-                    database.copies = database.copies._replace(replicas=0)  # the new primary has no replica
-                add_at_last(f"photo:{i}")
-                acknowledged.append(f"photo:{i}")
-            run_jobs(100)
-            assert sorted(job.identifier.hget() for job in Photo.collection().instances()) == sorted(acknowledged)
-            assert {job.tries.hget() for job in Photo.collection().instances()} == {"1"}
-        finally:
-            BaseJobsModel.use_database(original)
+    with Cluster(redis_binary, node_timeout=1000) as cluster:
+        BaseJobsModel.use_database(JobsDatabase(url=f"{cluster.url('shop')}?wait_for_replicas=1&replica_timeout=5"))
+        yield cluster
+        BaseJobsModel.use_database(original)
+
+
+def test_planned_failover_loses_nothing(own_cluster: Cluster) -> None:
+    owner = own_cluster.owner(slot_of("shop"))
+    running = threading.Thread(target=worker_of("q", max_loops=200).run)
+    running.start()
+    for i in range(200):
+        if i == 100:
+            own_cluster.fail_over(owner)
+        Photo.add_job(identifier=f"photo:{i}")
+    running.join(60)
+    assert own_cluster.owner(slot_of("shop")) is not owner
+    assert statuses() == ["s"] * 200
+    assert not check().findings
+
+
+def test_death_of_the_owner_loses_nothing_that_was_copied(own_cluster: Cluster) -> None:
+    database: Any = BaseJobsModel.database
+    for i in range(100):
+        if i == 50:
+            own_cluster.owner(slot_of("shop")).kill()
+            database.copies = database.copies._replace(replicas=0)  # the new primary has no replica
+        add_at_last(f"photo:{i}")
+    run_jobs(100)
+    assert sorted(job.identifier.hget() for job in Photo.collection().instances()) == sorted(
+        f"photo:{i}" for i in range(100)
+    )
+    assert {job.tries.hget() for job in Photo.collection().instances()} == {"1"}
 
 
 def add_at_last(identifier: str) -> None:
