@@ -20,8 +20,9 @@ _OF_DJANGO = {
 
 DJANGO = (
     "Django is not set up: with limpyd_jobs.contrib.django in INSTALLED_APPS, use python manage.py limpyd_jobs, or "
-    "limpyd_jobs_worker; else write a module that calls django.setup(), and name it before the modules of your jobs, "
-    "as --job-modules=django_setup,orders.jobs"
+    "limpyd_jobs_worker; for limpyd-jobs, the environment variable DJANGO_SETTINGS_MODULE is enough; else write a "
+    "module that calls django.setup(), and name it before the modules of your jobs, as "
+    "--job-modules=django_setup,orders.jobs"
 )
 
 

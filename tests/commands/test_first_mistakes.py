@@ -224,6 +224,60 @@ class TestDjango:
         assert run(*worker, self.SET_UP).stdout == "ordered daily\n"
 
 
+class TestTheSettingsOfDjango:
+    """Where the environment names them, the commands of `limpyd-jobs` set Django up."""
+
+    @pytest.fixture(autouse=True)
+    def _environment(self, application: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings_of_django")
+        (application / "settings_of_django.py").write_text("INSTALLED_APPS = ['orders']\n")
+
+    def test_are_enough_to_act_on_jobs(self, run: Run) -> None:
+        assert run("limpyd-jobs", "jobs", "add", "orders.jobs.Order", "12").stdout == "orders.jobs.Order:1\n"
+        assert "canceled" in run("limpyd-jobs", "jobs", "cancel", "orders.jobs.Order:1", "--yes").stdout
+
+    def test_name_the_database_of_all_commands(self, run: Run, application: Path, redis_server: RedisServer) -> None:
+        settings = (
+            "INSTALLED_APPS = ['limpyd_jobs.contrib.django', 'orders']\n"
+            f"LIMPYD_JOBS = {{'DATABASE': '{redis_server.url}?db=4'}}\n"
+        )
+        (application / "settings_of_django.py").write_text(settings)
+        assert run("limpyd-jobs", "jobs", "add", "orders.jobs.Order", "12").stdout == "orders.jobs.Order:1\n"
+        with redis.Redis.from_url(redis_server.url, db=4) as client:
+            assert client.llen("jobs:queue:1:waiting") == 1
+        assert "oven" in run("limpyd-jobs", "backlog").stdout
+        done = run("limpyd-jobs", "backlog", f"--database={redis_server.url}?db=3")
+        assert "oven" not in done.stdout
+
+    def test_that_are_set_up_otherwise_are_left_alone(self, run: Run, application: Path) -> None:
+        config = "class Config(WorkerConfig):\n    def __init__(self, argv):\n        print('configured', flush=True)\n"
+        more = "        super().__init__(argv)\n"
+        (application / "configs.py").write_text(f"from limpyd_jobs.workers import WorkerConfig\n{config}{more}")
+        (application / "settings_of_django.py").write_text("1 / 0\n")
+        done = run("limpyd-jobs", "check", "--worker-config=configs.Config", "--pause=0")
+        assert (done.returncode, done.stdout.splitlines()[0]) == (0, "configured")
+
+    @pytest.mark.parametrize(
+        ("settings", "texts"),
+        [
+            (None, ["ModuleNotFoundError: No module named 'settings_of_django'", "Name the directory"]),
+            ("1 / 0\n", ["ZeroDivisionError: division by zero", "settings_of_django.py, line 1)"]),
+            ("INSTALLED_APPS = ['burnt.jobs']\n", ["ZeroDivisionError: division by zero", "jobs.py, line 2)"]),
+            (
+                "INSTALLED_APPS = ['limpyd_jobs.contrib.django']\nLIMPYD_JOBS = {'QUEUE': ['oven']}\n",
+                ["LIMPYD_JOBS has no setting 'QUEUE', but DATABASE", "limpyd_jobs.E001"],
+            ),
+        ],
+    )
+    def test_that_are_wrong_are_told_in_one_line(
+        self, run: Run, application: Path, settings: str | None, texts: list[str]
+    ) -> None:
+        path = application / "settings_of_django.py"
+        path.unlink() if settings is None else path.write_text(settings)
+        done = run("limpyd-jobs", "backlog")
+        assert_refused(done, "Django cannot be set up with settings_of_django: ", *texts)
+
+
 class TestACallback:
     @pytest.mark.parametrize(
         ("callback", "text"),

@@ -167,11 +167,13 @@ class Command:
             print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 
     def _configure(self) -> None:
-        """Take from the environment what the options do not say, and do what the application does before its worker."""
-        if not hasattr(self.options, "job_modules"):
-            return
-        self.options.job_modules = self.options.job_modules or environment.job_modules()
-        if not (self.options.worker_config or environment.worker_config()):
+        """Take from the environment what the options do not say, and do what the application does before its worker. If
+        that does nothing, set Django up."""
+        takes_classes = hasattr(self.options, "job_modules")
+        if takes_classes:
+            self.options.job_modules = self.options.job_modules or environment.job_modules()
+        if not (takes_classes and (self.options.worker_config or environment.worker_config())):
+            environment.set_up_django()
             return
         from limpyd_jobs.workers.config import WorkerConfig  # it takes long
 
