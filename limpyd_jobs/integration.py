@@ -13,7 +13,9 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Change, Changes, JobChange
 from limpyd_jobs.models.claims.job_claim import held_by
 from limpyd_jobs.models.job_record import job_modules
+from limpyd_jobs.models.written.calls import read_call, write_call
 from limpyd_jobs.observing.instruments import Adding, Instrument, Running
+from limpyd_jobs.observing.worker_tasks import WorkerTask, register_worker_task
 from limpyd_jobs.records.audit import acting_for
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.search_budget import SearchBudget
@@ -21,6 +23,7 @@ from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.fingerprints import fingerprint_of
 from limpyd_jobs.texts import described, one_line, traceback_of
+from limpyd_jobs.transitions import adding_once
 
 __all__ = [
     "Adding",
@@ -34,7 +37,9 @@ __all__ = [
     "JobsDatabase",
     "Running",
     "SearchBudget",
+    "WorkerTask",
     "acting_for",
+    "adding_once",
     "codec_of",
     "describe_trigger",
     "described",
@@ -47,12 +52,15 @@ __all__ = [
     "parse_datetime",
     "parse_moment",
     "rate",
+    "read_call",
     "register_form",
+    "register_worker_task",
     "run_program",
     "span",
     "stored_queue_name",
     "time_span",
     "traceback_of",
     "trigger_of",
+    "write_call",
     "zone_of",
 ]

@@ -14,6 +14,7 @@ from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.observing import worker_tasks
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.cluster.names import check_one_tag
@@ -37,12 +38,13 @@ from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.fleet.report import Report
+from limpyd_jobs.workers.maintenance.of_integration import OfIntegration
 from limpyd_jobs.workers.maintenance.promoter import Promoter
 from limpyd_jobs.workers.maintenance.pruner import Pruner
 from limpyd_jobs.workers.maintenance.queue_refresh import QueueRefresh
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
-from limpyd_jobs.workers.maintenance.runner import Maintenance
+from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry
@@ -124,8 +126,9 @@ class Loop:
         self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay, on_added, on_missed)
         if self.scheduler.is_here:
             self.claimer.schedules = records.due_key(Schedule)
-        tasks = self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler
-        self.maintenance = Maintenance(self.context, tasks, self.redis_retry.may_log)
+        self.others = [OfIntegration(each) for each in worker_tasks.installed]
+        own: list[Task] = [self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler]
+        self.maintenance = Maintenance(self.context, [*own, *self.others], self.redis_retry.may_log)
 
     def _build_waiter(self) -> None:
         worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
@@ -280,10 +283,12 @@ class Loop:
     def _look_for_queues(self) -> None:
         maintenance, worker = self.maintenance, self.worker
         maintenance.run(self.queue_refresh)
-        if not worker.keys and maintenance.is_due(self.scheduler):
-            maintenance.run(self.scheduler)
+        makers: list[Task] = [self.scheduler, *self.others]  # of jobs, and so of queues
+        for task in makers:
+            if not worker.keys and maintenance.is_due(task):
+                maintenance.run(task)
         if not worker.keys and self.context.settings.burst:
-            maintenance.run(self.queue_refresh)  # a schedule that was due may have made a queue
+            maintenance.run(self.queue_refresh)
             self.stopping.ends_burst()
 
     def _promote(self) -> None:

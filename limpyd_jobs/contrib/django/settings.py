@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
 
 from limpyd_jobs import ConfigurationException
 from limpyd_jobs.integration import JobsDatabase, one_line, stored_queue_name
 
 NAME = "LIMPYD_JOBS"
 
-KNOWN = ("DATABASE", "QUEUES", "MODULES", "DASHBOARD")
+KNOWN = ("DATABASE", "QUEUES", "MODULES", "DASHBOARD", "OUTBOX_DATABASES")
 
 # The settings of the dashboard that a project may name. Of users and names of hosts, Django knows.
 OF_DASHBOARD = ("masked", "read_only", "threads", "title")
@@ -54,6 +55,11 @@ def dashboard_settings() -> dict[str, Any]:
     return dict(of_project().get("DASHBOARD", {}))
 
 
+def outbox_databases() -> list[str]:
+    """Return the aliases of the databases with an outbox."""
+    return [*of_project().get("OUTBOX_DATABASES", (DEFAULT_DB_ALIAS,))]
+
+
 def problems() -> Iterator[Problem]:
     """Yield what is wrong with the setting."""
     given = getattr(settings, NAME, {})
@@ -66,6 +72,7 @@ def problems() -> Iterator[Problem]:
     yield from _problems_of_names(given, "QUEUES", 3)
     yield from _problems_of_names(given, "MODULES", 4)
     yield from _problems_of_dashboard(given.get("DASHBOARD", {}))
+    yield from _problems_of_aliases(given.get("OUTBOX_DATABASES", (DEFAULT_DB_ALIAS,)))
 
 
 def _problems_of_database(given: Any) -> Iterator[Problem]:
@@ -86,6 +93,16 @@ def _problems_of_dashboard(given: Any) -> Iterator[Problem]:
         return
     for name in sorted(map(str, given.keys() - {*OF_DASHBOARD})):
         yield Problem(5, f"{what} has no setting {one_line(repr(name))}, but {', '.join(OF_DASHBOARD)}")
+
+
+def _problems_of_aliases(given: Any) -> Iterator[Problem]:
+    what = f"{NAME}['OUTBOX_DATABASES']"
+    if not (isinstance(given, (list, tuple)) and given):
+        yield Problem(6, f"{what} must be a list of aliases of DATABASES, not {one_line(repr(given))}")
+        return
+    for alias in given:
+        if not (isinstance(alias, str) and alias in settings.DATABASES):
+            yield Problem(6, f"{what}: DATABASES has no {one_line(repr(alias))}")
 
 
 def _problems_of_names(given: Mapping[str, Any], name: str, number: int) -> Iterator[Problem]:

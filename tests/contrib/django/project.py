@@ -19,6 +19,7 @@ SETTINGS = {
         "django.contrib.admin",
         *([] if IS_BUILT_IN else ["django_tasks"]),
         "limpyd_jobs.contrib.django",
+        "limpyd_jobs.contrib.django.outbox",
         "bookshop",
     ],
     "TASKS": {
@@ -71,12 +72,14 @@ def set_up() -> None:
     from django.core.management import call_command
 
     from limpyd_jobs import events
+    from limpyd_jobs.observing import worker_tasks
 
     os.environ.pop("DJANGO_SETTINGS_MODULE", None)
     settings.configure(**SETTINGS)
     django.setup()
     for observer in observers():
         events.unsubscribe(observer)
+    worker_tasks.installed.clear()  # no worker of other tests has this database
     call_command("migrate", run_syncdb=True, verbosity=0)
 
 

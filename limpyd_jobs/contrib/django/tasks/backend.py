@@ -12,26 +12,33 @@ from typing import Any
 
 from django.apps import apps
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, transaction
 from django.utils.timezone import is_aware, make_aware
 
 from limpyd_jobs import Worker
+from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django.outbox.signals import relayed_later
 from limpyd_jobs.contrib.django.tasks.framework import (
     TASK_REFRESH_ATTRS,
     BaseTaskBackend,
     InvalidTask,
+    TaskResultDoesNotExist,
     normalize_json,
+    task_backends,
     task_enqueued,
 )
 from limpyd_jobs.contrib.django.tasks.job import TaskJob, unique_id
-from limpyd_jobs.contrib.django.tasks.results import as_of_django, new_result, stored_result, update
+from limpyd_jobs.contrib.django.tasks.results import as_of_django, new_result, result_of, stored_result, update
 from limpyd_jobs.contrib.django.tasks.signals import send_signals
-from limpyd_jobs.contrib.django.tasks.task import LimpydTask
+from limpyd_jobs.contrib.django.tasks.task import OUTBOX, LimpydTask
+from limpyd_jobs.contrib.django.transactions import add_job_through_outbox
 from limpyd_jobs.integration import events, stored_queue_name
 
 APPLICATION = "limpyd_jobs.contrib.django"
 
 OPTIONS = {"ENQUEUE_ON_COMMIT": bool, "DATABASE": str}
+OUTBOX_APPLICATION = "limpyd_jobs.contrib.django.outbox"
 
 
 class LimpydBackend(BaseTaskBackend):  # type: ignore[misc, valid-type]
@@ -41,7 +48,8 @@ class LimpydBackend(BaseTaskBackend):  # type: ignore[misc, valid-type]
 
     ``ENQUEUE_ON_COMMIT``
         Whether a task is added once the transaction is committed that adds it: True, unless the task says otherwise.
-        The id of its result is known before.
+        The id of its result is known before. With ``"outbox"``, it is written to the outbox in the transaction, so that
+        it is added also if the process dies after the commit, or Redis does not answer then.
     ``DATABASE``
         The alias of the database whose transaction counts.
     """
@@ -74,33 +82,52 @@ class LimpydBackend(BaseTaskBackend):  # type: ignore[misc, valid-type]
         is_unique = getattr(task, "unique", False)
         result_id = unique_id(task.module_path, args, kwargs) if is_unique else uuid.uuid4().hex
         result = new_result(task, result_id, args, kwargs, backend=self.alias)
-        connection = transaction.get_connection(self.database)
-        if self._waits_for_commit(task) and connection.in_atomic_block:
+        connection, way = transaction.get_connection(self.database), self._way_of(task)
+        if way == OUTBOX:
+            self._add_through_outbox(result)
+        elif way and connection.in_atomic_block:
             transaction.on_commit(partial(self._add, result), using=self.database)
         else:
             self._add(result)
         return result
 
-    def _waits_for_commit(self, task: Any) -> bool:
+    def _way_of(self, task: Any) -> bool | str:
         own = getattr(task, "enqueue_on_commit", None)
-        return bool(self.enqueue_on_commit if own is None else own)
+        way: bool | str = self.enqueue_on_commit if own is None else own
+        return way
 
     def _add(self, result: Any) -> None:
-        now, task = datetime.now(timezone.utc), result.task
+        arguments = self._arguments_of(result)
+        TaskJob.add_job(**arguments)
+        self._added(result, arguments["enqueued_at"])
+
+    def _add_through_outbox(self, result: Any) -> None:
+        arguments = self._arguments_of(result)
+        later = add_job_through_outbox(TaskJob, using=self.database, **arguments)
+
+        def added() -> None:
+            if later.job is not None:  # else another process sends the signal
+                self._added(result, arguments["enqueued_at"])
+
+        transaction.on_commit(added, using=self.database)
+
+    def _arguments_of(self, result: Any) -> dict[str, Any]:
+        task = result.task
         retry = task.retry() if isinstance(task, LimpydTask) else None
-        more: dict[str, Any] = {} if retry is None else {"retry_policy": retry}
-        TaskJob.add_job(
-            result.id,
-            task.queue_name,
-            task.priority,
-            delayed_until=_aware(task.run_after),
-            task=task.module_path,
-            parameters=[result.args, result.kwargs],
-            backend=self.alias,
-            enqueued_at=now,
-            **more,
-        )
-        update(result, enqueued_at=as_of_django(now))
+        return {
+            "identifier": result.id,
+            "queue_name": task.queue_name,
+            "priority": task.priority,
+            "delayed_until": _aware(task.run_after),
+            "task": task.module_path,
+            "parameters": [result.args, result.kwargs],
+            "backend": self.alias,
+            "enqueued_at": datetime.now(timezone.utc),
+            **({} if retry is None else {"retry_policy": retry}),
+        }
+
+    def _added(self, result: Any, moment: datetime) -> None:
+        update(result, enqueued_at=as_of_django(moment))
         task_enqueued.send(type(self), task_result=result)
 
     def get_result(self, result_id: str) -> Any:
@@ -120,14 +147,36 @@ class LimpydBackend(BaseTaskBackend):  # type: ignore[misc, valid-type]
         if not apps.is_installed(APPLICATION):
             yield checks.Error(f"{where} needs {APPLICATION!r} in INSTALLED_APPS", id="limpyd_jobs.E010")
         for name, value in self.options.items():
-            if not isinstance(value, OPTIONS.get(name, ())):
+            is_outbox = name == "ENQUEUE_ON_COMMIT" and value == OUTBOX
+            if not (is_outbox or isinstance(value, OPTIONS.get(name, ()))):
                 text = f"{where}['OPTIONS'] has {name!r}: {value!r}, which is not one of {', '.join(OPTIONS)}, or wrong"
                 yield checks.Error(text, id="limpyd_jobs.E011")
+        yield from self._problems_of_outbox(where)
         for name in sorted(self.queues):
             try:
                 stored_queue_name(name)
             except (TypeError, ValueError) as error:
                 yield checks.Error(f"{where}['QUEUES']: {error}", id="limpyd_jobs.E012")
+
+    def _problems_of_outbox(self, where: str) -> Iterable[checks.CheckMessage]:
+        if self.enqueue_on_commit != OUTBOX:
+            return
+        if not apps.is_installed(OUTBOX_APPLICATION):
+            yield checks.Error(f"{where} needs {OUTBOX_APPLICATION!r} in INSTALLED_APPS", id="limpyd_jobs.E013")
+        if self.database not in settings.outbox_databases():
+            text = f"{where} needs {self.database!r} in {settings.NAME}['OUTBOX_DATABASES']"
+            yield checks.Error(text, id="limpyd_jobs.E014")
+
+
+def send_enqueued(job: Any, **more: Any) -> None:
+    """Send the signal of a task that was in the outbox, and was added by another process than the one that wrote it."""
+    if isinstance(job, TaskJob):
+        with suppress(TaskResultDoesNotExist, ImproperlyConfigured):  # the settings have changed
+            sender = type(task_backends[job.arguments.backend])
+            task_enqueued.send(sender, task_result=result_of(job))
+
+
+relayed_later.connect(send_enqueued)
 
 
 class InProcessBackend(LimpydBackend):
@@ -139,8 +188,8 @@ class InProcessBackend(LimpydBackend):
 
     _here = threading.local()
 
-    def _add(self, result: Any) -> None:
-        super()._add(result)
+    def _added(self, result: Any, moment: datetime) -> None:
+        super()._added(result, moment)
         queues: list[str] | None = getattr(self._here, "queues", None)
         if queues is not None:
             queues.append(result.task.queue_name)

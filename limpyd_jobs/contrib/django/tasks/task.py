@@ -10,6 +10,9 @@ from typing import Any
 from limpyd_jobs import Exponential, Retry
 from limpyd_jobs.contrib.django.tasks.framework import InvalidTask, Task, task_backends
 
+# The value of enqueue_on_commit for tasks that are written to the outbox.
+OUTBOX = "outbox"
+
 NAMES = ("priority", "queue_name", "run_after", "backend")
 
 
@@ -19,8 +22,9 @@ class LimpydTask(Task):
 
     Attributes
     ----------
-    enqueue_on_commit: bool
-        Whether it is added once the transaction is committed that adds it. None for what the backend says.
+    enqueue_on_commit: bool or "outbox"
+        Whether it is added once the transaction is committed that adds it; ``"outbox"`` to write it to the outbox in
+        that transaction. None for what the backend says.
     max_attempts: int
         How often it is run at most, if it fails. None for what the worker says.
     backoff: float, list of float, or Exponential
@@ -32,7 +36,7 @@ class LimpydTask(Task):
         Whether its return value is kept.
     """
 
-    enqueue_on_commit: bool | None = None
+    enqueue_on_commit: Any = None
     max_attempts: int | None = None
     backoff: Any = None
     unique: bool = False
@@ -41,6 +45,8 @@ class LimpydTask(Task):
     def __post_init__(self) -> None:
         Task.__post_init__(self)
         self.retry()
+        if self.enqueue_on_commit not in (None, True, False, OUTBOX):
+            raise InvalidTask(f"enqueue_on_commit must be True, False or {OUTBOX!r}, not {self.enqueue_on_commit!r}")
         for name in ("unique", "keep_result"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidTask(f"{name} must be True or False, not {getattr(self, name)!r}")

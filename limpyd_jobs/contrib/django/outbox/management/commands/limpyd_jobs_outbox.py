@@ -1,0 +1,65 @@
+"""``manage.py limpyd_jobs_outbox``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django.outbox.entries import entries_of, try_again
+from limpyd_jobs.contrib.django.outbox.relaying import relay_due
+from limpyd_jobs.integration import one_line
+
+
+class Command(BaseCommand):
+    """Looks at the outbox, and acts on it."""
+
+    help = "The outbox of jobs: relay what is due, list it, retry or discard what is set aside"
+
+    def add_arguments(self, parser: Any) -> None:
+        """Add a verb, and what it needs."""
+        database = {"default": settings.outbox_databases()[0], "help": "The alias of the database of the outbox"}
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        made = {
+            "relay": verbs.add_parser("relay", help="Add the jobs of the entries that are due, and end"),
+            "list": verbs.add_parser("list", help="Show the entries"),
+            "retry": verbs.add_parser("retry", help="Let entries that are set aside be relayed again"),
+            "discard": verbs.add_parser("discard", help="Delete entries that are set aside, with their jobs"),
+        }
+        for each in made.values():
+            each.add_argument("--database", **database)
+        made["list"].add_argument("--set-aside", action="store_true", help="Only those that are set aside")
+        made["list"].add_argument("--limit", type=int, default=100, help="How many of them; 100 by default")
+        made["retry"].add_argument("id", nargs="*", type=int, help="Which; without any, all that are set aside")
+        made["discard"].add_argument("id", nargs="+", type=int, help="Which")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do what the verb says."""
+        entries = entries_of(options["database"])
+        self.stdout.write(getattr(self, f"_{options['verb']}")(entries, options))
+
+    def _relay(self, entries: Any, options: dict[str, Any]) -> str:
+        found, _ = relay_due(options["database"], math.inf)
+        failed = [f"{each.entry.pk} {one_line(each.entry)}: {each.error}" for each in found if each.error]
+        lines = [f"{len(found) - len(failed)} jobs added", *(f"not added: {each}" for each in failed)]
+        if failed:
+            raise CommandError("\n".join(lines))
+        return lines[0]
+
+    def _list(self, entries: Any, options: dict[str, Any]) -> str:
+        chosen = entries.filter(due__isnull=True) if options["set_aside"] else entries
+        number, lines = chosen.count(), []
+        for each in chosen[: options["limit"]]:
+            state = "set aside" if each.is_set_aside else f"due {each.due:%Y-%m-%d %H:%M:%S}"
+            why = f", {each.tries} tries: {each.error}" if each.tries else ""
+            lines.append(f"{each.pk} {one_line(each)} ({state}{why})")
+        return "\n".join([*lines, f"{number} entries"])
+
+    def _retry(self, entries: Any, options: dict[str, Any]) -> str:
+        return f"{try_again(entries, options['id'])} entries will be relayed again"
+
+    def _discard(self, entries: Any, options: dict[str, Any]) -> str:
+        number, _ = entries.filter(due__isnull=True, pk__in=options["id"]).delete()
+        return f"{number} entries deleted"

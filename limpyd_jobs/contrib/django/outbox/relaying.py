@@ -1,0 +1,167 @@
+"""Relaying: adding the jobs of the outbox.
+
+A job is added for the token of its entry, then the entry is deleted. So whatever dies in between, or relays at the same
+time, the job is added once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from time import monotonic
+from typing import Any, NamedTuple
+
+from django.db import Error, close_old_connections, connections, transaction
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from limpyd_jobs import Job, NotReplicated
+from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django.outbox.entries import after, entries_of, is_due
+from limpyd_jobs.contrib.django.outbox.signals import relayed_later
+from limpyd_jobs.integration import WorkerTask, adding_once, imported_job_class, one_line, read_call
+
+# How many entries are relayed in one transaction, at most.
+BATCH = 50
+
+# How many seconds to wait after the first failure; twice as many after the next one, up to the second number.
+FIRST_PAUSE, MAX_PAUSE = 10.0, 600.0
+
+# How often the class of an entry is looked for, by processes that may be of an older release. That takes an hour.
+MAX_TRIES_OF_UNKNOWN = 12
+
+MAX_ERROR = 1000  # in characters
+
+
+class UnknownClass(LookupError):
+    """An entry names a job class that this process has not imported."""
+
+
+class Silent(RedisConnectionError):
+    """The Redis of an entry did not answer when another one was relayed."""
+
+
+class Relayed(NamedTuple):
+    """What was done with an entry: what `add_job` returned; or why the job was not added."""
+
+    entry: Any
+    job: Job | None
+    error: str = ""
+
+
+def relay_entry(database: str, pk: int) -> Relayed | None:
+    """Relay one entry, due or not; None if another process did so, or does so now."""
+    found = _Round(database).relay(entries_of(database).filter(pk=pk))
+    return found[0] if found else None
+
+
+def relay_due(database: str, seconds: float) -> tuple[list[Relayed], bool]:
+    """Relay the entries that are due, the oldest first, for some seconds at most; return what was done with each, and
+    whether more are due."""
+    until, found = monotonic() + seconds, list[Relayed]()
+    this_round = _Round(database)
+    while batch := this_round.relay(entries_of(database).filter(**is_due())[:BATCH]):
+        found += batch
+        for each in batch:
+            if not each.error:
+                relayed_later.send(type(each.entry), job=each.job)
+        if monotonic() >= until:
+            return found, True
+    return found, False
+
+
+class _Round:
+    """Relays entries of a database, and knows which Redis did not answer meanwhile."""
+
+    def __init__(self, database: str) -> None:
+        self._entries = entries_of(database)
+        self._database = database
+        self._locks = bool(connections[database].features.has_select_for_update_skip_locked)
+        self._silent: dict[Any, str] = {}
+
+    def relay(self, entries: Any) -> list[Relayed]:
+        """Relay some entries, but those that another process relays now."""
+        if self._locks:
+            entries = entries.select_for_update(skip_locked=True)
+        with self._transaction():
+            tried = [self._try(entry) for entry in entries]
+            added = [entry.pk for (entry, _, error), _ in tried if not error]
+            if added:
+                self._entries.filter(pk__in=added).delete()
+        for _, once in tried:
+            if once is not None:
+                once.done()
+        return [relayed for relayed, _ in tried]
+
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """Keep the locks. Without any, as on SQLite, a transaction that read before it writes may be refused."""
+        return transaction.atomic(using=self._database) if self._locks else nullcontext()
+
+    def _try(self, entry: Any) -> tuple[Relayed, Any]:
+        try:
+            job_class = self._class_of(entry)
+            args, kwargs = read_call(job_class, entry.arguments)
+            with self._transaction(), adding_once(entry.token.hex) as once:
+                return Relayed(entry, job_class.add_job(*args, **kwargs)), once
+        except (RedisError, NotReplicated) as error:
+            if isinstance(error, (RedisConnectionError, RedisTimeoutError)) and not isinstance(error, Silent):
+                self._silent[job_class.database] = one_line(error)
+            return self._failed(entry, error, is_for_good=False), None
+        except UnknownClass as error:
+            return self._failed(entry, error, is_for_good=entry.tries + 1 >= MAX_TRIES_OF_UNKNOWN), None
+        except Exception as error:
+            return self._failed(entry, error, is_for_good=True), None
+
+    def _class_of(self, entry: Any) -> type[Job]:
+        job_class: type[Job] | None = imported_job_class(entry.job_class)
+        if job_class is None:
+            raise UnknownClass(
+                f"{one_line(entry.job_class)} is not a job class that this process has imported: define it in jobs.py "
+                "of an application, or name its module in LIMPYD_JOBS['MODULES']"
+            )
+        if job_class.database in self._silent:
+            raise Silent(self._silent[job_class.database])
+        return job_class
+
+    def _failed(self, entry: Any, error: Exception, *, is_for_good: bool) -> Relayed:
+        """Set an entry aside, for good or for a time, so that it holds up no other."""
+        entry.tries += 1
+        entry.error = one_line(f"{type(error).__name__}: {error}")[:MAX_ERROR]
+        pause = min(FIRST_PAUSE * 2 ** min(entry.tries - 1, 10), MAX_PAUSE)
+        entry.due = None if is_for_good else after(pause)
+        self._entries.filter(pk=entry.pk).update(tries=entry.tries, error=entry.error, due=entry.due)
+        return Relayed(entry, None, entry.error)
+
+
+class RelayTask(WorkerTask):
+    """Lets a worker relay what was left: because a process died, or Redis did not answer, after a commit."""
+
+    name = "relay_outbox"
+    interval = 10.0
+
+    MAX_SECONDS = 0.5  # in which no job is run
+    BUSY_INTERVAL, FAILURE_INTERVAL = 0.1, 60.0
+
+    def run(self, log: Callable[[str, str], object]) -> float | None:
+        """Relay the entries that are due."""
+        close_old_connections()
+        try:
+            has_more = [self._relay(database, log) for database in settings.outbox_databases()]
+        except Error as error:
+            log(f"The outbox cannot be relayed: {one_line(error)}", "error")
+            return self.FAILURE_INTERVAL
+        finally:
+            close_old_connections()
+        return self.BUSY_INTERVAL if any(has_more) else None
+
+    def _relay(self, database: str, log: Callable[[str, str], object]) -> bool:
+        found, has_more = relay_due(database, self.MAX_SECONDS)
+        added = sum(not each.error for each in found)
+        if added:
+            log(f"{added} jobs of the outbox added", "info")
+        aside = [each for each in found if each.entry.is_set_aside]
+        if aside:
+            first = f"{one_line(aside[0].entry)}: {aside[0].error}"
+            log(f"{len(aside)} entries of the outbox set aside, as {aside[0].entry.pk}, {first}", "error")
+        return has_more
