@@ -435,7 +435,7 @@ class TestQueues:
     def test_delayed_jobs_are_woken_by_an_idle_worker(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
         with waiting_idly(worker_of(fetch_delayed_delay=0.1, timeout=30), redis_client):
-            job = Task.add_job("a", delayed_for=0.01)
+            job = Task.add_job("a", delayed_for=0.2)
             assert job.status.hget() == STATUSES.DELAYED
         assert job.status.hget() == STATUSES.SUCCESS
 
