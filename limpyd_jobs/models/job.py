@@ -392,8 +392,8 @@ class Job(JobRecord):
     def cancel(self) -> bool:
         """Cancel the job. A job that waits or is delayed is canceled at once, and its identifier is free again.
 
-        A running job is told so: its code is not interrupted, but may ask `is_cancelled`; a worker with several slots
-        cancels a coroutine. The job ends as canceled, or in error if its code raises, and is not run again.
+        A running job is told so: its code is not interrupted, but may ask `is_cancelled`; a coroutine is cancelled. The
+        job ends as canceled, or in error if its code raises, and is not run again.
 
         Returns
         -------

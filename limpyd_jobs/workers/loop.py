@@ -163,7 +163,7 @@ class Loop:
 
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
-        self.leases = Leases(context, self.prefetched, self.executions, log_not_renewed)
+        self.leases = Leases(context, self.prefetched, self.executions, log_not_renewed, self.awaiting.cancel)
         owner, paths, may_log = self.claimer.owner, self.unresolved.paths, self.redis_retry.may_log
         parts = owner, self.executions, self.stopping, self.report, paths, may_log
         self.registration = WorkerRegistration(worker, context, *parts)

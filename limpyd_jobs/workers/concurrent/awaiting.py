@@ -10,7 +10,9 @@ from time import monotonic
 from typing import Any
 
 from limpyd_jobs.exceptions import GracePeriodOver
-from limpyd_jobs.workers.concurrent.event_loop import EventLoop
+from limpyd_jobs.retrying import Cancel
+from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
+from limpyd_jobs.workers.running.execution import Execution
 from limpyd_jobs.workers.running.timers import JobTimer
 
 # A coroutine that goes on after its time is over is canceled again after this many seconds.
@@ -25,17 +27,26 @@ class Awaiting:
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
+        self._code: Awaited | None = None  # the code of a job, while it runs
+
+    def cancel(self, execution: Execution) -> None:
+        """Cancel the coroutine of a job that was canceled. Any thread may do so."""
+        code = self._code  # before it looks: what runs later is another job
+        if code is not None and execution.is_running:
+            self._loop.cancel(code, Cancel("it was canceled while it ran"))
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timer: JobTimer | None = None) -> Any:
         """Run a coroutine to its end, and return its result, or raise what it raised.
 
-        When an exception of the timer is due, the coroutine is canceled. If that ends it, the exception is raised. If
-        the worker has to end, and the coroutine goes on all the same, it is raised after a moment.
+        A timer is given for the code of a job, not for its other methods. When an exception of it is due, the coroutine
+        is canceled. If that ends it, the exception is raised. If the worker has to end, and the coroutine goes on all
+        the same, it is raised after a moment.
         """
-        timer, wakeups = timer or JobTimer(), SimpleQueue[None]()
+        is_code, timer, wakeups = timer is not None, timer or JobTimer(), SimpleQueue[None]()
         wake = partial(wakeups.put, None)  # a signal handler may do that at any time
         timer.on_set = wake
         awaited = self._loop.start(coroutine, lambda _: wake())
+        self._code = awaited if is_code else None
         last, again_at = None, 0.0
         try:
             while not awaited.has_ended:
@@ -52,6 +63,6 @@ class Awaiting:
                 if isinstance(reason, (GracePeriodOver, KeyboardInterrupt)) and now >= moment + LAST_SECONDS:
                     raise reason
         finally:
-            timer.on_set = None
+            self._code = timer.on_set = None
             timer.clear("interrupt")
         return awaited.result

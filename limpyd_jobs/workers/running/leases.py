@@ -29,14 +29,14 @@ class Leases:
     prefetched: Prefetched
     executions: Executions
     log_not_renewed: Callable[[str, Exception], None]  # for an identifier
-    on_canceled: Callable[[Execution], None] | None = None  # called with a running job that was canceled
+    on_canceled: Callable[[Execution], None] = lambda _: None  # called with a running job that was canceled
 
     def renew(self, connection: Redis) -> None:
         """Renew all leases: of the jobs that run, in one round trip, as of those that do not. Nothing is raised."""
         self._renew_others(connection)
         found = [*self.executions.offered.copy().values(), *self.executions.running.copy().values()]
         executions = [each for each in found if each.claim.token and not each.claim.is_lost]
-        if len(executions) == 1 and not self.on_canceled:
+        if len(executions) == 1:
             self._renew(connection, executions[0])
             return
         for execution in executions:
@@ -59,13 +59,13 @@ class Leases:
                 self._log_lost(execution.claim.delivery)
             elif outcome == "failed":
                 self.log_not_renewed(execution.claim.delivery.identifier, LimpydJobsException("its record is broken"))
-            elif outcome == "canceled" and self.on_canceled:
+            elif outcome == "canceled":
                 self.on_canceled(execution)
 
     def _renew(self, connection: Redis, execution: Execution) -> None:
         claim = execution.claim
         try:
-            if claim.renew(connection, self.context.settings.lease) and self.on_canceled:
+            if claim.renew(connection, self.context.settings.lease):
                 self.on_canceled(execution)
         except (ClaimLost, JobGone):
             if claim.lose():

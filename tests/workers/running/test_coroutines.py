@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
-from running import messages, work, worker_of
+from running import messages, work, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker, events
@@ -178,6 +178,23 @@ class TestTheEnd:
         job.enqueue_or_delay()
         work(callback=refusing)
         assert job.status.hget() == STATUSES.CANCELED
+
+    def test_it_is_cancelled_with_the_renewal_of_its_lease(self) -> None:
+        told: list[str] = []
+
+        async def waiting(job: Job, queue: Queue) -> None:
+            try:
+                told.append("begun")
+                await asyncio.sleep(FOR_EVER)
+            except asyncio.CancelledError:
+                told.append("told")
+                raise
+
+        job = Awaited.add_job("a")
+        with working(worker_of(callback=waiting, lease=0.4)):
+            wait_until(lambda: told)
+            job.cancel()
+        assert (told, job.status.hget()) == (["begun", "told"], STATUSES.CANCELED)
 
     def test_a_cancellation_of_its_own_is_an_error_of_the_job_alone(self) -> None:
         async def canceling(job: Job, queue: Queue) -> None:
