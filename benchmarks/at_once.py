@@ -267,7 +267,8 @@ def about_run(server: Server, options: argparse.Namespace) -> str:
         f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())}: {machine['processor']}, {machine['cores']} cores, "
         f"Redis {machine['Redis']}, Python {machine['Python']}; {versions}; medians, rounds: {options.rounds}."
     )
-    return text + (f" A small run, of scale {options.scale:g}: the numbers are rough." if options.scale < 1 else "")
+    rough = f" A small run, of scale {options.scale:g}: the numbers are rough." if options.scale < 1 else ""
+    return f"{text}{rough} {options.note}".rstrip()
 
 
 def versions_of(environments: Path) -> Iterator[str]:
@@ -288,6 +289,7 @@ def main(arguments: list[str]) -> None:
     add("--only", nargs="*", metavar="PEER", choices=[*OTHERS], default=[*OTHERS], help="only these beside ours")
     add("--loads", nargs="*", type=int, metavar="N", choices=range(4), default=[0, 1, 2, 3], help="only these, from 0")
     add("--environments", type=Path, default=CACHE, metavar="DIR", help=f"where the peers are (default: {CACHE})")
+    add("--note", default="", metavar="TEXT", help="what else to tell of the run")
     add("--results", type=Path, default=HERE / "results", metavar="DIR", help="where to write (benchmarks/results)")
     add("--redis-server", default="redis-server", metavar="PATH", help="the server program")
     options = parser.parse_args(arguments)
