@@ -1,4 +1,5 @@
-"""Measure our integrations beside the Redis stores that these systems have of their own: on one Redis, in turns.
+"""Measure our integrations beside the Redis stores that these systems have of their own: on one Redis, in turns. Of
+Django, measure what it costs that it is around each job.
 
 Each number is the best of some rounds, in which all take turns. Beside it stands its ratio to the system's own store,
 and the goal: such a ratio, or a limit.
@@ -10,10 +11,13 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from importlib import import_module
 from queue import Queue
 from statistics import median
+from tempfile import mkdtemp
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -264,9 +268,65 @@ TASKFLOW = Comparison(
     measure_board,
 )
 
+# -- Django
+
+
+def measure_django(server: Server, is_around: bool, jobs: int, many: int) -> Values:
+    """Return how many µs of the processor it takes to run what a job does, and with it what Django does around it. That
+    sends Redis nothing, so no job is run: its time would hide this one."""
+    set_up_django(server.port)
+    from django.db import connections
+
+    from limpyd_jobs.contrib.django.apps import around_jobs
+
+    around = around_jobs.running if is_around else nullcontext
+    found = Values()
+    for name, action, age in (("nothing", int, 0), ("closed", ask_database, 0), ("kept", ask_database, 600)):
+        connections["default"].close()
+        connections["default"].settings_dict["CONN_MAX_AGE"] = age
+        began = time.process_time()
+        for _ in range(many):
+            with around(None):
+                action()
+        found[name] = 1e6 * (time.process_time() - began) / many
+    return found
+
+
+@cache
+def set_up_django(port: int) -> None:
+    """Set Django up with a database in a file, in which connections cost something."""
+    import django
+    from django.conf import settings
+
+    settings.configure(
+        INSTALLED_APPS=["limpyd_jobs.contrib.django"],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{mkdtemp()}/database"}},
+        LIMPYD_JOBS={"DATABASE": f"redis://localhost:{port}/0"},
+    )
+    django.setup()
+
+
+def ask_database() -> None:
+    """Ask the database of Django for nothing much."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+DJANGO = Comparison(
+    {
+        "nothing": Measure("around a job", "µs", limit=60),
+        "closed": Measure("one that asks SQLite, CONN_MAX_AGE=0", "µs", limit=300),
+        "kept": Measure("one that asks SQLite, CONN_MAX_AGE=600", "µs", limit=100),
+    },
+    {"without": lambda port: False, "with": lambda port: True},
+    measure_django,
+)
+
 # -- The program
 
-INTEGRATIONS = {"APScheduler": APSCHEDULER, "TaskFlow": TASKFLOW}
+INTEGRATIONS = {"APScheduler": APSCHEDULER, "TaskFlow": TASKFLOW, "Django": DJANGO}
 
 
 def measured(server: Server, compared: Comparison, jobs: int, many: int) -> dict[str, Values]:
@@ -288,7 +348,8 @@ def rows_of(compared: Comparison, rounds: list[dict[str, Values]]) -> Iterator[l
 
 def _cell(measure: Measure, theirs: float, ours: float) -> str:
     missed = "" if measure.is_reached(theirs, ours) else " (missed)"
-    return f"{ours:,.0f}, {ours / theirs:.2f}x{missed}"
+    ratio = f", {ours / theirs:.2f}x" if theirs >= 1 else ""
+    return f"{ours:,.0f}{ratio}{missed}"
 
 
 def main(arguments: list[str]) -> int:

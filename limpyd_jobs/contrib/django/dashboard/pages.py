@@ -137,10 +137,8 @@ class JobsPage(ListPage):
         Column("Identifier", lambda row: row["identifier"]),
         Column("Status", lambda row: row["status"]),
         Column("Queue", lambda row: row["queue"]),
-        Column("Priority", lambda row: row["priority"]),
         Column("Tries", lambda row: row["tries"]),
         Column("Added", lambda row: when(row["added"])),
-        Column("Begun", lambda row: when(row["start"])),
         Column("Ended", lambda row: when(row["end"])),
     )
 
