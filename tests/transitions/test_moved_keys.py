@@ -49,6 +49,12 @@ def known(world: World) -> dict[str, type[Job]]:
     return {world.path: world.job_class}
 
 
+def add_once(world: World) -> None:
+    with transitions.adding_once("token") as once:
+        Job.add_job("new", "q")
+    once.done()
+
+
 def succeed_many(world: World) -> Any:
     fetched = world.request(token="next")
     return world.succeed(job_of(world), next_claim=fetched)
@@ -84,6 +90,7 @@ VERBS: dict[str, tuple[Act, Act]] = {
     "add": (that_is("waiting"), lambda world: world.add("new")),
     "add, delayed": (that_is("waiting"), lambda world: world.add("new", delay="+500000000")),
     "add, to a new queue": (that_is("waiting"), lambda world: world.add("new", priority=7)),
+    "add once": (that_is("waiting"), add_once),
     "add many": (that_is("waiting"), lambda world: Job.add_jobs(["new", "newer"], "q")),
     "raise the priority": (that_is("waiting"), lambda world: world.add("a", priority=9)),
     "move": (that_is("waiting"), lambda world: job_of(world).enqueue_or_delay("q", 3)),

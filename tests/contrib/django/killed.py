@@ -19,6 +19,8 @@ from typing import Any
 
 import project
 
+from limpyd_jobs import Queue, Worker
+
 Act = Callable[[str], Any]
 
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -135,7 +137,6 @@ def relay_until_killed() -> None:
 
 
 def run_jobs() -> None:
-    from limpyd_jobs import Queue, Worker
     from limpyd_jobs.observing import worker_tasks
 
     worker_tasks.installed.clear()
@@ -195,6 +196,13 @@ def relaying() -> Iterator[dict[str, Any]]:
     )
 
 
+def by_a_worker() -> Iterator[dict[str, Any]]:
+    """What was left is relayed by a worker, as its first act, because the application is installed."""
+    forked(lambda: leave("worker 1"))
+    assert forked(lambda: Worker(["errands"], max_loops=1).run())[0] == 0
+    yield {"status": 0, "steps": 0, **forked(lambda: look("worker "))[1]}
+
+
 def together() -> Iterator[dict[str, Any]]:
     """Several relay the same entries while jobs are run; one after the other is killed, and replaced."""
     forked(lambda: leave(*(f"together {each}" for each in range(ENTRIES))))
@@ -234,5 +242,7 @@ if __name__ == "__main__":
 
         call_command("migrate", run_syncdb=True, verbosity=0)
     else:
-        for found in {"writing": writing, "relaying": relaying, "together": together}[sys.argv[1]]():
+        for found in {"writing": writing, "relaying": relaying, "by a worker": by_a_worker, "together": together}[
+            sys.argv[1]
+        ]():
             print(json.dumps(found), flush=True)

@@ -19,6 +19,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import TestCase, override_settings
 from django.utils.safestring import mark_safe
+from visiting import make_user, visit_as
 
 from limpyd_jobs import ConfigurationException, Job, LimpydJobsException, Retry, Worker
 from limpyd_jobs.contrib.django.outbox import relaying
@@ -270,6 +271,24 @@ class TestAWorker:
             assert ran(redis_client) == ["a"]
             transaction.set_rollback(True)
         assert "The outbox cannot be relayed: no such table" in caplog.text
+
+
+class TestTheAdmin:
+    def test_shows_entries_without_their_arguments_and_lets_them_be_tried_again(self) -> None:
+        with lost():
+            add_job_through_outbox(Errand, "to ann", note="a secret")
+        OutboxEntry.objects.update(due=None, error="TypeError: why")
+        entry = OutboxEntry.objects.get()
+        browser = visit_as(make_user("admin", is_superuser=True))
+        place = "/admin/limpyd_jobs_outbox/outboxentry/"
+        shown = browser.get(place).content.decode(), browser.get(f"{place}{entry.pk}/change/").content.decode()
+        assert all("TypeError: why" in each and "a secret" not in each for each in shown)
+        browser.handler.enforce_csrf_checks = False
+        browser.post(place, {"action": "try_again", "_selected_action": [entry.pk]})
+        entry.refresh_from_db()
+        assert not entry.is_set_aside
+        browser.post(f"{place}{entry.pk}/delete/", {"post": "yes"})
+        assert not OutboxEntry.objects.exists()
 
 
 class TestTasks:

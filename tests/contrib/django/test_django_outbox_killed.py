@@ -76,6 +76,12 @@ def test_a_process_that_relays_may_be_killed_before_each_of_its_steps(story: Sto
     assert len(found) > 8
 
 
+def test_any_worker_of_the_project_relays_what_was_left(story: Story) -> None:
+    (found,) = story("by a worker")
+    assert found["written"] == ["worker 1"]
+    assert as_it_should_be(found)
+
+
 @pytest.mark.proof
 def test_several_that_relay_the_same_and_are_killed_add_each_job_once(story: Story) -> None:
     (found,) = story("together")
