@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from importlib import import_module
@@ -279,7 +279,7 @@ def measure_django(server: Server, is_around: bool, jobs: int, many: int) -> Val
 
     from limpyd_jobs.contrib.django.apps import around_jobs
 
-    around = around_jobs.running if is_around else nullcontext
+    around: Callable[[Any], AbstractContextManager[Any]] = around_jobs.running if is_around else nullcontext
     found = Values()
     for name, action, age in (("nothing", int, 0), ("closed", ask_database, 0), ("kept", ask_database, 600)):
         connections["default"].close()
