@@ -26,6 +26,7 @@ from sharing import Schedule
 
 from limpyd_jobs.classes import job_classes
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.embedded import PACKAGES, find_packaged_server, find_server
 
 if TYPE_CHECKING:
@@ -222,6 +223,13 @@ def _no_heartbeat_goes_on() -> Iterator[None]:
         if thread.name == "limpyd-jobs-heartbeat":
             thread.join(60)
             assert not thread.is_alive(), "the test ends, but something that it began does not"
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster_of_other_tests() -> Iterator[None]:
+    """Once a process uses a cluster, each call costs a little more, which tests count."""
+    yield
+    tags.used.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 from limpyd_jobs.redis.embedded import answers
@@ -125,6 +126,18 @@ class SentinelServer(RedisServer):
         self._command = [binary, str(configuration), "--sentinel"]
 
 
+def certificate_in(directory: Path) -> tuple[str, ...]:
+    """Make a certificate for localhost, ``server.pem``, or skip the test; return how a server is told of it."""
+    certificate, key = directory / "server.pem", directory / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost"]
+    try:
+        subprocess.run([*make, *names, "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no openssl to make a certificate")
+    return ("--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no")
+
+
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nobody uses, and that no other test nor the system gives to anybody else.
 
@@ -171,6 +184,25 @@ class ClusterServer(RedisServer):
     @property
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self.port
+
+
+class ClusterOfOne(ClusterServer):
+    """A cluster of one server, which has all slots."""
+
+    def __init__(self, binary: str, *arguments: str, is_tls: bool = False) -> None:
+        super().__init__(binary, node_timeout=15_000)
+        self._command += [*arguments, *(("--port", "0", "--tls-port", str(self.port)) if is_tls else ())]
+
+    def start(self) -> None:
+        super().start()
+        with self.client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+            wait_until(lambda: "cluster_state:ok" in _told(client), "the cluster is whole")
+
+
+def _told(client: redis.Redis) -> str:
+    told = client.execute_command("CLUSTER", "INFO")
+    return told if isinstance(told, str) else "cluster_state:" + told["cluster_state"]
 
 
 class Cluster:

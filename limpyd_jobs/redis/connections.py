@@ -17,7 +17,7 @@ from redis.utils import HIREDIS_AVAILABLE
 
 from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.cluster import tags
-from limpyd_jobs.redis.cluster.refusals import places_to_resend, resent
+from limpyd_jobs.redis.cluster.refusals import resent
 from limpyd_jobs.redis.forks import this_process
 
 # A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
@@ -86,7 +86,7 @@ class PinnedConnection:
 
     def _without_refused(self, commands: Sequence[Any], replies: list[Any]) -> list[Any]:
         """Send again what a cluster refused because the slot moves."""
-        if not getattr(self._pool, "tag", "") or not places_to_resend(commands, replies):
+        if not any(isinstance(reply, ResponseError) for reply in replies) or not getattr(self._pool, "tag", ""):
             return replies
         self._is_resending = True
         try:
@@ -101,7 +101,7 @@ class PinnedConnection:
     @property
     def connection_pool(self) -> Any:
         """The pool of the client."""
-        return self._client().connection_pool
+        return self._client().connection_pool if self._connection is None else self._pool
 
     def close(self) -> None:
         """Give the connection back to the pool. A later use takes another one."""

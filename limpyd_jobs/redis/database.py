@@ -42,7 +42,7 @@ from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies
-from limpyd_jobs.redis.servers import as_lost, check_has_all_slots, check_server, is_of_cluster, reasons_to_leave
+from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave, refuse_cluster
 
 Settings = dict[str, Any]
 
@@ -453,10 +453,8 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
 def _greet(connection: Any) -> None:
     """Set a new connection up, and refuse a server that is too old."""
     information = _greet_in_cluster(connection)
-    if is_of_cluster(information):  # one server may have all slots
-        connection.send_command("CLUSTER", "INFO", check_health=False)
-        with _disconnecting(connection):
-            check_has_all_slots(str(connection.read_response()), connection)
+    with _disconnecting(connection):
+        refuse_cluster(information, connection)
 
 
 def _greet_in_cluster(connection: Any) -> str:

@@ -29,7 +29,7 @@ from limpyd_jobs.redis.cluster.pool import ClusterPool
 from limpyd_jobs.redis.cluster.refusals import Patience, places_to_resend
 from limpyd_jobs.redis.connections import packed
 from limpyd_jobs.redis.primary import ANSWER_VALID_FOR, PrimaryPool
-from limpyd_jobs.redis.servers import as_lost, check_has_all_slots, check_server, is_of_cluster, reasons_to_leave
+from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave, refuse_cluster
 
 # The settings of the connections of a pool that those of asyncio have, too.
 _SETTINGS = re.compile(
@@ -363,9 +363,8 @@ async def _greet(connection: Any, is_in_cluster: bool) -> None:
     except ResponseError:
         return  # INFO is forbidden to this user
     check_server(information)
-    if is_of_cluster(information) and not is_in_cluster:
-        await connection.send_command("CLUSTER", "INFO", check_health=False)
-        check_has_all_slots(str(await connection.read_response()), connection)
+    if not is_in_cluster:
+        refuse_cluster(information, connection)
 
 
 @cache

@@ -151,9 +151,8 @@ class Script:
         return (self._of_cluster(prefix), (*keys, f"{prefix}{tags.GUARD}")) if prefix else (self, keys)
 
     def _of_cluster(self, prefix: str) -> Script:
-        if prefix not in self._of_clusters:
-            self._of_clusters[prefix] = ScriptOfCluster(self, prefix)
-        return self._of_clusters[prefix]
+        found = self._of_clusters[prefix] = self._of_clusters.get(prefix) or ScriptOfCluster(self, prefix)
+        return found
 
 
 class ScriptOfCluster(Script):

@@ -22,15 +22,9 @@ def check_server(information: str) -> None:
         raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
 
 
-def is_of_cluster(information: str) -> bool:
-    """Whether a server belongs to a cluster, by its reply to ``INFO server``."""
-    return bool(re.search(r"^(redis|server)_mode:cluster", information, re.MULTILINE))  # Valkey has the other name
-
-
-def check_has_all_slots(information: str, connection: Any) -> None:
-    """Refuse a server that has only a part of the keys of its cluster, by its reply to ``CLUSTER INFO``."""
-    size = re.search(r"^cluster_size:(\d+)", information, re.MULTILINE)
-    if size and int(size[1]) > 1:
+def refuse_cluster(information: str, connection: Any) -> None:
+    """Refuse a server of a cluster, where the keys of a script must have one tag, by its reply to ``INFO server``."""
+    if re.search(r"^(redis|server)_mode:cluster", information, re.MULTILINE):  # Valkey has the other name
         where = f"{getattr(connection, 'host', None) or 'host'}:{getattr(connection, 'port', None) or 6379}"
         raise ConfigurationException(f"The server is one of a cluster: write redis+cluster://{where}/name")
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from running import waiting_idly, worker_of
-from servers import Cluster, RedisServer, free_port, wait_until
+from servers import Cluster, ClusterOfOne, RedisServer, certificate_in, free_port, wait_until
 
-from limpyd_jobs import ConfigurationException, Error, Job, Queue, Worker
+from limpyd_jobs import ConfigurationException, Error, Job, NotReplicated, Queue, Worker
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter, queue_states
-from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.cluster.tags import slot_of
 from limpyd_jobs.redis.database import VARIABLE, JobsDatabase, database_name, parse_database
 from limpyd_jobs.schedules import Schedule
@@ -45,13 +45,6 @@ class Film(Photo):
 
     def run(self, queue: Queue) -> str:  # type: ignore[override]
         return "seen"
-
-
-@pytest.fixture(autouse=True)
-def _no_cluster_in_other_tests() -> Iterator[None]:
-    """Let the tests that count calls find a process that uses no cluster."""
-    yield
-    tags.used.clear()
 
 
 @pytest.fixture
@@ -242,6 +235,51 @@ def test_environment_that_names_a_cluster_too_late_is_refused(monkeypatch: pytes
     assert JobsDatabase().prefix == "{shop}:"
 
 
+# A cluster of one server
+
+
+@pytest.fixture
+def only_server(redis_binary: str) -> Iterator[ClusterOfOne]:
+    original = BaseJobsModel.database
+    with ClusterOfOne(redis_binary) as server:
+        yield server
+    if BaseJobsModel.database is not original:
+        BaseJobsModel.use_database(original)
+
+
+def test_user_with_rights_to_the_keys_of_the_tag_alone_can_do_all(only_server: ClusterOfOne) -> None:
+    with only_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "~{shop}:*", "+@all")
+    address = f"127.0.0.1:{only_server.port}"
+    BaseJobsModel.use_database(JobsDatabase(url=f"redis+cluster://shop:secret@{address}/shop"))
+    Photo.add_jobs(["photo:1", "photo:2"])
+    Photo.add_job(identifier="broken")
+    Schedule.add("each second", Photo, interval=1)
+    run_jobs(4)
+    assert statuses() == ["e", "s", "s", "s"]
+    assert JobFilter("status=error").requeue_all().done == 1
+    assert not check().findings
+    with pytest.raises(redis.ConnectionError, match="No server of the cluster tells"):
+        JobsDatabase(url=f"redis+cluster://shop:wrong@{address}/shop").connection.ping()
+
+
+def test_cluster_is_reached_over_tls(redis_binary: str, tmp_path: Path) -> None:
+    trusted = tmp_path / "server.pem"
+    more = (*certificate_in(tmp_path), "--tls-ca-cert-file", str(trusted), "--tls-cluster", "yes")
+    server = ClusterOfOne(redis_binary, *more, is_tls=True)
+    try:
+        server.start()
+    except AssertionError:
+        server.remove()
+        pytest.skip("this Redis server is built without TLS")
+    try:
+        url = f"rediss+cluster://localhost:{server.port}/shop?ssl_ca_certs={trusted}"
+        assert Photo.bound_to(JobsDatabase(url=url)).add_job(identifier="photo:1").identifier.hget() == "photo:1"
+    finally:
+        server.kill()
+        server.remove()
+
+
 # While a slot moves
 
 
@@ -412,6 +450,24 @@ def test_death_of_the_owner_loses_nothing_that_was_copied(own_cluster: Cluster) 
         f"photo:{i}" for i in range(100)
     )
     assert {job.tries.hget() for job in Photo.collection().instances()} == {"1"}
+
+
+def test_tasks_of_asyncio_find_the_new_owner_after_the_old_one_died(own_cluster: Cluster) -> None:
+    async def add_at_last(identifier: str) -> None:
+        while True:
+            with suppress(redis.RedisError, NotReplicated):
+                await Photo.aadd_job(identifier=identifier)
+                return
+            await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        await add_at_last("photo:1")
+        own_cluster.owner(slot_of("shop")).kill()
+        BaseJobsModel.database.copies = BaseJobsModel.database.copies._replace(replicas=0)
+        await asyncio.wait_for(asyncio.gather(*(add_at_last(f"photo:{i}") for i in range(5))), 60)
+
+    asyncio.run(main())
+    assert statuses() == ["w"] * 5
 
 
 def add_at_last(identifier: str) -> None:

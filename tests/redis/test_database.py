@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -17,7 +16,7 @@ from limpyd.contrib.database import PipelineDatabase
 from limpyd.model import RedisModel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from servers import RedisServer, free_port, wait_until
+from servers import RedisServer, certificate_in, free_port, wait_until
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis import database as database_module
@@ -569,18 +568,8 @@ def test_shared_pipeline_takes_the_commands_of_all_threads(database: JobsDatabas
 @pytest.fixture
 def tls_server(redis_binary: str, tmp_path: Any) -> Iterator[RedisServer]:
     """A server with a TLS port and a certificate of its own making, which is `server.pem`."""
-    certificate, key = tmp_path / "server.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    try:
-        subprocess.run(
-            [*make, "-addext", "subjectAltName=DNS:localhost", "-out", certificate, "-keyout", key],
-            check=True,
-            capture_output=True,
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no openssl to make a certificate")
+    files = certificate_in(tmp_path)
     tls_port = free_port()
-    files = ("--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no")
     try:
         with RedisServer(redis_binary, "--tls-port", str(tls_port), *files) as server:
             server.port = tls_port

@@ -146,7 +146,6 @@ def on_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
     yield World(database.connection)
     database.connect().connection_pool.disconnect()
     database.reset()
-    tags.used.clear()
 
 
 def half_done(cluster: Cluster, world: World, act: Act) -> tuple[list[str], int]:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.cluster.refusals import Refusal
-from limpyd_jobs.redis.cluster.tags import slot_of, used
+from limpyd_jobs.redis.cluster.tags import prefix_of, slot_of, used
 
 Address = tuple[str, int]
 
@@ -96,7 +96,7 @@ class ClusterPool(redis.ConnectionPool):
     """
 
     def __init__(self, seeds: Sequence[Address], tag: str, connection_class: Any, **settings: Any) -> None:
-        self.tag = tag
+        self.tag, self.prefix = tag, prefix_of(tag)
         self.topology = Topology(seeds, slot_of(tag), connection_class, settings)
         self._owner: Address | None = None
         self._ask_at = 0.0

@@ -35,7 +35,8 @@ def prefix_of(tag: str) -> str:
 
 def prefix_at(connection: Any) -> str:
     """Return what all keys begin with in the database that a client, or anything else that has its pool, leads to."""
-    return prefix_of(getattr(connection.connection_pool, "tag", "")) if used else ""
+    prefix: str = getattr(connection.connection_pool, "prefix", "") if used else ""
+    return prefix
 
 
 def at(connection: Any, key: str) -> str:
