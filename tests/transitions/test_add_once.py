@@ -178,3 +178,11 @@ def test_the_check_knows_the_keys_of_tokens(redis_client: redis.Redis) -> None:
         Note.add_job("a")
     redis_client.persist("jobs:queue:_once:x")
     assert check.check(queue_models=[Queue]).findings == []
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"9" * 30, b"1:hash", b"\xff"])
+def test_anything_in_the_place_of_a_pk_counts_as_a_job_that_is_gone(redis_client: redis.Redis, value: bytes) -> None:
+    redis_client.set("jobs:queue:_once:x", value)
+    with adding_once("x"):
+        Note.add_job("a")
+    assert not Note.collection()
