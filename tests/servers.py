@@ -345,12 +345,13 @@ class Cluster:
 
 
 def _slots(client: redis.Redis) -> Any:
-    connection = client.connection_pool.get_connection()
+    connection: Any = client.connection_pool.make_connection()
     try:
+        connection.connect()
         connection.send_command("CLUSTER", "SLOTS")
         return connection.read_response()
     finally:
-        client.connection_pool.release(connection)
+        connection.disconnect()
 
 
 def _follows(client: redis.Redis, primary: str) -> bool:
