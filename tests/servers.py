@@ -197,12 +197,13 @@ class ClusterOfOne(ClusterServer):
         super().start()
         with self.client() as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-            wait_until(lambda: "cluster_state:ok" in _told(client), "the cluster is whole")
+            wait_until(lambda: _info(client)["cluster_state"] == "ok", "the cluster is whole")
 
 
-def _told(client: redis.Redis) -> str:
+def _info(client: redis.Redis) -> dict[str, str]:
+    """Return what a server tells of its cluster: redis-py reads it, or does not, by its version."""
     told = client.execute_command("CLUSTER", "INFO")
-    return told if isinstance(told, str) else "cluster_state:" + told["cluster_state"]
+    return told if isinstance(told, dict) else dict(line.split(":", 1) for line in told.split())
 
 
 class Cluster:
@@ -260,8 +261,7 @@ class Cluster:
 
     def _is_well(self, server: ClusterServer) -> bool:
         with server.client() as client:
-            told = client.execute_command("CLUSTER", "INFO")
-            state = told["cluster_state"] if isinstance(told, dict) else told.split()[0].partition(":")[2]
+            state = _info(client)["cluster_state"]
             replication = client.info("replication")
             in_sync = replication["role"] == "master" or replication["master_link_status"] == "up"
         return bool(state == "ok" and in_sync)
@@ -335,8 +335,18 @@ class Cluster:
             with server.client() as client, suppress(redis.ResponseError):  # replicas refuse
                 client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
 
+    def is_settled(self) -> bool:
+        """Whether all servers know of all changes of slots. Another change before may leave a slot to no server."""
+        told = []
+        for server in filter(lambda server: server.process, self.servers):
+            with server.client() as client:
+                told.append(_info(client))
+        epochs = [each["cluster_my_epoch"] for each in told]  # a replica has that of its primary
+        return len({each["cluster_current_epoch"] for each in told}) == 1 and len({*epochs}) == 3
+
     def move(self, slot: int) -> None:
         """Move a slot, with its keys, to another primary."""
+        wait_until(self.is_settled, "all servers agree")
         to = self.other(self.owner(slot))
         source = self.begin_move(slot, to)
         while keys := self.keys_in(source, slot):
