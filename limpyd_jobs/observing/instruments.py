@@ -150,7 +150,8 @@ class Instrument:
 
 
 installed: tuple[Instrument, ...] = ()
-_failures: set[tuple[int, str, type[Exception]]] = set()
+# What was logged, with the observer itself: no later one gets its id.
+_failures: dict[tuple[int, str, type[Exception]], object] = {}
 
 
 def install(instrument: Instrument) -> None:
@@ -212,6 +213,6 @@ def log_failure(observer: object, what: str, error: Exception) -> None:
     """Log that an observer failed, once for each thing that it observes, and for each type of error."""
     failure = id(observer), what, type(error)
     if failure not in _failures:
-        _failures.add(failure)
+        _failures[failure] = observer
         text = one_line(error, MESSAGE)
         logger.error(f"Observer {one_line(observer)} of {what} failed: {text}\n{traceback_of(error)}")

@@ -11,6 +11,7 @@ from running import fail, work
 
 from limpyd_jobs import Error, Job, Queue, events
 from limpyd_jobs.integration import Adding, Instrument, Running
+from limpyd_jobs.observing import instruments
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -92,6 +93,12 @@ def test_a_failure_has_the_traceback_and_the_cause_that_it_would_have_without(in
     again, other = stored()
     assert (again, __file__ in other) == (fingerprint, __file__ in trace)
     assert "in running" not in other
+
+
+def test_each_that_fails_is_logged_though_an_earlier_one_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(5):
+        instruments.log_failure(Kept(), "Running", OSError("broken"))  # whose memory the next one would take
+    assert len(caplog.records) == 5
 
 
 @pytest.mark.parametrize("when", ["made", "entered", "left"])
