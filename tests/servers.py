@@ -154,12 +154,16 @@ def free_port() -> int:
 
 
 def _free_port_with_bus() -> int:
-    """Return a free port; the servers of a cluster talk to each other on the one that is 10,000 higher."""
+    """Return a free port; the servers of a cluster talk to each other on the one that is 10,000 higher, which is no
+    more given to others, either."""
     while True:
         port = free_port()
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port + 10_000))
-            return port
+        bus = port + 10_000
+        if bus < LAST_PORT and bus not in _given_ports:
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind(("127.0.0.1", bus))
+                _given_ports.add(bus)
+                return port
 
 
 def refuse_all(client: redis.Redis) -> None:
