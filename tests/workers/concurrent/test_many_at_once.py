@@ -24,6 +24,7 @@ from limpyd_jobs.models import job as job_module
 from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.concurrent import turns
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.ahead import Ahead
@@ -466,12 +467,20 @@ class TestTheEnd:
         assert statuses(Patient) == ["w"] * 5
 
 
-class TestClaimingAhead:
-    @pytest.fixture(autouse=True)
-    def _ten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let a worker claim ten jobs ahead, as if as many had ended a moment ago."""
-        monkeypatch.setattr(Ahead, "jobs", 10)
+@pytest.fixture
+def claiming_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a worker claim ten jobs ahead, as if as many had ended a moment ago; no task that is due is done before."""
 
+    def may_claim(waiter: Waiter) -> bool:
+        begins_no_more = waiter.context.state.is_quiet or waiter.worker.must_stop()
+        return not (begins_no_more or waiter.claimer.prefetched.releasing)
+
+    monkeypatch.setattr(Ahead, "jobs", 10)
+    monkeypatch.setattr(Waiter, "may_claim", property(may_claim))
+
+
+@pytest.mark.usefixtures("claiming_ahead")
+class TestClaimingAhead:
     @pytest.mark.parametrize("why", ["late", "quiet", "stop"])
     def test_releases_what_does_not_begin(
         self, why: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
@@ -558,11 +567,11 @@ class TestACanceledJob:
             Patient.collection().cancel_all()
         assert {job.status.hget() for job in jobs} == {STATUSES.CANCELED}
 
+    @pytest.mark.usefixtures("claiming_ahead")
     @pytest.mark.parametrize("job_class", [Polling, Asking])
     def test_does_not_begin_if_it_is_claimed_ahead(
         self, job_class: type[Job], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Ahead, "jobs", 10)
         monkeypatch.setattr(turns, "MAX_WAIT_AHEAD", FOR_EVER)
         running = Polling.add_jobs(["a", "b"])
         job = job_class.add_job("ahead")
