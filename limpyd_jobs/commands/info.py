@@ -36,7 +36,7 @@ from limpyd_jobs.commands.shared.tables import (
     with_models,
 )
 from limpyd_jobs.commands.workers import as_json as worker_as_json
-from limpyd_jobs.commands.workers import silences
+from limpyd_jobs.commands.workers import lines_of_silent
 from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
@@ -207,7 +207,7 @@ def _sections(seen: Overview) -> list[Section]:
 
 def _workers(seen: Overview) -> list[Section]:
     """The workers, and a line about each that is silent."""
-    silent: list[Section] = [(line, []) for line in silences(seen.workers, seen.workers)]
+    silent: list[Section] = [(line, []) for line in lines_of_silent(seen.workers, seen.workers)]
     return [("", table_of_workers(seen.workers)), *silent]
 
 

@@ -508,6 +508,11 @@ def _print_beside(name: str, field: FieldBeside) -> None:
         print(f"    … {count_of(field.size - len(field.values), 'more value')}")
 
 
+def _print_earlier(stored: int, shown: int, what: str) -> None:
+    if stored > shown:
+        print(f"  … {stored - shown:,} earlier {what} are not shown")
+
+
 def _print_details(job: JobDetails) -> None:
     own = {"status": job.status, "queue": job.queue, "claimed by": job.owner}
     if job.silence:
@@ -521,10 +526,12 @@ def _print_details(job: JobDetails) -> None:
     print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
     for name, field in job.beside.items():
         _print_beside(name, field)
+    _print_earlier(job.changes_stored, len(job.history), "changes of the status")
     for at, status, owner, reason in job.history:
         print(
             f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}{reason and f': {one_line(reason)}'}"
         )
+    _print_earlier(job.lines_stored, len(job.log), "lines of the log")
     for line in job.log:
         print(f"  {one_line(line, MESSAGE)}")
     for error in job.errors:

@@ -14,7 +14,7 @@ from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
-from limpyd_jobs.models.explaining.silence import silence
+from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import checked_level, order_lasts
 from limpyd_jobs.query import worker_dump
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -73,7 +73,7 @@ heartbeat, by default within 15 seconds."""
         workers = _named(names, everyone)
         heading, *rows = table_of(workers)
         self.print_list(map(as_json, workers), heading, rows, SPARE)
-        self.print_notes(silences(workers, everyone))
+        self.print_notes(lines_of_silent(workers, everyone))
 
     def _show(self, names: Sequence[str]) -> None:
         everyone = WorkerPresence.alive()
@@ -109,7 +109,7 @@ heartbeat, by default within 15 seconds."""
         return False
 
     def _note_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
-        self.note(*silences(workers, everyone))
+        self.note(*lines_of_silent(workers, everyone))
         for worker in workers:
             if worker.silent_for and not self.options.dry_run:
                 self.note(
@@ -132,10 +132,11 @@ def _named(names: Sequence[str], workers: Sequence[AliveWorker]) -> list[AliveWo
     return [worker for worker in workers if not names or any(map(worker.is_named, names))]
 
 
-def silences(workers: Iterable[AliveWorker], everyone: Sequence[AliveWorker]) -> Iterator[str]:
+def lines_of_silent(workers: Iterable[AliveWorker], everyone: Sequence[AliveWorker]) -> Iterator[str]:
     """Yield a line about each of some workers that is silent."""
+    silent = silences(everyone)
     for worker in workers:
-        if said := silence(worker, everyone):
+        if said := silent.get(worker.pk):
             yield f"{one_line(worker.name)}: {said}"
 
 
@@ -169,13 +170,14 @@ def as_row(worker: AliveWorker) -> list[str]:
 
 
 def _print_details(workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
+    silent = silences(everyone)
     for number, worker in enumerate(workers):
         if number:
             print()
         told = as_json(worker)
         options = (f"{name}={value}" for name, value in worker.options.items() if value is not None)
         told |= {
-            "status": silence(worker, everyone) or worker.status,
+            "status": silent.get(worker.pk, worker.status),
             "queues": ", ".join(worker.queues),
             "running": "; ".join(f"{job.ident} ({job.identifier}) since {job.since}" for job in worker.running),
             "unresolved": ", ".join(worker.unresolved),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -403,16 +404,26 @@ class WorkerPresence(Presence):
         """Return the workers that are there, in the order of registration. Of the jobs that a silent worker ran, those
         are left out that were released since, or ended."""
         workers = [AliveWorker.of(alive) for alive in super().alive(kind)]
-        return [replace(it, running=cls._still_claimed(it)) if it.silent_for else it for it in workers]
+        left = cls._left([it for it in workers if it.silent_for and it.running])
+        return [
+            replace(it, running=[job for job in it.running if (it.pk, job) not in left]) if it.silent_for else it
+            for it in workers
+        ]
 
     @classmethod
-    def _still_claimed(cls, worker: AliveWorker) -> list[RunningJob]:
+    def _left(cls, workers: Sequence[AliveWorker]) -> set[tuple[str, RunningJob]]:
+        """Return the jobs that are no longer claimed by the workers that ran them."""
+        if not workers:
+            return set()
         known = classes_of(cls.database)
-        found = [(job, Ident.of(job.ident)) for job in worker.running if Ident.of(job.ident).path in known]
-        keys = [f"{known[ident.path].name}:{ident.pk}:hash" for _, ident in found]
-        tokens = replies_to(connection_to(cls.database), [("HGET", key, "_claim_token") for key in keys])
-        left = {job for (job, _), token in zip(found, tokens, strict=True) if owner_of(token) != worker.name}
-        return [job for job in worker.running if job not in left]
+        idents = ((worker, job, Ident.of(job.ident)) for worker in workers for job in worker.running)
+        found = [
+            (worker, job, known[ident.path].name, ident.pk) for worker, job, ident in idents if ident.path in known
+        ]
+        reads = [("HGET", f"{name}:{pk}:hash", "_claim_token") for _, _, name, pk in found]
+        tokens = replies_to(connection_to(cls.database), reads)
+        pairs = zip(found, tokens, strict=True)
+        return {(worker.pk, job) for (worker, job, *_), token in pairs if owner_of(token) != worker.name}
 
     @classmethod
     def order(cls, worker: AliveWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from limpyd_jobs.models.explaining.details import FieldBeside, JobDetails, job_details
 from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
-from limpyd_jobs.models.explaining.silence import silence
+from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import AliveWorker, RunningJob, WorkerDump
 from limpyd_jobs.query.attention import Attention, attention
 from limpyd_jobs.query.audit import AuditEntry, audit_entries
@@ -134,7 +134,7 @@ __all__ = [
     "schedule_named",
     "schedule_state",
     "schedules",
-    "silence",
+    "silences",
     "some_quarantine_entries",
     "summed",
     "unknown_queue_models",

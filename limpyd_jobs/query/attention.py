@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import reduce
 from typing import NamedTuple
 
 from limpyd_jobs.dates import span
-from limpyd_jobs.models.explaining.silence import silence
-from limpyd_jobs.models.presence import SILENT
+from limpyd_jobs.models.explaining.silence import silences
+from limpyd_jobs.models.presence import SILENT, AliveWorker
 from limpyd_jobs.query.overview import Overview
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.query.series import Series
@@ -52,12 +52,13 @@ class Attention(NamedTuple):
 
 def attention(seen: Overview, last: Series) -> list[Attention]:
     """Return what needs attention in a database, the gravest first, as it was when it was looked at."""
+    served = _served(seen.workers)
     found = [
         *_memory(seen),
         *_workers(seen),
         *_schedules(seen),
         *_failures(last),
-        *(each for it in _by_name(seen.queues) for each in _queue(it, seen)),
+        *(each for it in _by_name(seen.queues) for each in _queue(it, served)),
     ]
     return sorted(found, key=lambda each: not each.is_grave)
 
@@ -69,9 +70,9 @@ def _memory(seen: Overview) -> Iterator[Attention]:
 
 
 def _workers(seen: Overview) -> Iterator[Attention]:
+    silent = silences(seen.workers)
     for worker in seen.workers:
-        said = silence(worker, seen.workers)
-        if said:
+        if said := silent.get(worker.pk):
             yield Attention("worker_silent", f"The worker {one_line(worker.name)} is {said}.", True)
 
 
@@ -106,7 +107,7 @@ def _together(state: QueueState, other: QueueState) -> QueueState:
     return state._replace(**sums, latency=latency, unknown_classes=unknown)
 
 
-def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
+def _queue(state: QueueState, served: Set[tuple[str, str]]) -> Iterator[Attention]:
     name = one_line(state.name)
     first = f"the first for {span(state.latency)}" if state.latency is not None else "it is not known for how long"
     jobs = "1 job waits" if state.waiting == 1 else f"{state.waiting:,} jobs wait"
@@ -114,12 +115,12 @@ def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
     is_late = state.latency is not None and state.latency > LONG_WAIT
     if state.waiting and state.is_paused and state.model != BOARDS:
         yield Attention("paused", f"{name} is paused: {waiting}.", False, state.name)
-    elif state.waiting and state.model != BOARDS and not _is_served(state, seen):
+    elif state.waiting and state.model != BOARDS and not _is_served(state, served):
         yield Attention("unserved", f"No worker serves {name}: {waiting}.", True, state.name)
     elif is_late:
         yield Attention("waiting", f"{waiting}.", True, state.name)
     if state.lapsed and state.model != BOARDS:
-        is_served = _is_served(state, seen)
+        is_served = _is_served(state, served)
         jobs = "1 job" if state.running == 1 else f"{state.running:,} jobs"
         what = (
             "A worker puts such jobs back between two others"
@@ -142,10 +143,11 @@ def _queue(state: QueueState, seen: Overview) -> Iterator[Attention]:
         yield Attention("unknown_class", text, False, state.name)
 
 
-def _is_served(state: QueueState, seen: Overview) -> bool:
+def _served(workers: Iterable[AliveWorker]) -> set[tuple[str, str]]:
+    """Return the models and the names of the queues that workers serve."""
+    return {(each.queue_model, name) for each in workers if each.status != SILENT for name in each.queues}
+
+
+def _is_served(state: QueueState, served: Set[tuple[str, str]]) -> bool:
     """Whether a worker serves a queue. Workers of version 2 are not seen, but by the jobs that they run."""
-    served = any(
-        worker.queue_model == state.model and state.name in worker.queues and worker.status != SILENT
-        for worker in seen.workers
-    )
-    return served or state.running > state.lapsed
+    return (state.model, state.name) in served or state.running > state.lapsed

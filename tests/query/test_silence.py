@@ -12,7 +12,7 @@ from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Presence, WorkerPresence
 from limpyd_jobs.models import AliveWorker
-from limpyd_jobs.models.explaining.silence import silence
+from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.query import explain_job, job_details, overview, release_job
 from limpyd_jobs.records import presences
 
@@ -69,8 +69,8 @@ def test_it_runs_no_job_that_was_released_or_ended(job: Job, redis_client: redis
 def test_who_asks_is_told_so(job: Job, redis_client: redis.Redis) -> None:
     keep(redis_client, ALIVE, status="idle")
     assert [each.status for each in overview().workers] == ["silent", "idle"]
-    assert at_first(silence(worker(), WorkerPresence.alive())) == SILENT
-    assert silence(worker(ALIVE), WorkerPresence.alive()) == ""
+    assert at_first(silences(WorkerPresence.alive())[DEAD]) == SILENT
+    assert ALIVE not in silences(WorkerPresence.alive())
     assert at_first(job_details(job.ident).silence) == SILENT
     told = reasons(job)
     assert told["running"].startswith("It is recorded as running, since ")
@@ -114,7 +114,7 @@ def test_no_process_is_said_to_take_over_who_does_not(
     if name != "nobody":
         keep(redis_client, name, **changes)
     alone = "silent for 25 s; its lease ends in 35 s, and no other worker of its queues is there"
-    assert at_first(silence(worker(), WorkerPresence.alive())) == alone
+    assert at_first(silences(WorkerPresence.alive())[DEAD]) == alone
     assert at_first(job_details(job.ident).silence) == alone
 
 
@@ -130,7 +130,7 @@ def test_one_that_cannot_take_over_at_once_is_not_said_to(
 ) -> None:
     keep(redis_client, ALIVE, status=status)
     told = f"silent for 25 s; its lease ends in 35 s, and {then}"
-    assert at_first(silence(worker(), WorkerPresence.alive())) == told
+    assert at_first(silences(WorkerPresence.alive())[DEAD]) == told
     assert at_first(job_details(job.ident).silence) == told
 
 

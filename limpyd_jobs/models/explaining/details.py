@@ -37,6 +37,9 @@ from limpyd_jobs.transitions.many import search
 # How many errors are shown at most, the last ones.
 MAX_ERRORS = 20
 
+# How many lines of the log and changes of the status are read at most, the last ones.
+MAX_LINES = 1000
+
 # How many characters of a cursor are shown.
 MAX_CURSOR = 1000
 
@@ -89,9 +92,9 @@ class JobDetails(NamedTuple):
     progress: Progress
         How far it is, as it told last; None if it told nothing.
     history: list of StatusChange
-        The last changes of its status, if its class keeps them.
+        The last changes of its status, if its class keeps them: 1,000 at most.
     log: list of str
-        The lines that its code logged, the oldest first.
+        The last lines that its code logged, the oldest first: 1,000 at most.
     result: str
         What its code returned, as JSON; None if no result is kept.
     errors: list of dict
@@ -104,6 +107,8 @@ class JobDetails(NamedTuple):
         Its fields that are not in its hash, such as lists, as far as they are not empty.
     cursor: str
         How far its loops and steps are, as JSON, cut off after 1,000 characters; empty if nothing is kept.
+    changes_stored, lines_stored: int
+        How many changes of its status are stored, and how many lines of its log.
     """
 
     ident: str
@@ -120,6 +125,8 @@ class JobDetails(NamedTuple):
     trace_id: str = ""
     beside: Mapping[str, FieldBeside] = {}
     cursor: str = ""
+    changes_stored: int = 0
+    lines_stored: int = 0
 
 
 def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None) -> JobDetails:
@@ -149,7 +156,7 @@ def details_of(
     parsed = Ident.of(ident)
     known = classes_of(database)[parsed.path]
     name = known.name
-    queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))
+    queue, history, changes, log, lines, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))
     is_claimed = bool(stored.get("_claim_token"))
     namespace = name.removeprefix(prefix_in(database_of(database))).rpartition(":")[0]
     return JobDetails(
@@ -167,6 +174,8 @@ def details_of(
         trace_id_of(stored.get("_trace_context")),
         _fields_beside(database, known, parsed.pk),
         shown_cursor(stored),
+        changes or 0,
+        lines or 0,
     )
 
 
@@ -212,11 +221,14 @@ def _with_queue(
 
 
 def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: str) -> list[Any]:
-    """The name of the queue, the history, the log and the result of a job; None for each that is missing."""
+    """The name of the queue, history and log of a job with their sizes, the result; None for each that is missing."""
+    history, log = history_key(name, pk), log_key(name, pk)
     commands = (
         ("HGET", f"{queue_key}:hash", "name"),
-        ("LRANGE", history_key(name, pk), 0, -1),
-        ("LRANGE", log_key(name, pk), 0, -1),
+        ("LRANGE", history, -MAX_LINES, -1),
+        ("LLEN", history),
+        ("LRANGE", log, -MAX_LINES, -1),
+        ("LLEN", log),
         ("GET", f"{name}:{pk}:{RESULT_KEY}"),
     )
     return replies_to(connection_to(database), commands)

@@ -13,7 +13,7 @@ from limpyd_jobs.dates import datetime_to_score, parse_datetime, span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
-from limpyd_jobs.models.explaining.silence import silence
+from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
@@ -26,6 +26,9 @@ _NO_QUEUE = (
     "It does not say in which queue it is, and stands in none of the queues that are known. If version 2 added it, a "
     "queue of a model of the application may have it: name its module with --job-modules"
 )
+
+# How many silent workers a sentence names.
+MAX_NAMED = 20
 
 
 class Reason(NamedTuple):
@@ -412,7 +415,11 @@ def _reasons_of_workers(place: _Standing) -> Iterator[Reason]:
 
 
 def _silences(place: _Standing) -> str:
-    return ", ".join(f"{one_line(worker.name)} is {silence(worker, place.workers)}" for worker in place.servers)
+    silent, servers = silences(place.workers), place.servers
+    told = [f"{one_line(worker.name)} is {silent[worker.pk]}" for worker in servers[:MAX_NAMED]]
+    if len(servers) > MAX_NAMED:
+        told.append(f"and {len(servers) - MAX_NAMED:,} others")
+    return ", ".join(told)
 
 
 def _put_back(place: _Standing) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from limpyd_jobs.dates import EPOCH, parse_datetime, span
@@ -29,18 +30,26 @@ _OWNER_OF_WORKER = re.compile(r"[^:]+:\d+:[0-9a-f]{12}")
 _REGISTERED = 5
 
 
-def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
-    """Say for how long a worker has been silent, and what comes next; empty if it is not silent.
+def silences(workers: Sequence[AliveWorker]) -> dict[str, str]:
+    """Say of all workers that are there which are silent, by their pk: for how long, and what comes next.
 
-    When its lease ends, so do those of its jobs, except of one that it began after its last sign of life.
+    When the lease of a worker ends, so do those of its jobs, except of one that it began after its last sign of life.
     """
-    queues = set(worker.queues)
-    others = [
-        each
-        for each in _others(worker.pk, workers)
-        if each.queue_model == worker.queue_model and queues <= set(each.queues)
-    ]
-    return _said(worker, worker.lease_left, _then(others))
+    statuses: dict[tuple[str, frozenset[str]], set[str]] = {}  # of those that may take over, by their queues
+    for each in workers:
+        if each.status not in _AWAY:
+            statuses.setdefault((each.queue_model, frozenset(each.queues)), set()).add(each.status)
+
+    @cache
+    def then(model: str, queues: frozenset[str]) -> str:
+        serving = (found for (its_model, served), found in statuses.items() if its_model == model and queues <= served)
+        return _then(set[str]().union(*serving))
+
+    return {
+        each.pk: _said(each, each.lease_left, then(each.queue_model, frozenset(each.queues)))
+        for each in workers
+        if each.silent_for
+    }
 
 
 def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase | None) -> str:
@@ -55,7 +64,7 @@ def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, data
     model = key.rpartition(":")[0]
     workers = [each for each in on(WorkerPresence, database).alive() if each.queue_model == model]
     worker = next((each for each in workers if each.name == owner), None)
-    then = _then([each for each in _others(worker.pk if worker else "", workers) if queue in each.queues])
+    then = _then({each.status for each in workers if each is not worker and queue in each.queues} - _AWAY)
     if worker:
         return _said(worker, left, then)
     if _OWNER_OF_WORKER.fullmatch(owner):  # it began the job after its last sign of life, or cannot register
@@ -77,13 +86,8 @@ def silence_of_claim(owner: AlivePresence, lease_left: float) -> str:
     return _said(owner, lease_left, _CLAIMABLE)
 
 
-def _others(pk: str, workers: Iterable[AliveWorker]) -> Iterable[AliveWorker]:
-    return (worker for worker in workers if worker.pk != pk and worker.status not in _AWAY)
-
-
-def _then(others: Sequence[AliveWorker]) -> str:
-    """Say what comes next, given the other workers of the queues. A worker looks after them between two jobs."""
-    statuses = {each.status for each in others}
+def _then(statuses: Set[str]) -> str:
+    """Say what comes next, by what other workers of the queues do. A worker looks after them between two jobs."""
     if not statuses:
         return _LEFT
     if statuses == {"quiet"}:

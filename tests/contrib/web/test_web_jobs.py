@@ -13,6 +13,7 @@ import pytest
 import redis
 from asking import PROGRAM, Dashboard
 from limpyd import fields
+from reading import limpyd_jobs
 
 from limpyd_jobs import STATUSES, Job, Queue
 from limpyd_jobs.contrib.web.pages import jobs as jobs_page
@@ -412,3 +413,28 @@ def test_fields_that_are_not_in_the_hash_are_shown_without_secrets() -> None:
     for shown in ("&lt;script&gt;alert(1)", "Bern", "list of 2 values", "set of 1 value"):
         assert shown in answer.text
     assert Dashboard().read(f"/jobs/{job.ident}")["job"]["beside"]["api_keys"]["values"] == ["(masked)"]
+
+
+def test_a_job_with_more_than_a_page_holds_is_shown_in_part_and_says_so(redis_client: redis.Redis) -> None:
+    job = Letter.add_job("many")
+    key = job.key.removesuffix("hash")
+    redis_client.rpush(f"{key}_log", *(f"2026-01-01 00:00:00 line {number}" for number in range(1_002)))
+    redis_client.rpush(f"{key}_history", *(f"2026-01-01 00:00:00 {STATUSES.RUNNING}" for _ in range(1_500)))
+    redis_client.hset(f"{key}hash", mapping={f"field{number:04}": "a" for number in range(2_000)})
+    dashboard = Dashboard()
+    page = dashboard.get(f"/jobs/{job.ident}").shown
+    assert "line 1001" in page
+    assert "line 1 " not in page
+    assert "The last 1,000 of 1,002 are shown. All: <code>Job.read_log()</code>" in page
+    assert "The last 1,000 of 1,501 are shown. All: <code>Job.read_history()</code>" in page
+    shown = dashboard.read(f"/jobs/{job.ident}")
+    number = len(shown["job"]["fields"])
+    assert f"The first {number} of {shown['fields_stored']:,} fields are shown." in page
+    assert (number < 220, page.count("<textarea") < 450) == (True, True)
+    assert shown["job"]["fields"]["identifier"] == "many"
+    assert (len(shown["job"]["log"]), shown["job"]["lines_stored"]) == (1_000, 1_002)
+    assert (len(shown["job"]["history"]), shown["job"]["changes_stored"]) == (1_000, 1_501)
+    status, out, _ = limpyd_jobs("jobs", "show", job.ident)
+    assert status == 0
+    assert ("  … 501 earlier changes of the status are not shown\n" in out, "field1999" in out) == (True, True)
+    assert "  … 2 earlier lines of the log are not shown\n" in out

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from limpyd.exceptions import UniquenessError
@@ -26,17 +27,24 @@ _LINES = re.compile(r"[\n\t]")
 # With what a line of a log begins.
 _MOMENT = re.compile(r"\S+ \S+ ", re.ASCII)
 
+# How many other fields are shown, and can be edited, at most.
+MAX_FIELDS = 200
+
 # The fields that are shown above the others, and so not once more.
 ABOVE = ("status", "queued", "identifier", "priority", "added", "start", "end", "tries", "delayed_until")
 
 
 @dataclass(frozen=True)
 class JobShown:
-    """A job, as it was when it was read, with masked secrets; and why it does not run yet, or did not."""
+    """A job, as it was when it was read, with masked secrets; and why it does not run yet, or did not.
+
+    Of its fields, the first ones are there; `fields_stored` says how many there are.
+    """
 
     job: JobDetails
     job_class: str
     reasons: Sequence[Reason]
+    fields_stored: int
 
     @property
     def arguments(self) -> Mapping[str, str]:
@@ -66,8 +74,10 @@ def show(asked: Asked) -> JobShown:
     path = Ident.of(ident).path
     mask = partial(asked.masking.text, path=path)
     details = job_details(ident, asked.database)
+    others = islice((name for name in details.fields if name not in ABOVE), MAX_FIELDS)
+    fields = {name: details.fields[name] for name in (*ABOVE, *others) if name in details.fields}
     masked = details._replace(
-        fields=asked.masking.fields(details.fields, path),
+        fields=asked.masking.fields(fields, path),
         progress=details.progress and details.progress._replace(text=mask(details.progress.text)),
         log=[_masked_line(line, mask) for line in details.log],
         result=None if details.result is None else mask(details.result),
@@ -75,7 +85,7 @@ def show(asked: Asked) -> JobShown:
         beside={name: _masked(asked, name, field, path) for name, field in details.beside.items()},
         cursor=mask(details.cursor),
     )
-    return JobShown(masked, path, explain_job(ident, asked.database, mask=mask).reasons)
+    return JobShown(masked, path, explain_job(ident, asked.database, mask=mask).reasons, len(details.fields))
 
 
 def _masked_line(line: str, mask: Callable[[str], str]) -> str:

@@ -18,7 +18,7 @@ from limpyd_jobs.query import (
     WorkerDump,
     alive_workers,
     order_worker,
-    silence,
+    silences,
     worker_dump,
 )
 
@@ -100,7 +100,8 @@ def show(asked: Asked) -> WorkersShown:
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     everyone = alive_workers(asked.database)
     found = [each for each in everyone if queue in ("", *each.queues) and status in ("", each.status)]
-    shown = [_shown(asked, each, everyone, MAX_IN_ROW) for each in found[:limit]]
+    silent = silences(everyone)
+    shown = [_shown(asked, each, silent.get(each.pk, ""), MAX_IN_ROW) for each in found[:limit]]
     return WorkersShown(queue, status, shown, len(found), len(found) <= limit)
 
 
@@ -111,11 +112,11 @@ def show_one(asked: Asked) -> OneShown:
         raise Refusal(404, "That worker is not there any more")
     options = [(name, value) for name, value in worker.options.items() if value is not None]
     dump = worker_dump(worker, asked.database)
-    shown = _shown(asked, worker, everyone, MAX_ON_PAGE)
+    shown = _shown(asked, worker, silences(everyone).get(worker.pk, ""), MAX_ON_PAGE)
     return OneShown(shown, worker.unresolved, options[:MAX_ON_PAGE], [*worker.versions.items()][:MAX_ON_PAGE], dump)
 
 
-def _shown(asked: Asked, worker: AliveWorker, everyone: Sequence[AliveWorker], most: int) -> WorkerShown:
+def _shown(asked: Asked, worker: AliveWorker, silence: str, most: int) -> WorkerShown:
     return WorkerShown(
         pk=worker.pk,
         name=worker.name,
@@ -124,7 +125,7 @@ def _shown(asked: Asked, worker: AliveWorker, everyone: Sequence[AliveWorker], m
         pid=worker.pid,
         parent=worker.parent,
         status=worker.status,
-        silence=silence(worker, everyone),
+        silence=silence,
         queues=worker.queues[:MAX_ON_PAGE],
         queue_model=worker.queue_model,
         since=worker.since,
