@@ -117,11 +117,10 @@ def test_integrations_are_measured_beside_their_own_stores(redis_binary: str) ->
     publish_doctree(done.stdout, settings_overrides={"report_level": 2, "halt_level": 2})
 
 
-def test_many_jobs_at_once_are_measured(redis_binary: str) -> None:
+def test_many_jobs_at_once_are_measured(redis_binary: str, tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "at_once.py"), "--redis-server", redis_binary, "--rounds=1"]
-    done = subprocess.run(
-        [*command, "--scale=0.02", "--only", "--loads=1"], capture_output=True, text=True, timeout=300
-    )
+    options = ["--scale=0.02", "--only", "--loads=1", f"--results={tmp_path}"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for name in ("redis-limpyd-jobs 3", "one by one, --prefetch=100, coroutines", "renewing 20 leases", "kB"):
         assert name in done.stdout
