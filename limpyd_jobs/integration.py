@@ -6,7 +6,7 @@ from limpyd_jobs.classes.job_classes import imported_job_class
 from limpyd_jobs.commandline.options import rate, time_span
 from limpyd_jobs.commandline.programs import run_program
 from limpyd_jobs.dates import parse_datetime, span
-from limpyd_jobs.exceptions import GracePeriodOver
+from limpyd_jobs.exceptions import GracePeriodOver, as_written
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.fields.forms import Form, register_form
 from limpyd_jobs.idents import Ident
@@ -17,6 +17,7 @@ from limpyd_jobs.models.written.calls import read_call, write_call
 from limpyd_jobs.observing.instruments import Adding, Instrument, Running
 from limpyd_jobs.observing.worker_tasks import WorkerTask, register_worker_task
 from limpyd_jobs.records.audit import acting_for
+from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
@@ -40,6 +41,7 @@ __all__ = [
     "WorkerTask",
     "acting_for",
     "adding_once",
+    "as_written",
     "codec_of",
     "describe_trigger",
     "described",
@@ -47,6 +49,7 @@ __all__ = [
     "fingerprint_of",
     "held_by",
     "imported_job_class",
+    "is_of_wrong_type",
     "job_modules",
     "one_line",
     "parse_datetime",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from math import isfinite
+from math import inf, isfinite
+from time import monotonic
 from typing import Any
 
 from limpyd_jobs.classes.job_classes import concrete, path_of
@@ -31,10 +32,13 @@ LATE_AFTER = 5
 QUEUED = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
 
 
-def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | None = None) -> list[list[str]]:
-    """Return why, by their stored fields: ``late 4 min``, ``last job still waiting``, ``queue paused``."""
-    looking = _Looking(database)
-    return [list(looking.notes(each)) if each.get("next_run") and not each.get("paused") else [] for each in schedules]
+def notes_of(
+    schedules: Sequence[Mapping[str, str]], database: JobsDatabase | None = None, timeout: float = inf
+) -> list[list[str] | None]:
+    """Return why, by their stored fields: ``late 4 min``, ``last job still waiting``, ``queue paused``; None of those
+    that it did not look at within some seconds."""
+    until, looking = monotonic() + timeout, _Looking(database)
+    return [looking.notes(each) if monotonic() < until else None for each in schedules]
 
 
 def lateness(database: JobsDatabase | None = None, after: float = 0.0) -> tuple[float, int]:
@@ -59,6 +63,8 @@ class _Looking:
         self._served = {(worker.queue_model, name) for worker in workers for name in worker.queues}
 
     def notes(self, stored: Mapping[str, str]) -> list[str]:
+        if stored.get("paused") or not stored.get("next_run"):
+            return []
         queue = stored.get("queue_name", "")
         found = [
             _obstacle(stored),

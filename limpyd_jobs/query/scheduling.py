@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from time import monotonic
+from math import inf
 from typing import Any, NamedTuple
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -125,16 +125,10 @@ def schedules(
         The database of `BaseJobsModel` by default.
     """
     model = on(Schedule, database)
-    stored = sorted(
-        (fields for _, fields in model.read_many(model.collection())), key=lambda each: each.get("name", "")
-    )
+    stored = (fields for _, fields in model.read_many(model.collection()))
     meant = sorted((each for each in stored if text in each.get("name", "")), key=lambda each: each.get("name", ""))
     shown = meant[:most]
-    if timeout is None:
-        notes: list[Any] = notes_of(shown, database)
-    else:
-        until = monotonic() + timeout
-        notes = [notes_of([each], database)[0] if monotonic() < until else None for each in shown]
+    notes = notes_of(shown, database, inf if timeout is None else timeout)
     return Schedules([ScheduleState.of(each, of_it) for each, of_it in zip(shown, notes, strict=True)], len(meant))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from redis.exceptions import RedisError
 
 from limpyd_jobs import LimpydJobsException, NotAudited
-from limpyd_jobs.integration import one_line
+from limpyd_jobs.integration import as_written, described, is_of_wrong_type, one_line
 
 MAX_MESSAGE = 2_000
 
@@ -29,14 +29,23 @@ class Refusal(Exception):
         self.status, self.text, self.headers = status, text, dict(headers or {})
 
 
+def told_of(error: Exception) -> str:
+    """Return the text of an exception, as people at a browser can do what it says."""
+    is_ours = isinstance(error, NotAudited)
+    return as_written(error, {"unaudited": "--unaudited to the command limpyd-jobs"}) if is_ours else described(error)
+
+
 def refusal_of(error: Exception) -> Refusal:
     """Return what is answered instead of an exception."""
     if isinstance(error, Refusal):
         return error
+    if is_of_wrong_type(error):
+        told = f"A key in Redis is of a wrong type, as another program wrote it ({one_line(error, MAX_MESSAGE)})"
+        return Refusal(503, f"{told}. The page Check says which, and limpyd-jobs check --repair mends it")
     if isinstance(error, RedisError):
         return Refusal(503, f"Redis cannot be used: {one_line(error, MAX_MESSAGE)}")
     if isinstance(error, NotAudited):
-        return Refusal(503, one_line(error, MAX_MESSAGE))
+        return Refusal(503, one_line(told_of(error), MAX_MESSAGE))
     if type(error) is LookupError:
         return Refusal(404, one_line(error, MAX_MESSAGE))
     if type(error) is ValueError or isinstance(error, LimpydJobsException):

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.refusals import Refusal, told_of
 from limpyd_jobs.contrib.web.users import User
-from limpyd_jobs.integration import acting_for, described, one_line
+from limpyd_jobs.integration import acting_for, one_line
 from limpyd_jobs.query import Enough, Tally
 
 log = logging.getLogger("limpyd-jobs.web")
@@ -82,7 +82,7 @@ class Task:
             with acting_for(self.user.name):
                 outcome = do(self.step)
         except Exception as error:  # shown to the user
-            self.error = str(error) if isinstance(error, Stopped) else described(error)
+            self.error = str(error) if isinstance(error, Stopped) else told_of(error)
             if not isinstance(error, (Stopped, RedisError)):
                 log.warning("%s: %s", one_line(self.title), self.error)
             return

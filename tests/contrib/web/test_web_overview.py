@@ -209,3 +209,14 @@ def test_a_look_that_took_long_is_given_again(monkeypatch: pytest.MonkeyPatch) -
 
     recent = Recent(look, 1.0)
     assert recent() == recent() == 10.0
+
+
+def test_what_another_program_wrote_is_named_with_the_remedy(redis_client: redis.Redis) -> None:
+    redis_client.set("jobs:schedule:collection", "text")
+    redis_client.set("limpyd-jobs:audit", "text")
+    dashboard = Dashboard()
+    answer = dashboard.get("/schedules", PROGRAM)
+    assert (answer.status, "limpyd-jobs check --repair mends it" in answer.json["error"]) == (503, True)
+    Job.add_job("a", "mails")
+    refused = dashboard.post("/queues/pause", {"queue": "mails", "confirmed": "1"}, PROGRAM)
+    assert (refused.status, "give --unaudited to the command limpyd-jobs" in refused.json["error"]) == (409, True)
