@@ -25,6 +25,7 @@ from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.fingerprints import fingerprint_of
 from limpyd_jobs.texts import described, one_line, traceback_of
 from limpyd_jobs.transitions import adding_once
+from limpyd_jobs.workers.backoff import is_transient
 
 __all__ = [
     "Adding",
@@ -50,6 +51,7 @@ __all__ = [
     "held_by",
     "imported_job_class",
     "is_of_wrong_type",
+    "is_transient",
     "job_modules",
     "one_line",
     "parse_datetime",

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from itertools import count
@@ -62,13 +61,17 @@ class Steps:
         from django.db import connection
         from redis import Redis
 
-        from limpyd_jobs.redis.scripting import Script
-
         connection.ensure_connection()
         self.before(connection, "_commit")
         connection.execute_wrappers.append(lambda execute, *call: (self.step(), execute(*call))[1])
-        self.before(Script, "__call__")
         self.before(Redis, "execute_command")
+        self.watch_scripts()
+
+    def watch_scripts(self) -> None:
+        """Let only what changes jobs be a step."""
+        from limpyd_jobs.redis.scripting import Script
+
+        self.before(Script, "__call__")
 
 
 def forked(act: Callable[[], Any]) -> tuple[int, Any]:
@@ -129,9 +132,11 @@ def relay() -> None:
             return
 
 
-def relay_until_killed() -> None:
+def relay_until_killed(jobs: int) -> None:
+    """Be killed before one more job is added than so many."""
     from limpyd_jobs.contrib.django.outbox.relaying import relay_due
 
+    Steps(jobs + 1).watch_scripts()
     while True:
         relay_due("default", 30)
 
@@ -204,19 +209,13 @@ def by_a_worker() -> Iterator[dict[str, Any]]:
 
 
 def together() -> Iterator[dict[str, Any]]:
-    """Several relay the same entries while jobs are run; one after the other is killed, and replaced."""
+    """Several relay the same entries. Each is killed once it has added some of the jobs. These are run at once, so that
+    whoever adds them again is found out."""
     forked(lambda: leave(*(f"together {each}" for each in range(ENTRIES))))
-    victims: list[int] = []
-    for each in range(RELAYERS):
-        victims.append(begun(relay_until_killed))
-        if each:
-            time.sleep(0.02)  # somewhere in its work
-            os.kill(victims[0], signal.SIGKILL)
-            os.waitpid(victims.pop(0), 0)
-            assert forked(run_jobs)[0] == 0
+    victims = [begun(lambda jobs=each * 8: relay_until_killed(jobs)) for each in range(1, RELAYERS + 1)]
     for pid in victims:
-        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+        assert forked(run_jobs)[0] == 0
     helpers = [begun(relay) for _ in range(RELAYERS)]
     statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in helpers]
     assert forked(relay)[0] == forked(run_jobs)[0] == 0

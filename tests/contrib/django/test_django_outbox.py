@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,8 +15,9 @@ from bookshop.models import Book
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.db import transaction
-from django.test import TestCase, override_settings
+from django.test import override_settings
 from django.utils.safestring import mark_safe
+from relayed import committed, lost, manage, ran
 from visiting import make_user, visit_as
 
 from limpyd_jobs import ConfigurationException, Job, LimpydJobsException, Retry, Worker
@@ -31,28 +30,6 @@ from limpyd_jobs.contrib.django.tasks.framework import TaskResultStatus, task_en
 from limpyd_jobs.contrib.django.transactions import add_job_through_outbox
 from limpyd_jobs.observing.worker_tasks import register_worker_task
 from limpyd_jobs.redis.database import JobsDatabase
-
-committed = TestCase.captureOnCommitCallbacks
-
-
-@contextmanager
-def lost() -> Iterator[None]:
-    """Let the process die after the commit: what it would do then is not done. Others relay at once."""
-    with committed():
-        yield
-    OutboxEntry.objects.update(due=datetime(2020, 1, 1, tzinfo=timezone.utc))
-
-
-def ran(client: redis.Redis) -> list[str]:
-    """What the jobs did that are queued."""
-    Worker(["errands", "default"], burst=True).run()
-    return client.lrange("errands done", 0, -1)
-
-
-def manage(*words: str) -> str:
-    out = io.StringIO()
-    call_command("limpyd_jobs_outbox", *words, stdout=out)
-    return out.getvalue().strip()
 
 
 class TestAJobThroughTheOutbox:
@@ -199,7 +176,7 @@ class TestAnEntryThatCannotBeRelayed:
 
     def test_because_its_class_is_not_known_yet_is_tried_again_for_an_hour(self) -> None:
         entry = self.entry(job_class="bookshop.errands.Unheard")
-        for number in range(1, relaying.MAX_TRIES_OF_UNKNOWN + 1):
+        for number in range(1, relaying.MAX_TRIES + 1):
             assert not entry.is_set_aside
             relay_entry("default", entry.pk)
             entry.refresh_from_db()
@@ -270,7 +247,7 @@ class TestAWorker:
             transaction.get_connection().cursor().execute("ALTER TABLE limpyd_jobs_outbox_outboxentry RENAME TO gone")
             assert ran(redis_client) == ["a"]
             transaction.set_rollback(True)
-        assert "The outbox cannot be relayed: no such table" in caplog.text
+        assert "The outbox in the database default cannot be relayed: OperationalError: no such table" in caplog.text
 
 
 class TestTheAdmin:

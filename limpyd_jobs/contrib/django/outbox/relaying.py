@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, NamedTuple
 
-from django.db import Error, close_old_connections, connections, transaction
+from django.db import InterfaceError, OperationalError, close_old_connections, connections, transaction
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -20,7 +20,15 @@ from limpyd_jobs import Job, NotReplicated
 from limpyd_jobs.contrib.django import settings
 from limpyd_jobs.contrib.django.outbox.entries import after, entries_of, is_due
 from limpyd_jobs.contrib.django.outbox.signals import relayed_later
-from limpyd_jobs.integration import WorkerTask, adding_once, imported_job_class, one_line, read_call
+from limpyd_jobs.integration import (
+    WorkerTask,
+    adding_once,
+    described,
+    imported_job_class,
+    is_transient,
+    one_line,
+    read_call,
+)
 
 # How many entries are relayed in one transaction, at most.
 BATCH = 50
@@ -28,8 +36,11 @@ BATCH = 50
 # How many seconds to wait after the first failure; twice as many after the next one, up to the second number.
 FIRST_PAUSE, MAX_PAUSE = 10.0, 600.0
 
-# How often the class of an entry is looked for, by processes that may be of an older release. That takes an hour.
-MAX_TRIES_OF_UNKNOWN = 12
+# How often an entry is tried that others, or this process later, may be able to relay: its class is not known to an
+# older release, Redis refuses it until a key or a right is put right, its row cannot be read. That takes an hour.
+MAX_TRIES = 12
+
+MAX_COUNT = 1_000_000  # of tries
 
 MAX_ERROR = 1000  # in characters
 
@@ -85,7 +96,7 @@ class _Round:
         if self._locks:
             entries = entries.select_for_update(skip_locked=True)
         with self._transaction():
-            tried = [self._try(entry) for entry in entries]
+            tried = [(each, None) if isinstance(each, Relayed) else self._try(each) for each in self._read(entries)]
             added = [entry.pk for (entry, _, error), _ in tried if not error]
             if added:
                 self._entries.filter(pk__in=added).delete()
@@ -98,20 +109,39 @@ class _Round:
         """Keep the locks. Without any, as on SQLite, a transaction that read before it writes may be refused."""
         return transaction.atomic(using=self._database) if self._locks else nullcontext()
 
+    def _read(self, entries: Any) -> list[Any]:
+        """Return entries. If one of them cannot be read, because another program wrote it, it holds up no other."""
+        try:
+            return list(entries)
+        except Exception:
+            return [self._read_one(pk, tries) for pk, tries in entries.values_list("pk", "tries")]
+
+    def _read_one(self, pk: int, tries: Any) -> Any:
+        try:
+            return self._entries.get(pk=pk)
+        except Exception as error:
+            entry = self._entries.model(pk=pk, job_class="(cannot be read)", tries=tries)
+            self._entries.filter(pk=pk).update(token=entry.token, created=entry.created)  # most likely, it was these
+            return self._failed(entry, error)
+
     def _try(self, entry: Any) -> tuple[Relayed, Any]:
         try:
             job_class = self._class_of(entry)
             args, kwargs = read_call(job_class, entry.arguments)
             with self._transaction(), adding_once(entry.token.hex) as once:
                 return Relayed(entry, job_class.add_job(*args, **kwargs)), once
-        except (RedisError, NotReplicated) as error:
-            if isinstance(error, (RedisConnectionError, RedisTimeoutError)) and not isinstance(error, Silent):
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if not isinstance(error, Silent):
                 self._silent[job_class.database] = one_line(error)
-            return self._failed(entry, error, is_for_good=False), None
+            return self._failed(entry, error, most=None), None
+        except RedisError as error:
+            return self._failed(entry, error, most=None if is_transient(error) else MAX_TRIES), None
+        except (NotReplicated, InterfaceError, OperationalError) as error:
+            return self._failed(entry, error, most=None), None
         except UnknownClass as error:
-            return self._failed(entry, error, is_for_good=entry.tries + 1 >= MAX_TRIES_OF_UNKNOWN), None
+            return self._failed(entry, error), None
         except Exception as error:
-            return self._failed(entry, error, is_for_good=True), None
+            return self._failed(entry, error, most=1), None
 
     def _class_of(self, entry: Any) -> type[Job]:
         job_class: type[Job] | None = imported_job_class(entry.job_class)
@@ -124,12 +154,12 @@ class _Round:
             raise Silent(self._silent[job_class.database])
         return job_class
 
-    def _failed(self, entry: Any, error: Exception, *, is_for_good: bool) -> Relayed:
-        """Set an entry aside, for good or for a time, so that it holds up no other."""
-        entry.tries += 1
-        entry.error = one_line(f"{type(error).__name__}: {error}")[:MAX_ERROR]
-        pause = min(FIRST_PAUSE * 2 ** min(entry.tries - 1, 10), MAX_PAUSE)
-        entry.due = None if is_for_good else after(pause)
+    def _failed(self, entry: Any, error: Exception, most: int | None = MAX_TRIES) -> Relayed:
+        """Set an entry aside, so that it holds up no other: for a time, and for good once it was tried often enough."""
+        tried = entry.tries if isinstance(entry.tries, int) else 0
+        entry.tries, entry.error = min(tried, MAX_COUNT) + 1, described(error)[:MAX_ERROR]
+        pause = min(FIRST_PAUSE * 2 ** min(tried, 10), MAX_PAUSE)
+        entry.due = None if most and entry.tries >= most else after(pause)
         self._entries.filter(pk=entry.pk).update(tries=entry.tries, error=entry.error, due=entry.due)
         return Relayed(entry, None, entry.error)
 
@@ -143,20 +173,25 @@ class RelayTask(WorkerTask):
     MAX_SECONDS = 0.5  # in which no job is run
     BUSY_INTERVAL, FAILURE_INTERVAL = 0.1, 60.0
 
+    def __init__(self) -> None:
+        self._absent_until: dict[str, float] = {}
+
     def run(self, log: Callable[[str, str], object]) -> float | None:
         """Relay the entries that are due."""
         close_old_connections()
-        try:
-            has_more = [self._relay(database, log) for database in settings.outbox_databases()]
-        except Error as error:
-            log(f"The outbox cannot be relayed: {one_line(error)}", "error")
-            return self.FAILURE_INTERVAL
-        finally:
-            close_old_connections()
-        return self.BUSY_INTERVAL if any(has_more) else None
+        now = monotonic()
+        present = [each for each in settings.outbox_databases() if self._absent_until.get(each, now) <= now]
+        pauses = [self._relay(database, log) for database in present]
+        close_old_connections()
+        return min(pauses, default=None)
 
-    def _relay(self, database: str, log: Callable[[str, str], object]) -> bool:
-        found, has_more = relay_due(database, self.MAX_SECONDS)
+    def _relay(self, database: str, log: Callable[[str, str], object]) -> float:
+        try:
+            found, has_more = relay_due(database, self.MAX_SECONDS)
+        except Exception as error:  # the other databases may be there
+            log(f"The outbox in the database {database} cannot be relayed: {described(error)}", "error")
+            self._absent_until[database] = monotonic() + self.FAILURE_INTERVAL
+            return self.interval
         added = sum(not each.error for each in found)
         if added:
             log(f"{added} jobs of the outbox added", "info")
@@ -164,4 +199,4 @@ class RelayTask(WorkerTask):
         if aside:
             first = f"{one_line(aside[0].entry)}: {aside[0].error}"
             log(f"{len(aside)} entries of the outbox set aside, as {aside[0].entry.pk}, {first}", "error")
-        return has_more
+        return self.BUSY_INTERVAL if has_more else self.interval

@@ -51,7 +51,7 @@ class Command(BaseCommand):
     def _list(self, entries: Any, options: dict[str, Any]) -> str:
         chosen = entries.filter(due__isnull=True) if options["set_aside"] else entries
         number, lines = chosen.count(), []
-        for each in chosen[: options["limit"]]:
+        for each in chosen.defer("token", "arguments", "created")[: options["limit"]]:
             state = "set aside" if each.is_set_aside else f"due {each.due:%Y-%m-%d %H:%M:%S}"
             why = f", {each.tries} tries: {each.error}" if each.tries else ""
             lines.append(f"{each.pk} {one_line(each)} ({state}{why})")
