@@ -73,7 +73,7 @@ def _workers(seen: Overview) -> Iterator[Attention]:
     silent = silences(seen.workers)
     for worker in seen.workers:
         if said := silent.get(worker.pk):
-            yield Attention("worker_silent", f"The worker {one_line(worker.name)} is {said}.", True)
+            yield Attention("worker_silent", f"The worker {one_line(worker.name)} has been {said}.", True)
 
 
 def _schedules(seen: Overview) -> Iterator[Attention]:

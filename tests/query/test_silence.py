@@ -74,7 +74,7 @@ def test_who_asks_is_told_so(job: Job, redis_client: redis.Redis) -> None:
     assert at_first(job_details(job.ident).silence) == SILENT
     told = reasons(job)
     assert told["running"].startswith("It is recorded as running, since ")
-    assert told["worker_silent"] == f"{DEAD} is {SILENT}."
+    assert told["worker_silent"] == f"{DEAD} has been {SILENT}."
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_who_asks_is_told_so(job: Job, redis_client: redis.Redis) -> None:
         (["workers", "list", DEAD], f"{DEAD}: {SILENT}"),
         (["workers", "show", DEAD], f"status {SILENT}"),
         (["info"], f"{DEAD}: {SILENT}"),
-        (["jobs", "explain", "limpyd_jobs.models.Job:1"], f"{DEAD} is {SILENT}."),
+        (["jobs", "explain", "limpyd_jobs.models.Job:1"], f"{DEAD} has been {SILENT}."),
         (["jobs", "show", "limpyd_jobs.models.Job:1"], f"claimed by {DEAD}, {SILENT}"),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_job_whose_lease_ended_is_not_shown_as_running(job: Job, redis_client:
 def test_other_jobs_of_the_queue_are_told_so(job: Job, redis_client: redis.Redis) -> None:
     waiting = Job.add_job("waits", "mails")
     assert reasons(waiting)["workers_silent"].startswith(
-        f"No worker of the queue mails gives a sign of life: {DEAD} is"
+        f"No worker of the queue mails gives a sign of life: {DEAD} has been"
     )
     keep(redis_client, ALIVE)
     assert reasons(waiting)["workers_busy"] == "No worker of the queue mails is free (1 busy, 1 silent)."
@@ -174,7 +174,7 @@ def test_who_holds_a_claim_of_an_integration_is_told_so(redis_client: redis.Redi
         assert "worker_silent" not in reasons(posting)
         end_in(redis_client, "jobs:presence:leases", "1", 20)
         told = reasons(posting)["worker_silent"]
-    assert told.startswith("conductor 1 is silent for 25 s; its claim ends in ")
+    assert told.startswith("conductor 1 has been silent for 25 s; its claim ends in ")
 
 
 def test_a_job_of_one_that_is_silent_is_released_without_force(job: Job) -> None:

@@ -267,7 +267,8 @@ def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Standing,
     runs = recorded if has_lapsed or silence or presumed else "It runs"
     yield Reason("running", f"{runs}, since {stored.get('start', 'some time')}, by {owner}.")
     if silence:
-        yield Reason("worker_silent", f"{owner} is {silence}.")
+        verb = "has been" if silence.startswith("silent") else "is"
+        yield Reason("worker_silent", f"{owner} {verb} {silence}.")
     if is_canceled:
         yield Reason("cancel_asked", f"It was canceled: {_after_cancel(is_over=has_lapsed, is_silent=bool(silence))}.")
     if place.lease is None:
@@ -416,7 +417,7 @@ def _reasons_of_workers(place: _Standing) -> Iterator[Reason]:
 
 def _silences(place: _Standing) -> str:
     silent, servers = silences(place.workers), place.servers
-    told = [f"{one_line(worker.name)} is {silent[worker.pk]}" for worker in servers[:MAX_NAMED]]
+    told = [f"{one_line(worker.name)} has been {silent[worker.pk]}" for worker in servers[:MAX_NAMED]]
     if len(servers) > MAX_NAMED:
         told.append(f"and {len(servers) - MAX_NAMED:,} others")
     return ", ".join(told)
