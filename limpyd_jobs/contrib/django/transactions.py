@@ -50,17 +50,28 @@ def add_job_on_commit(job_class: type[Job], *args: Any, using: str | None = None
         The arguments of its `add_job`. What is wrong with them is raised when the job is added.
     using: str
         The alias of the database whose transaction counts; the default one without.
+
+    Raises
+    ------
+    django.db.transaction.TransactionManagementError
+        If autocommit is off and there is no ``atomic`` block: Django does not know when that is committed.
     """
     later = OnCommit()
 
     def add() -> None:
         later.job = job_class.add_job(*args, **kwargs)
 
-    if transaction.get_connection(using).in_atomic_block:
+    if is_in_transaction(using):
         transaction.on_commit(add, using=using)
     else:
         add()
     return later
+
+
+def is_in_transaction(using: str | None) -> bool:
+    """Return whether a transaction of a database is open. That needs no connection."""
+    connection = transaction.get_connection(using)
+    return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)
 
 
 @dataclass

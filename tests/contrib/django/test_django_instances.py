@@ -1,4 +1,4 @@
-"""Instances of models as arguments of jobs, and jobs that are added on commit."""
+"""Instances of models as arguments of jobs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import pytest
 from bookshop.jobs import Sell
 from bookshop.models import Book
 from django.contrib.auth.models import AbstractUser, User
-from django.db import connection, transaction
-from django.test import TestCase
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from limpyd_jobs import Argument, Job, job
 from limpyd_jobs.contrib.django.instances import InstanceGone
-from limpyd_jobs.contrib.django.transactions import add_job_on_commit
 from limpyd_jobs.query import edit_job
 from limpyd_jobs.testing import run_job
 
@@ -99,29 +97,3 @@ def test_a_function_that_is_a_job_takes_one(emma: Book) -> None:
     added = wrap.add(emma, "red")
     assert added.job.arguments.book == emma
     assert run_job(wrap.job_class, book=emma, ribbon=None).result == "Emma, None"
-
-
-class OnCommit(TestCase):
-    def test_a_job_is_added_once_the_transaction_is_committed(self) -> None:
-        with self.captureOnCommitCallbacks(execute=True):
-            book = Book.objects.create(title="Emma")
-            later = add_job_on_commit(Sell, "one", book=book)
-            assert later.job is None
-            assert not Sell.collection()
-        assert later.job is not None
-        assert later.job.identifier.hget() == "one"
-
-    def test_a_job_of_a_transaction_that_is_rolled_back_is_never_added(self) -> None:
-        with self.captureOnCommitCallbacks(execute=True), transaction.atomic():
-            later = add_job_on_commit(Sell, "one", book=Book(pk=1))
-            transaction.set_rollback(True)
-        assert (later.job, len(Sell.collection())) == (None, 0)
-
-
-def test_outside_of_a_transaction_a_job_is_added_at_once() -> None:
-    connection.in_atomic_block, in_block = False, connection.in_atomic_block
-    try:
-        later = add_job_on_commit(Sell, "one", book=Book(pk=1))
-    finally:
-        connection.in_atomic_block = in_block
-    assert later.job is not None

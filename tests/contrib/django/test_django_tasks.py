@@ -11,7 +11,7 @@ import redis
 from bookshop import tasks
 from bookshop.models import Book
 from django.core.checks import run_checks
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import TestCase, override_settings
 from django.utils.timezone import now
 
@@ -274,16 +274,6 @@ class OnCommit(TestCase):
         assert tasks.ran == ["first", "second"]
         statuses = {TaskJob.get(pk).status.hget() for pk in TaskJob.collection()}
         assert statuses == {STATUSES.SUCCESS}
-
-
-def test_outside_of_a_transaction_no_database_is_asked() -> None:
-    in_block, connection.in_atomic_block = connection.in_atomic_block, False
-    try:
-        with override_settings(TASKS=OnCommit.SETTINGS):
-            tasks.noop_task.enqueue()
-    finally:
-        connection.in_atomic_block = in_block
-    assert len(TaskJob.collection()) == 1
 
 
 class TestTheChecks:

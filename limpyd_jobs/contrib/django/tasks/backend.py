@@ -32,7 +32,7 @@ from limpyd_jobs.contrib.django.tasks.job import TaskJob, unique_id
 from limpyd_jobs.contrib.django.tasks.results import as_of_django, new_result, result_of, stored_result, update
 from limpyd_jobs.contrib.django.tasks.signals import send_signals
 from limpyd_jobs.contrib.django.tasks.task import OUTBOX, LimpydTask
-from limpyd_jobs.contrib.django.transactions import add_job_through_outbox
+from limpyd_jobs.contrib.django.transactions import add_job_through_outbox, is_in_transaction
 from limpyd_jobs.integration import events, stored_queue_name
 
 APPLICATION = "limpyd_jobs.contrib.django"
@@ -82,10 +82,10 @@ class LimpydBackend(BaseTaskBackend):  # type: ignore[misc, valid-type]
         is_unique = getattr(task, "unique", False)
         result_id = unique_id(task.module_path, args, kwargs) if is_unique else uuid.uuid4().hex
         result = new_result(task, result_id, args, kwargs, backend=self.alias)
-        connection, way = transaction.get_connection(self.database), self._way_of(task)
+        way = self._way_of(task)
         if way == OUTBOX:
             self._add_through_outbox(result)
-        elif way and connection.in_atomic_block:
+        elif way and is_in_transaction(self.database):
             transaction.on_commit(partial(self._add, result), using=self.database)
         else:
             self._add(result)
