@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 from limpyd_jobs.classes.imports import hint_for, import_class, why_not_imported
 from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
@@ -90,6 +91,13 @@ class WorkerOptionParser(OptionParser):
     def error(self, msg: str) -> NoReturn:
         """End the program with exit status 2 and the message, in one line, on standard error."""
         self.exit(2, f"{self.get_prog_name()}: error: {unbroken(msg)}\n")
+
+    def exit(self, status: int = 0, msg: str | None = None) -> NoReturn:
+        """End the program with an exit status, and a message on standard error."""
+        super().exit(status, msg and as_typed(msg))
+
+    def format_help(self, formatter: Any = None) -> str:
+        return as_typed(super().format_help(formatter))
 
     def _match_long_opt(self, opt: str) -> str:
         """Let an abbreviation stand for an option that has two spellings."""

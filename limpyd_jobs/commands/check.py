@@ -10,6 +10,7 @@ from limpyd_jobs.check.catalogue import JOB_STORES, import_used_integrations
 from limpyd_jobs.check.checking import DEFAULT_PAUSE, LEASE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commandline.options import WorkerOption, one_of, seconds
+from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.integrations import job_store, namespace
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, UNAUDITED
@@ -114,5 +115,5 @@ class Check(Command):
         )
         if progress:
             progress.end()
-        print(report.as_json() if self.options.json else report.as_table(width_of_terminal()))
+        print(report.as_json() if self.options.json else as_typed(report.as_table(width_of_terminal())))
         return 1 if report.left or (self.options.strict and report.warnings) else 0

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commandline.options import WorkerOption, interval
 from limpyd_jobs.commandline.parser import cannot_use_redis
+from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.names import unknown_models
@@ -237,7 +238,7 @@ def _not_counted(seen: Overview) -> list[Section]:
     # only the ends of lists are looked at
     those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of models that are not known"
     told = f"not counted as jobs, because their class is not known: {those}"
-    return [(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all", [])]
+    return [(as_typed(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all"), [])]
 
 
 def _doubts(seen: Overview) -> list[Section]:

@@ -13,6 +13,7 @@ from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs.arguments import check_servable, stored_queue_name
 from limpyd_jobs.commandline.options import OutOfRange, WorkerOption, between, for_verbs, seconds, time_span
+from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
@@ -328,7 +329,7 @@ A filter is made of words. All of them must be met:
             print(f"{one_line(each.ident)}: {one_line(each.status)}")
             for reason in each.reasons:
                 command = self.as_here(reason.command) if reason.command else ""
-                text = reason.text.replace(reason.command, command) if command else reason.text
+                text = as_typed(reason.text.replace(reason.command, command) if command else reason.text)
                 print(wrapped(one_line(text, MESSAGE), one_line(command, MESSAGE), margin="  "))
 
     def _export(self, words: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from limpyd_jobs.commandline.parser import (
     made_config,
     require_subclass,
 )
+from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines, wrapped
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
@@ -116,7 +117,7 @@ class Command:
         """Print what the JSON of a list has in its objects: lines below the table, as wide as the terminal."""
         if not (self.options.json or self.options.jsonl):
             for line in lines:
-                print(wrapped(one_line(line, MESSAGE)))
+                print(wrapped(as_typed(one_line(line, MESSAGE))))
 
     @property
     def mark(self) -> Mapping[str, bool]:
@@ -132,7 +133,7 @@ class Command:
             for value in (values if name == "pythonpath" and values else [values])
             if value
         ]
-        return " ".join([command, *map(shlex.quote, words)])
+        return " ".join([as_typed(command), *map(shlex.quote, words)])
 
     @property
     def how_audited(self) -> dict[str, Any]:
@@ -164,7 +165,7 @@ class Command:
     def note(self, *texts: str) -> None:
         """Say something on standard error, beside the output."""
         for text in texts:
-            print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
+            print(as_typed(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}"), file=sys.stderr)
 
     def _configure(self) -> None:
         """Take from the environment what the options do not say, and do what the application does before its worker. If

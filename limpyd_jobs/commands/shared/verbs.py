@@ -10,6 +10,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.imports import not_imported
+from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.command import FLAGS, Command
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import count_of, print_fields
@@ -99,7 +100,7 @@ class VerbCommand(Command):
         """Print the outcomes of many jobs, given what was done, such as ``deleted``; return the exit status."""
         until = {"until": f"{tally.until}"} if tally.until else {}
         if not self.print_as_json({**tally._asdict(), **until, **self.mark}):
-            reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
+            reasons = [(f"{number:,}", as_typed(reason)) for reason, number in tally.reasons.items()]
             told = f"{self.would_be(done)}{_until(tally)}"
             print_fields([(f"{what}s", ""), (f"{tally.done:,}", told), *reasons], MESSAGE)
         return 1 if tally.refused else 0

@@ -17,7 +17,10 @@ from django.test import override_settings
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES
+from limpyd_jobs.commandline.programs import as_typed
+from limpyd_jobs.contrib.django.management.commands import limpyd_jobs
 from limpyd_jobs.contrib.django.management.commands.limpyd_jobs_worker import split_words
+from limpyd_jobs.query import pause_queue
 
 MANAGE = """
 import os, sys
@@ -130,6 +133,46 @@ class TestTheCommandInThisProcess:
         with pytest.raises(SystemExit) as caught:
             call_command("limpyd_jobs", "jobs", "gather")
         assert caught.value.code == 2
+
+
+class TestAHint:
+    """What the command tells the user to type is what works here."""
+
+    def test_names_the_command_of_manage_py(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            call_command("limpyd_jobs", "gather")
+        error = capsys.readouterr().err
+        assert error.startswith("python manage.py limpyd_jobs: error: no such command: 'gather'")
+        assert "python manage.py limpyd_jobs_worker runs a worker" in error
+        call_command("limpyd_jobs", "jobs", "--help")
+        assert capsys.readouterr().out.startswith("Usage: python manage.py limpyd_jobs jobs ")
+
+    def test_is_the_same_in_what_a_command_prints(
+        self, capsys: pytest.CaptureFixture[str], redis_client: redis.Redis
+    ) -> None:
+        job = Stock.add_job("one", title="Emma")
+        pause_queue("jobs:queue", "stock")
+        call_command("limpyd_jobs", "jobs", "explain", job.ident)
+        assert "python manage.py limpyd_jobs resume stock" in capsys.readouterr().out
+        redis_client.flushall()
+        redis_client.set("jobs:queue:paused", "x")
+        with pytest.raises(SystemExit):
+            call_command("limpyd_jobs", "pause", "stock", "--force")
+        assert "which python manage.py limpyd_jobs check names" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("program", "typed"),
+        [
+            ("/usr/bin/django-admin", "django-admin"),
+            ("/lib/django/__main__.py", "python -m django"),
+            ("bin/shop.py", "python shop.py"),
+        ],
+    )
+    def test_begins_as_the_user_began(self, program: str, typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            limpyd_jobs.Command().run_from_argv([program, "limpyd_jobs", "gather"])
+        assert capsys.readouterr().err.startswith(f"{typed} limpyd_jobs: error: ")
+        assert as_typed("limpyd-jobs check") == "limpyd-jobs check"  # afterwards
 
 
 class TestTheWordsOfAWorker:

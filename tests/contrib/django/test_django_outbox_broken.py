@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import redis
 from bookshop.errands import Errand, Refused
-from django.db import OperationalError, connection, connections
+from django.core.management import CommandError
+from django.db import OperationalError, connection, connections, transaction
 from django.test import override_settings
 from relayed import lost, make_due, manage, ran
 from visiting import make_user, visit_as
@@ -217,6 +218,30 @@ def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) ->
         return caplog.text
 
     return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--database=away"),
+        ("list", "--limit=-1"),
+        ("list", "--limit=many"),
+        ("retry", "0"),
+        ("discard", "9" * 19),
+        ("discard", "9" * 5000),
+    ],
+)
+def test_the_command_refuses_wrong_words_in_one_line(words: Sequence[str]) -> None:
+    with pytest.raises(CommandError, match=r"\AError: argument [^\n]{1,200}\Z"):
+        manage(*words)
+
+
+def test_the_command_says_in_one_line_that_a_database_is_away() -> None:
+    with transaction.atomic():
+        connection.cursor().execute("ALTER TABLE limpyd_jobs_outbox_outboxentry RENAME TO gone")
+        with pytest.raises(CommandError, match="The database default cannot be used: OperationalError: no such table"):
+            manage("relay")
+        transaction.set_rollback(True)
 
 
 def test_a_database_that_is_away_holds_up_no_other_outbox(logged: Callable[[], str], redis_client: redis.Redis) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from argparse import REMAINDER
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -17,12 +19,12 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Hand the words over: Django's own options would get in their way."""
-        run_program("jobs", ["limpyd-jobs", *argv[2:]])
+        _run(argv[0], argv[2:])
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the same for ``call_command("limpyd_jobs", "check")``, which returns if all is well."""
         try:
-            run_program("jobs", ["limpyd-jobs", *map(str, args)])
+            _run("manage.py", [*map(str, args)])
         except SystemExit as end:
             if end.code:
                 raise
@@ -30,3 +32,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: Any) -> None:
         """Take any words."""
         parser.add_argument("args", nargs=REMAINDER)
+
+
+def _run(program: str, words: Sequence[str]) -> None:
+    name = os.path.basename(program)
+    begin = "python -m django" if name == "__main__.py" else f"python {name}" if name.endswith(".py") else name
+    typed = {"limpyd-jobs": f"{begin} limpyd_jobs", "limpyd-jobs-worker": f"{begin} limpyd_jobs_worker"}
+    run_program("jobs", ["limpyd-jobs", *words], typed)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error
 
 from limpyd_jobs.contrib.django import settings
 from limpyd_jobs.contrib.django.outbox.entries import entries_of, try_again
 from limpyd_jobs.contrib.django.outbox.relaying import relay_due
-from limpyd_jobs.integration import one_line
+from limpyd_jobs.integration import described, one_line
+
+MAX_NUMBER = 2**63 - 1  # that databases take
+
+
+def _number_from(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= MAX_NUMBER):
+            raise ArgumentTypeError(f"not a number from {least} on: {text[:100]!r}")
+        return int(text)
+
+    return number
 
 
 class Command(BaseCommand):
@@ -20,7 +34,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: Any) -> None:
         """Add a verb, and what it needs."""
-        database = {"default": settings.outbox_databases()[0], "help": "The alias of the database of the outbox"}
+        databases = settings.outbox_databases()
+        database = {"default": databases[0], "choices": databases, "help": "The alias of the database of the outbox"}
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         made = {
             "relay": verbs.add_parser("relay", help="Add the jobs of the entries that are due, and end"),
@@ -31,14 +46,18 @@ class Command(BaseCommand):
         for each in made.values():
             each.add_argument("--database", **database)
         made["list"].add_argument("--set-aside", action="store_true", help="Only those that are set aside")
-        made["list"].add_argument("--limit", type=int, default=100, help="How many of them; 100 by default")
-        made["retry"].add_argument("id", nargs="*", type=int, help="Which; without any, all that are set aside")
-        made["discard"].add_argument("id", nargs="+", type=int, help="Which")
+        made["list"].add_argument("--limit", type=_number_from(0), default=100, help="How many of them; 100 by default")
+        help_of_retry = "Which; without any, all that are set aside"
+        made["retry"].add_argument("id", nargs="*", type=_number_from(1), help=help_of_retry)
+        made["discard"].add_argument("id", nargs="+", type=_number_from(1), help="Which")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do what the verb says."""
         entries = entries_of(options["database"])
-        self.stdout.write(getattr(self, f"_{options['verb']}")(entries, options))
+        try:
+            self.stdout.write(getattr(self, f"_{options['verb']}")(entries, options))
+        except Error as error:
+            raise CommandError(f"The database {options['database']} cannot be used: {described(error)}") from error
 
     def _relay(self, entries: Any, options: dict[str, Any]) -> str:
         found, _ = relay_due(options["database"], math.inf)
