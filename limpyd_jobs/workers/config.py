@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -189,7 +190,12 @@ class WorkerConfig:
             if self.options.print_options:
                 self.print_options()
             self._worker()._check_connection()
-        if self._worker()._settings.processes > 1 and not self.options.dry_run:
+        settings = self._worker()._settings
+        if settings.concurrency > 1:
+            # A full collection stops all coroutines. It need not look at the code of the application each time.
+            gc.collect()
+            gc.freeze()
+        if settings.processes > 1 and not self.options.dry_run:
             self._run_processes()
         else:
             self.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -404,6 +405,13 @@ def test_a_dry_run_starts_and_ends_the_worker_without_a_job(capsys):
     config.execute()
     assert (config.worker.status, config.worker.num_loops) == ("terminated", 0)
     assert capsys.readouterr().err.endswith(": --dry-run\n")
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_garbage_is_not_looked_for_in_the_code_while_coroutines_wait():
+    before, kept = gc.get_freeze_count(), [[] for _ in range(10_000)]
+    configure("--queues=a", "--dry-run", "--concurrency=2").execute()
+    assert gc.get_freeze_count() >= before + len(kept)
 
 
 def test_a_redis_that_does_not_answer_is_said_in_one_line(capsys, jobs_database):
