@@ -26,7 +26,7 @@ class InstanceOnUse(SimpleLazyObject):  # type: ignore[misc]
 
 def _fetched(model: type[Model], key: str) -> Model:
     try:
-        found: Model = model._base_manager.get(pk=key)
+        found: Model = model._base_manager.get(pk=_primary_key(model, key))
     except ObjectDoesNotExist:
         raise InstanceGone(
             f"{model._meta.label} {one_line(key)} is gone: it was deleted after the job was added that has it as an "
@@ -53,7 +53,7 @@ def _dump(model: Any, instance: Any) -> str:
         return str(vars(instance)["_key"])
     if not isinstance(instance, model):
         raise TypeError(f"{instance!r} is not an instance of {model.__name__}")
-    if instance.pk is None:
+    if None in (instance.pk if isinstance(instance.pk, tuple) else (instance.pk,)):
         raise ValueError(f"{instance!r} is not saved, so it has no primary key")
     return str(model._meta.pk.value_to_string(instance))
 
@@ -62,10 +62,14 @@ def _load(model: Any, key: Any) -> InstanceOnUse:
     if not isinstance(key, str):
         raise TypeError(f"{key!r} is not the primary key of a {model.__name__}")
     try:
-        model._meta.pk.to_python(key)
-    except ValidationError:
+        _primary_key(model, key)
+    except (ArithmeticError, RecursionError, TypeError, ValidationError, ValueError):  # it may be of several fields
         raise ValueError(f"{key!r} is not the primary key of a {model.__name__}") from None
     return InstanceOnUse(model, key)
+
+
+def _primary_key(model: Any, key: str) -> Any:
+    return model._meta.pk.to_python(key)
 
 
 register_form(Model, form_of_model)

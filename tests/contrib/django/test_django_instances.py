@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bookshop.jobs import Sell
-from bookshop.models import Book
+from bookshop.jobs import Reprint, Sell
+from bookshop.models import Book, Edition
 from django.contrib.auth.models import AbstractUser, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -86,6 +86,49 @@ class TestAnInstance:
             class Greet(Job):
                 abstract = True
                 user = Argument(AbstractUser)
+
+
+HOSTILE = [
+    "",
+    "seven",
+    "1 OR 1=1",
+    "1.5",
+    "9" * 40,
+    "-1",
+    "\0",
+    "[1]",
+    '["x"]',
+    "[" * 5000,
+    '{"a": 1}',
+    "null",
+    "٧\u202e",
+]
+
+
+class TestAKeyThatIsChangedInRedis:
+    @pytest.mark.parametrize("key", HOSTILE)
+    def test_is_refused_or_leads_to_nothing(self, emma: Book, key: str) -> None:
+        edition = Edition.objects.create(isbn="x", number=1)
+        for job, name in (
+            (Sell.add_job("one", book=emma), "book"),
+            (Reprint.add_job("two", edition=edition), "edition"),
+        ):
+            job.get_connection().hset(f"{job._name}:{job.pk.get()}:hash", name, key)
+            with pytest.raises((InstanceGone, ValueError), match="is gone|is not the primary key"):
+                str(getattr(type(job).get(job.pk.get()).arguments, name))
+
+    def test_of_several_fields_travels_as_one(self) -> None:
+        edition = Edition.objects.create(isbn='"x",', number=1)
+        job = Reprint.add_job("one", edition=edition)
+        found = Reprint.get(job.pk.get()).arguments.edition
+        assert (found, found.number) == (edition, 1)
+        edition.delete()
+        with pytest.raises(InstanceGone):
+            str(Reprint.get(job.pk.get()).arguments.edition)
+
+    def test_of_several_fields_has_to_be_whole(self) -> None:
+        with pytest.raises(TypeError, match="is not saved, so it has no primary key"):
+            Reprint.add_job("one", edition=Edition(isbn="x"))
 
 
 @job(queue="sales")

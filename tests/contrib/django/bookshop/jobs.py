@@ -3,7 +3,7 @@
 from django.db import connection
 from django.utils import timezone, translation
 
-from bookshop.models import Book
+from bookshop.models import Book, Edition
 from limpyd_jobs import Argument, Job, Queue
 
 
@@ -18,6 +18,14 @@ class Sell(Job):
 
     def run(self, queue: Queue) -> list[str]:
         return [book.title for book in [self.arguments.book, *self.arguments.others]]
+
+
+class Reprint(Job):
+    """Prints an edition once more: its primary key has two fields."""
+
+    namespace = "bookshop"
+    queue_name = "sales"
+    edition = Argument(Edition)
 
 
 class Stock(Job):

@@ -8,3 +8,9 @@ class Book(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+
+class Edition(models.Model):
+    pk = models.CompositePrimaryKey("isbn", "number")
+    isbn = models.CharField(max_length=13)
+    number = models.IntegerField()
