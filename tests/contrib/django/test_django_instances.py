@@ -101,7 +101,7 @@ HOSTILE = [
     "[" * 5000,
     '{"a": 1}',
     "null",
-    "٧\u202e",
+    "\u202e",
 ]
 
 
@@ -109,22 +109,20 @@ class TestAKeyThatIsChangedInRedis:
     @pytest.mark.parametrize("key", HOSTILE)
     def test_is_refused_or_leads_to_nothing(self, emma: Book, key: str) -> None:
         edition = Edition.objects.create(isbn="x", number=1)
-        for job, name in (
-            (Sell.add_job("one", book=emma), "book"),
-            (Reprint.add_job("two", edition=edition), "edition"),
-        ):
-            job.get_connection().hset(f"{job._name}:{job.pk.get()}:hash", name, key)
-            with pytest.raises((InstanceGone, ValueError), match="is gone|is not the primary key"):
-                str(getattr(type(job).get(job.pk.get()).arguments, name))
+        given = {"book": Sell.add_job("one", book=emma), "edition": Reprint.add_job("two", edition=edition)}
+        for name, added in given.items():
+            added.get_connection().hset(f"{added._name}:{added.pk.get()}:hash", name, key)
+            with pytest.raises((InstanceGone, ValueError), match=r"is gone|is not the primary key"):
+                str(getattr(type(added).get(added.pk.get()).arguments, name))
 
     def test_of_several_fields_travels_as_one(self) -> None:
         edition = Edition.objects.create(isbn='"x",', number=1)
-        job = Reprint.add_job("one", edition=edition)
-        found = Reprint.get(job.pk.get()).arguments.edition
+        added = Reprint.add_job("one", edition=edition)
+        found = Reprint.get(added.pk.get()).arguments.edition
         assert (found, found.number) == (edition, 1)
         edition.delete()
         with pytest.raises(InstanceGone):
-            str(Reprint.get(job.pk.get()).arguments.edition)
+            str(Reprint.get(added.pk.get()).arguments.edition)
 
     def test_of_several_fields_has_to_be_whole(self) -> None:
         with pytest.raises(TypeError, match="is not saved, so it has no primary key"):
