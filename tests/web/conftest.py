@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,13 @@ def _server(redis_binary: str) -> Iterator[RedisServer]:
 def serving(server: RedisServer, db: int, *options: str) -> Iterator[Site]:
     """Run ``limpyd-jobs web`` with one of the databases of a server."""
     command = [sys.executable, "-m", "limpyd_jobs.scripts.jobs", "web", "--port=0", f"--pythonpath={HERE}", *options]
+    with running(command, server, db) as site:
+        yield site
+
+
+@contextmanager
+def running(command: Sequence[str], server: RedisServer, db: int) -> Iterator[Site]:
+    """Run a program that prints the address of a dashboard."""
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": f"redis://127.0.0.1:{server.port}/{db}"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
@@ -117,6 +124,24 @@ def hostile_site(_hostile: Site) -> Site:
     """The dashboard of a database where each text is hostile."""
     _hostile.connect()
     return _hostile
+
+
+@pytest.fixture(scope="session")
+def _bookshop(_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    pytest.importorskip("django", reason="Django is not installed")
+    db = 3
+    place = tmp_path_factory.mktemp("bookshop") / "bookshop.sqlite3"
+    command = [sys.executable, str(HERE / "bookshop_site.py"), f"redis://127.0.0.1:{_server.port}/{db}", str(place)]
+    with running(command, _server, db) as site:
+        yield site
+
+
+@pytest.fixture
+def bookshop(_bookshop: Site) -> Site:
+    """A project of Django, whose dashboard is at ``/staff/jobs/``, with jobs in an empty database."""
+    _bookshop.client.flushdb()
+    _bookshop.connect()
+    return _bookshop
 
 
 @pytest.fixture(scope="session")
