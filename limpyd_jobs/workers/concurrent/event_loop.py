@@ -60,7 +60,7 @@ class Awaited:
     def begin(self, loop: AbstractEventLoop, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         watchdog.begin()
-        self._task = loop.create_task(self._main())
+        self._task = stepped_task(loop, self._main())  # whatever factory a job gave the loop
         self._task.add_done_callback(self._ended)
         if self.reason is not None:
             self._task.cancel()
@@ -183,6 +183,7 @@ class EventLoop:
         while not self._is_closing:
             with suppress(SystemExit, KeyboardInterrupt):  # of a task that a job made: the job has it, too
                 loop.run_forever()
+        loop.set_task_factory(stepped_task)  # a job may have given it another one
         with suppress(BaseException):
             loop.run_until_complete(_end_tasks())
             loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), CLOSE_WITHIN))

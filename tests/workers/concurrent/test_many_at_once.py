@@ -82,6 +82,8 @@ class Various(Base):
             raise Cancel("no need")
         if self.arguments.kind == "exit":
             raise SystemExit(3)
+        if self.arguments.kind == "factory":
+            asyncio.get_running_loop().set_task_factory(lambda *args, **options: 1 / 0)
         if self.arguments.kind == "alone":
             await asyncio.sleep(0.05)
         return "done"
@@ -330,6 +332,12 @@ class TestJobs:
         with pytest.raises(SystemExit):
             run(100)
         assert [job.status.hget(), other.status.hget()] == ["e", "s"]
+
+    def test_begin_whatever_factory_of_tasks_one_of_them_gives_the_loop(self) -> None:
+        Various.add_job("bad", kind="factory")
+        Quick.add_jobs(map(str, range(5)))
+        run(6, 2)
+        assert statuses(Quick) == ["s"] * 5
 
     def test_may_be_a_burst_that_ends_when_none_runs_any_more(self) -> None:
         Chain.add_job("first")
