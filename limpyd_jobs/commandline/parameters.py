@@ -524,11 +524,13 @@ class Parameters:
         return bool(row and row.could_be) and list(cls.parameters).count(name) < 2
 
     def _warn_of_slips(self, given: Iterable[str]) -> None:
-        """Warn if an argument has nearly the name of a parameter. Other arguments are of a subclass."""
+        """Warn if an argument has nearly the name of a parameter. Others may be of a subclass that reads them."""
+        reads_others = type(self).__init__.__module__.partition(".")[0] != __name__.partition(".")[0]
         for name in set(given) - {*self.parameters, *SPELLINGS}:
             near = get_close_matches(name, self.parameters, n=1, cutoff=0.85)
-            if near and not hasattr(self, name):
-                text = f"{type(self).__name__} has no parameter {name}, so it is ignored: is {near[0]} meant?"
+            if (near or not reads_others) and not hasattr(self, name):
+                hint = f": is {near[0]} meant?" if near else ""
+                text = f"{type(self).__name__} has no parameter {name}, so it is ignored{hint}"
                 warnings.warn(text, UserWarning, stacklevel=4)
 
     def _set_graceful(self, given: dict[str, Any]) -> None:

@@ -117,8 +117,18 @@ def test_an_argument_with_nearly_the_name_of_a_parameter_is_warned_of() -> None:
         make(max_loop=3)
 
 
-def test_other_arguments_are_those_of_a_subclass(recwarn: pytest.WarningsRecorder) -> None:
-    make(tenant="one")
+def test_an_argument_that_nothing_reads_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"Worker has no parameter tenant, so it is ignored$"):
+        make(tenant="one")
+
+
+def test_other_arguments_may_be_those_of_a_subclass(recwarn: pytest.WarningsRecorder) -> None:
+    class OfTenant(Worker):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.tenant = kwargs["tenant"]
+
+    assert OfTenant("a", tenant="one", terminate_gracefuly=False).tenant == "one"
     assert not recwarn.list
 
 
