@@ -1,0 +1,235 @@
+"""Shards: which of several databases has a job, and adding jobs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, TypeVar
+from zlib import crc32
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.classes.binding import is_same_database
+from limpyd_jobs.classes.job_classes import job_class_of
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models.adding import STEP_SIZE
+from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
+from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.search.classes import connection_to, on
+from limpyd_jobs.shards.filter import Seen, ShardsFilter
+
+T = TypeVar("T")
+
+# Each shard keeps here which one it is, of how many.
+KEY = "limpyd-jobs:shard"
+
+MAX_SHARDS = 1_000
+
+
+class Shards:
+    """Several databases that have the jobs of one application together: each job is in one of them.
+
+    The CRC-32 of its identifier, modulo their number, says in which one. So a job that is queued is not added again, as
+    in one database. The number and the order stay for ever: each database keeps which one it is, and refuses to be
+    another one.
+
+    >>> shards = Shards.of_cluster("redis-1,redis-2", "shop", number=8)
+    >>> shards.add_job(Photo, "photo:7")
+
+    Parameters
+    ----------
+    databases: sequence of JobsDatabase
+        2 to 1,000 of them.
+
+    Attributes
+    ----------
+    databases: tuple of JobsDatabase
+
+    Raises
+    ------
+    TypeError
+        If one is not a `JobsDatabase`.
+    ConfigurationException
+        If there are too few or too many, or two are the same.
+    """
+
+    def __init__(self, databases: Iterable[JobsDatabase]) -> None:
+        self.databases = tuple(databases)
+        self._are_checked: set[int] = set()
+        for database in self.databases:
+            if not isinstance(database, JobsDatabase):
+                raise TypeError(f"A shard is a JobsDatabase, such as JobsDatabase(url=…), not {database!r}")
+        if not 2 <= len(self.databases) <= MAX_SHARDS:
+            raise ConfigurationException(f"There must be 2 to {MAX_SHARDS:,} shards, not {len(self.databases):,}")
+        for number, database in enumerate(self.databases):
+            for other in self.databases[:number]:
+                if is_same_database(database, other):
+                    raise ConfigurationException(f"Two shards are the same database: {self.name_of(number)}")
+
+    @classmethod
+    def of_cluster(cls, hosts: str, name: str, number: int, *, tls: bool = False, **settings: Any) -> Shards:
+        """Return shards on a Redis Cluster: the databases ``name-0``, ``name-1``, and so on.
+
+        Parameters
+        ----------
+        hosts: str
+            Some servers of the cluster, with user and password if needed: ``user:password@redis-1,redis-2:6380``.
+        name: str
+            With which the tags of the databases begin.
+        number: int
+            How many shards. Start with two to four for each server that may come: they cannot become more, but they can
+            move to more servers.
+        tls: bool
+        **settings
+            Those of `JobsDatabase`, for all of them.
+        """
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"The number of shards must be a whole number, not {number!r}")
+        scheme = "rediss+cluster" if tls else "redis+cluster"
+        if not 2 <= number <= MAX_SHARDS:
+            raise ConfigurationException(f"There must be 2 to {MAX_SHARDS:,} shards, not {number:,}")
+        return cls(JobsDatabase(url=f"{scheme}://{hosts}/{name}-{each}", **settings) for each in range(number))
+
+    def __len__(self) -> int:
+        return len(self.databases)
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a database, without passwords."""
+        return database_name(self.databases[number].connection_settings)
+
+    # -- Where jobs are
+
+    def place_of(self, identifier: str) -> int:
+        """Return the number of the shard that has the jobs of an identifier."""
+        return crc32(identifier.encode("utf-8", "surrogateescape")) % len(self.databases)
+
+    def on(self, model: type[T], number: int) -> type[T]:
+        """Return a model, such as a job class, as it is in one of the shards.
+
+        Raises
+        ------
+        ConfigurationException
+            If the database is another shard, or one of another number of shards; or see `BaseJobsModel.bound_to`.
+        """
+        self._check(number)
+        found: type[T] = on(job_class_of(model), self.databases[number])
+        return found
+
+    def _check(self, number: int) -> None:
+        """Let a database be the shard of that number, unless it is another one."""
+        if number in self._are_checked:
+            return
+        expected, connection = f"{number} of {len(self.databases)}", connection_to(self.databases[number])
+        key = at(connection, KEY)
+        _, found = connection.pipeline(transaction=False).setnx(key, expected).get(key).execute()
+        if found != expected:
+            raise ConfigurationException(
+                f"{self.name_of(number)} is given as shard {expected}, but it is shard {found}: give all shards, in "
+                "the order in which they were first used"
+            )
+        self._are_checked.add(number)
+
+    # -- Adding
+
+    def add_job(self, job_class: Any, identifier: str = LEFT_OUT, *args: Any, **how: Any) -> Any:
+        """Add a job to its shard, as `Job.add_job` does, and return it.
+
+        Parameters
+        ----------
+        job_class: type of Job, or a function that is a job
+        identifier, *args, **how
+            Those of its ``add_job``.
+        """
+        cls, identifier = self._placed(job_class, identifier, how)
+        return cls.add_job(identifier, *args, **how)
+
+    async def aadd_job(self, job_class: Any, identifier: str = LEFT_OUT, *args: Any, **how: Any) -> Any:
+        """Do as `add_job`, under asyncio. The first job of each shard waits for an answer of Redis."""
+        cls, identifier = self._placed(job_class, identifier, how)
+        return await cls.aadd_job(identifier, *args, **how)
+
+    def _placed(self, job_class: Any, identifier: Any, fields: Mapping[str, Any]) -> tuple[Any, str]:
+        identifier = identifier_of_new(job_class_of(job_class), identifier, fields)
+        return self.on(job_class, self.place_of(identifier)), identifier
+
+    def add_jobs(self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], *args: Any, **how: Any) -> list[Any]:
+        """Add many jobs, each to its shard, as `Job.add_jobs` does; return them in the order of the given ones.
+
+        All shards are asked at once, in steps of up to 250 jobs for each. If one of them fails, what the others added
+        stays.
+
+        Parameters
+        ----------
+        job_class: type of Job, or a function that is a job
+        jobs, *args, **how
+            Those of its ``add_jobs``, but ``progress``.
+        """
+        if isinstance(jobs, (str, bytes, Mapping)):
+            raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
+        given, added = iter(jobs), list[Any]()
+        with self._threads() as threads:
+            while some := list(islice(given, STEP_SIZE * len(self.databases))):
+                rows = [self._row(job_class, job, how) for job in some]
+                places = [self.place_of(row["identifier"]) for row in rows]
+                steps = {
+                    number: threads.submit(
+                        self.on(job_class, number).add_jobs,
+                        [row for row, place in zip(rows, places, strict=True) if place == number],
+                        *args,
+                        **how,
+                    )
+                    for number in sorted(set(places))
+                }
+                found = {number: iter(step.result()) for number, step in steps.items()}
+                added += [next(found[number]) for number in places]
+        return added
+
+    @staticmethod
+    def _row(job_class: Any, job: str | Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+        row = dict(job) if isinstance(job, Mapping) else {"identifier": job}
+        given = row.get("identifier", LEFT_OUT)
+        return {**row, "identifier": identifier_of_new(job_class_of(job_class), given, {**common, **row})}
+
+    # -- Asking all of them
+
+    def filter(self, *words: Any, **conditions: Any) -> ShardsFilter:
+        """Return the jobs of all shards that meet some conditions: those of `limpyd_jobs.query.JobFilter`.
+
+        >>> shards.filter(Photo, status="error").requeue_all()
+        """
+        return ShardsFilter(self.each, len(self.databases), words, conditions)
+
+    def each(self, ask: Callable[[JobsDatabase], T]) -> Seen[dict[int, T]]:
+        """Call a function with the database of each shard, in threads, all at once.
+
+        >>> shards.each(lambda database: overview(database).totals).value[0].waiting
+
+        Returns
+        -------
+        Seen
+            ``value``: what it returned, by the number of the shard; ``unseen``: why not, of the shards whose Redis
+            cannot be used.
+
+        Raises
+        ------
+        Exception
+            Any other than those of redis-py that the function raises.
+        """
+        found, unseen = dict[int, T](), dict[int, str]()
+
+        def asked(number: int) -> T:
+            self._check(number)
+            return ask(self.databases[number])
+
+        with self._threads() as threads:
+            for number, answer in enumerate([threads.submit(asked, each) for each in range(len(self.databases))]):
+                try:
+                    found[number] = answer.result()
+                except RedisError as error:
+                    unseen[number] = f"{self.name_of(number)}: {error}"
+        return Seen(found, unseen)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(len(self.databases), thread_name_prefix="limpyd-jobs-shards")
