@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.contrib.django import settings
 from limpyd_jobs.contrib.django.outbox.entries import after, entries_of
-from limpyd_jobs.contrib.django.outbox.relaying import relay_entry
+from limpyd_jobs.contrib.django.outbox.relaying import relay_at_commit
 from limpyd_jobs.integration import imported_job_class, one_line, write_call
 
 # After how many seconds others relay an entry: before, the process that wrote it does.
@@ -128,7 +128,7 @@ def add_job_through_outbox(job_class: type[Job], *args: Any, using: str | None =
     later = ThroughOutbox(identifier=identifier)
 
     def relay() -> None:
-        relayed = relay_entry(database, entry.pk)
+        relayed = relay_at_commit(database, entry.pk, job_class)
         later.job = relayed.job if relayed else None
 
     transaction.on_commit(relay, using=database, robust=True)

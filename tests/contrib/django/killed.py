@@ -111,7 +111,7 @@ def leave(*names: str) -> None:
     """Write entries, and die before they are relayed."""
     from limpyd_jobs.contrib.django import transactions
 
-    transactions.relay_entry = lambda *entry: None
+    transactions.relay_at_commit = lambda *entry: None
     for name in names:
         write(name)
     make_due()

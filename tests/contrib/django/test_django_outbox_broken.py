@@ -12,7 +12,7 @@ from bookshop.errands import Errand, Refused
 from django.core.management import CommandError
 from django.db import OperationalError, connection, connections, transaction
 from django.test import override_settings
-from relayed import lost, make_due, manage, ran
+from relayed import committed, lost, make_due, manage, ran
 from visiting import make_user, visit_as
 
 from limpyd_jobs import Worker
@@ -204,6 +204,27 @@ class TestARedisThatRefuses:
         assert text in error or {"OOM": "memory", "READONLY": "read only", "NOREPLICAS": "replicas"}[text] in error
         assert relayed() == {"to ann": ""}
         assert ran(redis_client) == ["to ann"]
+
+
+@pytest.mark.parametrize(("seconds", "tries"), [(600.0, [1, 0, 0, 0]), (0.0, [1, 1, 1, 1])])
+def test_a_process_that_commits_does_not_wait_for_a_silent_redis_again_and_again(
+    seconds: float, tries: list[int], jobs_database: JobsDatabase, redis_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relaying, "LEFT_TO_OTHERS", seconds)
+    jobs_database.connect(unix_socket_path="/nowhere/redis.sock")
+    try:
+        with committed(execute=True):
+            for number in range(3):
+                add_job_through_outbox(Errand, f"to {number}")
+        with committed(execute=True):
+            add_job_through_outbox(Errand, "to ann")
+    finally:
+        jobs_database.connect(unix_socket_path=redis_server.socket)
+    assert [entry.tries for entry in OutboxEntry.objects.order_by("id")] == tries
+    with committed(execute=True):  # by another connection
+        later = add_job_through_outbox(Errand, "to eve")
+    assert later.job is not None
+    assert [*relayed().values()] == [""] * 4
 
 
 @pytest.fixture

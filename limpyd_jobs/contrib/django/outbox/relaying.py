@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from django.db import InterfaceError, OperationalError, close_old_connections, connections, transaction
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -44,6 +45,12 @@ MAX_COUNT = 1_000_000  # of tries
 
 MAX_ERROR = 1000  # in characters
 
+# For how many seconds a process that commits leaves its entries to others, once Redis did not answer it: a request that
+# writes several, and the next requests, would wait for it each time.
+LEFT_TO_OTHERS = 10.0
+
+_left_until: WeakKeyDictionary[Any, float] = WeakKeyDictionary()  # by the client of Redis
+
 
 class UnknownClass(LookupError):
     """An entry names a job class that this process has not imported."""
@@ -59,12 +66,24 @@ class Relayed(NamedTuple):
     entry: Any
     job: Job | None
     error: str = ""
+    is_silent: bool = False  # whether Redis did not answer
 
 
 def relay_entry(database: str, pk: int) -> Relayed | None:
     """Relay one entry, due or not; None if another process did so, or does so now."""
     found = _Round(database).relay(entries_of(database).filter(pk=pk))
     return found[0] if found else None
+
+
+def relay_at_commit(database: str, pk: int, job_class: type[Job]) -> Relayed | None:
+    """Do so with an entry of this process; but leave it to others, and return None, if Redis did not answer lately."""
+    client = job_class.get_connection()
+    if _left_until.get(client, 0.0) > monotonic():
+        return None
+    relayed = relay_entry(database, pk)
+    if relayed and relayed.is_silent:
+        _left_until[client] = monotonic() + LEFT_TO_OTHERS
+    return relayed
 
 
 def relay_due(database: str, seconds: float) -> tuple[list[Relayed], bool]:
@@ -97,7 +116,7 @@ class _Round:
             entries = entries.select_for_update(skip_locked=True)
         with self._transaction():
             tried = [(each, None) if isinstance(each, Relayed) else self._try(each) for each in self._read(entries)]
-            added = [entry.pk for (entry, _, error), _ in tried if not error]
+            added = [entry.pk for (entry, _, error, _), _ in tried if not error]
             if added:
                 self._entries.filter(pk__in=added).delete()
         for _, once in tried:
@@ -133,7 +152,7 @@ class _Round:
         except (RedisConnectionError, RedisTimeoutError) as error:
             if not isinstance(error, Silent):
                 self._silent[job_class.database] = one_line(error)
-            return self._failed(entry, error, most=None), None
+            return self._failed(entry, error, most=None)._replace(is_silent=True), None
         except RedisError as error:
             return self._failed(entry, error, most=None if is_transient(error) else MAX_TRIES), None
         except (NotReplicated, InterfaceError, OperationalError) as error:
