@@ -12,6 +12,7 @@ import redis
 from bookshop import tasks
 from bookshop.errands import Errand, ErrandQueue, Refused, Translated, Unique
 from bookshop.models import Book
+from django.contrib.auth.models import Permission
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.db import transaction
@@ -266,6 +267,30 @@ class TestTheAdmin:
         assert not entry.is_set_aside
         browser.post(f"{place}{entry.pk}/delete/", {"post": "yes"})
         assert not OutboxEntry.objects.exists()
+
+    def test_lets_no_user_act_who_may_only_look_or_whom_another_site_sends(self) -> None:
+        with lost():
+            add_job_through_outbox(Errand, "to ann")
+        OutboxEntry.objects.update(due=None)
+        entry = OutboxEntry.objects.get()
+        place = "/admin/limpyd_jobs_outbox/outboxentry/"
+        acts = [
+            (place, {"action": "try_again", "_selected_action": [entry.pk]}),
+            (place, {"action": "delete_selected", "_selected_action": [entry.pk], "post": "yes"}),
+            (f"{place}{entry.pk}/delete/", {"post": "yes"}),
+            (f"{place}{entry.pk}/change/", {"job_class": "os.system", "due_0": "2020-01-01", "due_1": "00:00"}),
+            (f"{place}add/", {"job_class": "os.system", "arguments": "[[],{}]"}),
+        ]
+        looking = make_user("looking", is_staff=True)
+        looking.user_permissions.set(Permission.objects.filter(codename="view_outboxentry"))
+        for user, checks_token in ((looking, False), (make_user("admin", is_superuser=True), True)):
+            browser = visit_as(user)
+            browser.handler.enforce_csrf_checks = checks_token
+            assert browser.get(place).status_code == 200
+            for address, form in acts:
+                browser.post(address, form)
+        unchanged = OutboxEntry.objects.get()
+        assert (unchanged.is_set_aside, unchanged.job_class) == (True, entry.job_class)
 
 
 class TestTasks:
