@@ -214,15 +214,19 @@ class BoundJobClasses:
     def __init__(self, classes: JobClasses[Any], model: type[RedisModel]) -> None:
         self._classes = classes
         self._model = model
+        self._known: tuple[Mapping[str, Any], dict[str, Any]] = {}, {}
 
     @property
     def known(self) -> Mapping[str, Any]:
         """As `JobClasses.known`, without the classes that cannot be bound."""
-        known = {}
-        for path, cls in self._classes.known.items():
-            with suppress(ConfigurationException):
-                known[path] = bound_like(cls, self._model)
-        return known
+        origins = self._classes.known
+        if self._known[0] is not origins:
+            known = {}
+            for path, cls in origins.items():
+                with suppress(ConfigurationException):
+                    known[path] = bound_like(cls, self._model)
+            self._known = origins, known
+        return self._known[1]
 
     def resolve(self, path: str) -> Any:
         """As `JobClasses.resolve`.

@@ -26,7 +26,9 @@ from limpyd_jobs.commandline.observers import subscribe_named
 from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import MAX_DELTA
+from limpyd_jobs.shards.placing import MAX_SHARDS, Shards
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
 LOGGER_NAME = "limpyd-jobs"
@@ -115,6 +117,10 @@ def switch(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
 def _made(flags: Collection[str], name: str, row: Row, **attributes: Any) -> WorkerOption:
     new = flags if row.could_be else [flag for flag in flags if flag in NEW_SPELLINGS]
     return WorkerOption(*flags, dest=name, group=row.group, new_flags=new, **attributes)
+
+
+def _as_shards(name: str, value: Any) -> Shards:
+    return value if isinstance(value, Shards) else Shards.of_text(checks.text(name, value))
 
 
 number, seconds = partial(option, type="int"), partial(option, type="float")
@@ -374,6 +380,23 @@ class Parameters:
         check=whole_number(1, MAX_CONCURRENCY),
         could_be=checks.is_whole_number,
     )
+    shards: Any = row(
+        None,
+        "The databases among which the jobs are divided: a ``Shards``, or the text that ``Shards.of_text`` reads. "
+        "While the worker is idle, it takes jobs of the shards that are not its home. See :ref:`Workers of shards`.",
+        option("redis+cluster://redis-1,redis-2/shop?shards=8", default="none"),
+        group=WHAT,
+        check=or_none(_as_shards),
+        could_be=lambda value: value is None or isinstance(value, (str, Shards)),
+    )
+    home: int | None = row(
+        None,
+        "The number of the shard that the worker works for, from 0 on.",
+        number("3", default="none"),
+        group=WHAT,
+        check=or_none(whole_number(0, MAX_SHARDS - 1)),
+        could_be=lambda value: value is None or checks.is_whole_number(value),
+    )
     blocking_calls: str = row(
         REFUSE,
         "What happens if a coroutine of a job calls what waits for Redis, such as ``self.note.hget()``, and so would "
@@ -576,6 +599,9 @@ class Parameters:
                     "of jobs, and their own methods. Make it an ordinary function."
                 )
         self._check_those_of_version_2()
+        if self._settings.shards is not None:
+            self.shards = self._settings.shards
+            self._move_home(self.shards, self._settings.home)
         if self._settings.observers is not None:
             subscribe_named(self._settings.observers)
         if self._settings.job_modules is not None:
@@ -583,6 +609,19 @@ class Parameters:
                 job_classes.load(self._settings.job_modules)
             except ConfigurationException as error:
                 raise ConfigurationException(f"job_modules: {error}") from error
+
+    def _move_home(self, shards: Shards, home: int | None) -> None:
+        """Move all models of this library, and those of the worker, to the shard that it works for."""
+        if home is None or home >= len(shards):
+            raise ConfigurationException(
+                f"The home of the worker must be the number of a shard, 0 to {len(shards) - 1}, not {home!r}"
+            )
+        settings = shards.databases[home].connection_settings
+        for model in (BaseJobsModel, self.queue_model, self.error_model):
+            if not isinstance(model.database, JobsDatabase):
+                raise ConfigurationException(f"{model.__name__} is not on a JobsDatabase, so it cannot be on a shard")
+            if model.database.connection_settings != settings:
+                model.database.reset(**settings)
 
     def _check_those_of_version_2(self) -> None:
         for name, found in Parameters._rows.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -26,6 +27,8 @@ T = TypeVar("T")
 KEY = "limpyd-jobs:shard"
 
 MAX_SHARDS = 1_000
+
+_OF_CLUSTER = re.compile(r"(rediss?)\+cluster://([^/?]+)/([^/?]+)\?shards=([0-9]{1,9})")
 
 
 class Shards:
@@ -91,6 +94,24 @@ class Shards:
         if not 2 <= number <= MAX_SHARDS:
             raise ConfigurationException(f"There must be 2 to {MAX_SHARDS:,} shards, not {number:,}")
         return cls(JobsDatabase(url=f"{scheme}://{hosts}/{name}-{each}", **settings) for each in range(number))
+
+    @classmethod
+    def of_text(cls, text: str) -> Shards:
+        """Return the shards that a command line names: ``redis+cluster://redis-1,redis-2/shop?shards=8``, or the URLs
+        of all databases, with spaces in between.
+
+        Raises
+        ------
+        ConfigurationException
+            If a URL is none, or see above.
+        """
+        found = _OF_CLUSTER.fullmatch(text.strip())
+        if found:
+            return cls.of_cluster(found[2], found[3], int(found[4]), tls=found[1] == "rediss")
+        return cls(JobsDatabase(url=url) for url in text.split())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} shards, from {self.name_of(0)} to {self.name_of(len(self) - 1)}>"
 
     def __len__(self) -> int:
         return len(self.databases)

@@ -106,6 +106,7 @@ class Delivery:
     reason: str = ""  # why it was canceled instead
     cursor: str = ""  # how far it was, as JSON
     error: Exception | None = field(default=None, compare=False)
+    database: Any = field(default=None, compare=False)  # where it is, if it is in another shard than that of its worker
 
     # The class path and the pk of the job, and the beginning of the keys of the queue: its model's name and its pk. As
     # `Ident` and `QueueKey` read them, but once, because they are read ten times for each job.

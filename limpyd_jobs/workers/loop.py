@@ -25,6 +25,7 @@ from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
+from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
@@ -145,6 +146,9 @@ class Loop:
         )
         ends_burst, before_wait = self.stopping.ends_burst, self.repeats.sum_up
         self.waiter = Waiter(worker, context, self.claimer, self.maintenance, *tasks, ends_burst, before_wait)
+        if context.settings.shards:
+            places = context.settings.shards, context.settings.home
+            self.waiter.visits = Visits(worker, context, self.executions, *places)
 
     def _build_hooks(self, base: type[Face]) -> None:
         worker, context, executions, announcer = self.worker, self.context, self.executions, self.announcer

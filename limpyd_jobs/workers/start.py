@@ -80,7 +80,7 @@ class Start:
             if not (worker.keys or warned) and (state.is_done or not worker.end_forced):
                 warned = True
                 self._log_no_queues()
-            if worker.keys or worker.end_forced:
+            if worker.keys or worker.end_forced or self.context.settings.shards:  # others may have queues
                 return
             nap()
 

@@ -543,4 +543,5 @@ class TestWorkerConstructor:
         assert worker.callback == worker.execute
 
     def test_an_argument_that_the_worker_does_not_know_is_left_to_subclasses(self) -> None:
-        assert Worker("a", terminate_gracefuly=False, flavour="sweet").queues == ["a"]
+        with pytest.warns(UserWarning, match="Worker has no parameter flavour, so it is ignored"):
+            assert Worker("a", terminate_gracefuly=False, flavour="sweet").queues == ["a"]

@@ -467,6 +467,8 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - job-modules = None",
         " - processes = 1",
         " - concurrency = 1",
+        " - shards = None",
+        " - home = None",
         " - blocking-calls = refuse",
         " - queue-strategy = strict",
         " - prefetch = 1",

@@ -21,6 +21,7 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.retrying import UNTIL_LIMIT, Again, GiveUp, History, Requeue, Retry
+from limpyd_jobs.search.classes import on
 from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, Ending
 
 # The delay of a job that delays itself without saying until when, in seconds.
@@ -211,7 +212,7 @@ class JobClaim:
     def names(self) -> tuple[type[JobRecord], str, str, str]:
         """The arguments that name the claim, for transitions that need no object of the queue."""
         delivery = self.delivery
-        job_class = job_classes.resolve(delivery.path) if self.job is None else type(self.job)
+        job_class = job_class_of(delivery) if self.job is None else type(self.job)
         return job_class, delivery.ident, self.token, delivery.queue_key
 
     # -- After a failure
@@ -268,8 +269,16 @@ def _within_limit(back: Return, history: History, ran: float, limit: float) -> R
     return replace(back, is_limited=True) if history.may_begin(ran, limit, delay) else NEVER
 
 
+def job_class_of(delivery: Delivery) -> type[JobRecord]:
+    """Return the class of a job that came out of a list, as it is in the database of the job."""
+    job_class: type[JobRecord] = job_classes.resolve(delivery.path)
+    return on(job_class, delivery.database) if delivery.database else job_class
+
+
 def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:
     """Return the object of the queue that a job came from."""
+    if delivery.database:
+        queue_model = on(queue_model, delivery.database)
     return attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)
 
 

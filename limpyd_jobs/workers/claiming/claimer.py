@@ -82,6 +82,7 @@ class Claimer:
         self._no_signals_until = 0.0
         self._classes: Mapping[str, type[Job]] = {}
         self._models: Models
+        self._job_classes = job_classes.like(queue_model)
         self._name = uuid4().hex[:12]
         self._numbers = count(1)
         self.owner = f"{host_and_pid()}:{self._name}"
@@ -98,7 +99,7 @@ class Claimer:
         """Return a request for the next job of these lists, with a new token."""
         kind = f"{ONLY_TAKEN if only_taken else ''}{LISTENING if self.is_concurrent else ''}"
         token = f"{kind}{next(self._numbers)}{self._mark}"
-        classes, registry = job_classes.known, ""
+        classes, registry = self._job_classes.known, ""
         if keys:
             if classes is not self._classes:
                 self._classes, self._models = classes, self._models_of(classes)
@@ -213,7 +214,7 @@ class Claimer:
         delivery = self._ask(keys, ident, may_wait, after)
         while delivery and delivery.outcome == "unknown":
             try:
-                layout_of(job_classes.resolve(delivery.path))
+                layout_of(self._job_classes.resolve(delivery.path))
             except Exception as error:
                 return replace(delivery, error=error)
             delivery = self._ask(keys, ident, may_wait)

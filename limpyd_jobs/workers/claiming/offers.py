@@ -8,8 +8,8 @@ from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.idents import QueueKey
-from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
-from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, queue_of
+from limpyd_jobs.models import Job, JobClaim, Queue
+from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, job_class_of, queue_of
 from limpyd_jobs.records import records
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
@@ -62,7 +62,7 @@ class Offers:
         delivery = execution.claim.delivery
         if delivery.error or delivery.outcome != "claimed":
             self.claimer.check(delivery)
-        job: Job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
+        job: Job = records.attached(job_class_of(delivery), delivery.pk)
         job.__dict__["_execution"] = execution
         return job
 
@@ -84,7 +84,7 @@ class Offers:
     def abandon(self, delivery: Delivery) -> None:
         """Leave a job that is only taken where the application put it; else put it back for later."""
         try:
-            job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
+            job = records.attached(job_class_of(delivery), delivery.pk)
             claim = JobClaim(delivery, job, queue_of(self.worker.queue_model, delivery))
             if not claim.abandon(delay_argument(delayed_for=DEFAULT_DELAY), self.worker.keys):
                 claim.delay(claim.stored_delay())

@@ -11,6 +11,7 @@ from limpyd_jobs.idents import read_pk
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
+from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.redis_retry import nap
@@ -38,6 +39,7 @@ class Waiter:
     ends_burst: Callable[[], bool]  # whether the worker ends, now that there is no job
     before_wait: Callable[[], None]
     pause: Callable[[float], None] = nap  # what to do for some seconds if there are no queues
+    visits: Visits | None = None  # to other shards, if there are any
 
     def __post_init__(self) -> None:
         self._state = self.context.state
@@ -67,6 +69,8 @@ class Waiter:
         """Return what to claim in the step that ends a job, if anything."""
         if self.worker.status != "running" or self._prefetched.deliveries or not self.may_claim:
             return None
+        if self.visits and self.visits.is_away:
+            return None
         return self.claimer.request(self.keys_in_turn)
 
     def queues_are_known(self) -> None:
@@ -87,6 +91,8 @@ class Waiter:
         self.claimer.only_takes = only_take
         delivery = self._prefetched.take() or self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True))
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
+        if self.visits and delivery is None and not only_take:
+            delivery, until = self.visits.next(), min(until, self.visits.due)
         while delivery is None and self._may_wait():
             delivery = self._wait(max(min(until, self.maintenance.next_due) - monotonic(), SHORTEST_WAIT))
             if monotonic() >= min(until, self.maintenance.next_due):

@@ -10,7 +10,9 @@ from redis import Redis
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.models.claims.job_claim import job_class_of
 from limpyd_jobs.redis.calls import chunks
+from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
@@ -43,13 +45,17 @@ class Leases:
             if execution.claim.has_cursors:  # they are kept with the renewal
                 self._renew(connection, execution)
         others = [each for each in executions[::-1] if not each.claim.has_cursors]
-        for some in chunks(others, MAX_IN_STEP):
-            self._renew_running(connection, some)
+        away = {each.claim.delivery.database for each in others} - {None}
+        for database in (None, *away):
+            found = [each for each in others if each.claim.delivery.database is database]
+            for some in chunks(found, MAX_IN_STEP):
+                self._renew_running(connection, some)
 
     def _renew_running(self, connection: Redis, executions: Sequence[Execution]) -> None:
         """Renew the leases of jobs that run at once, the last one first: so they would be rescued in their order."""
         try:
-            jobs = [(job_classes.resolve(each.claim.delivery.path), each.claim.delivery) for each in executions]
+            jobs = [(job_class_of(each.claim.delivery), each.claim.delivery) for each in executions]
+            connection = _connection_of(executions[0], connection)
             outcomes = transitions.renew_all(connection, jobs, self.context.settings.lease)
         except Exception as error:
             self.log_not_renewed(executions[0].claim.delivery.identifier, error)
@@ -65,7 +71,7 @@ class Leases:
     def _renew(self, connection: Redis, execution: Execution) -> None:
         claim = execution.claim
         try:
-            if claim.renew(connection, self.context.settings.lease):
+            if claim.renew(_connection_of(execution, connection), self.context.settings.lease):
                 self.on_canceled(execution)
         except (ClaimLost, JobGone):
             if claim.lose():
@@ -99,3 +105,10 @@ class Leases:
         more = f" (and {others} more that are next)" if others else ""
         text = f"[{one_line(delivery.identifier)}] lost its claim: another worker may run it{more}"
         self.context.log(text, "error")
+
+
+def _connection_of(execution: Execution, connection: Redis) -> Redis:
+    """Return what leads to the shard of a job."""
+    database = execution.claim.delivery.database
+    found: Redis = connection_to(database) if database else connection
+    return found

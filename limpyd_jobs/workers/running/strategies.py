@@ -12,6 +12,7 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import delay_argument
+from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.dates import compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import Job, JobClaim, Queue, has_custom_placement, queue_name
@@ -55,7 +56,8 @@ class FailAtOnce:
             # Some overrides have no parameter for the traceback.
             given = {"trace": trace} if "trace" in signature(worker.additional_error_fields).parameters else {}
             fields = worker.additional_error_fields(job, queue, exception, **given) or {}
-            add_error = partial(worker.error_model.add_error, queue_name(queue), job, exception, trace=trace, **fields)
+            error_model = bound_like(worker.error_model, type(job))  # of the shard of the job
+            add_error = partial(error_model.add_error, queue_name(queue), job, exception, trace=trace, **fields)
             try:
                 self.recorder.retry(add_error)
             except RedisError as error:  # which is no reason not to run the job again

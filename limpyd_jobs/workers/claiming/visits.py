@@ -1,0 +1,118 @@
+"""Taking jobs of other shards while a worker has none of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+from time import monotonic
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.classes.binding import bound_like
+from limpyd_jobs.models import Error, JobClaim, Queue
+from limpyd_jobs.models.claims.job_claim import job_class_of, queue_of
+from limpyd_jobs.records import records
+from limpyd_jobs.shards import Shards
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.running.execution import Executions
+
+# In how many seconds an idle worker asks each of the other shards once.
+ROUND = 12.0
+
+# After how many seconds it looks for new queues there; and asks a shard again whose Redis cannot be used.
+REFRESH, RETRY = 30.0, 60.0
+
+
+class Visit:
+    """What a worker needs in one other shard."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.not_before = 0.0  # when to ask it again, after a failure
+        self.claimer: Claimer | None = None
+        self._keys: Sequence[str] = ()
+        self._last_queue = ""
+        self._looked_at = -inf
+
+    def begin(self, queue_model: type[Queue], error_model: type[Error], lease: float) -> None:
+        """Prepare for the first question."""
+        self.claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model))
+
+    def next(self, names: Sequence[str]) -> Delivery | None:
+        """Claim the first job of the queues of these names; raise an exception about an entry that cannot be run."""
+        assert self.claimer is not None
+        claimer, queue_model = self.claimer, self.claimer.queue_model
+        if monotonic() >= self._looked_at + REFRESH:
+            self._keys, self._looked_at = queue_model.get_waiting_keys(names), monotonic()
+        delivery = claimer.next(self._keys)
+        if claimer.last_queue != self._last_queue:  # there is a new one
+            self._last_queue, self._looked_at = claimer.last_queue, -inf
+        if delivery is None:
+            return None
+        delivery.database = queue_model.database
+        if delivery.error:
+            claimer.defer(delivery, delivery.error)
+        claimer.check(delivery)
+        return delivery if delivery.token else None
+
+    def release(self, delivery: Delivery) -> None:
+        """Put a job back that is not to be run now."""
+        assert self.claimer is not None
+        job = records.attached(job_class_of(delivery), delivery.pk)
+        JobClaim(delivery, job, queue_of(self.claimer.queue_model, delivery)).release()
+
+
+class Visits:
+    """Asks one other shard after the other for a job while the worker is idle; the same again if it had one.
+
+    The worker's own shard comes first: it is asked between two such jobs. Each of them is recorded by itself.
+    """
+
+    def __init__(self, worker: Face, context: Context, executions: Executions, shards: Shards, home: int) -> None:
+        self._worker, self._context, self._executions, self._shards = worker, context, executions, shards
+        others = (*range(home + 1, len(shards)), *range(home))  # so that workers of each shard begin with another one
+        self._visits = deque(Visit(number) for number in others)
+        self._interval = ROUND / len(others)
+        self.due = monotonic() + self._interval  # when to ask next, by the clock of `monotonic`
+
+    @property
+    def is_away(self) -> bool:
+        """Whether a job of another shard runs: then nothing is claimed in the step that ends it."""
+        return any(each.claim.delivery.database for each in self._executions.now_running())
+
+    def next(self) -> Delivery | None:
+        """Return a job of another shard, if it is time to ask one, and it has one."""
+        if monotonic() < self.due or self._context.begins_no_more:
+            return None
+        visit = self._visits[0]
+        delivery = self._ask(visit)
+        if delivery is None:
+            self._visits.rotate(-1)
+            self.due = monotonic() + self._interval
+        elif self._context.begins_no_more or delivery.ident in self._executions.running:  # idents are those of a shard
+            visit.release(delivery)
+            return None
+        return delivery
+
+    def _ask(self, visit: Visit) -> Delivery | None:
+        if monotonic() < visit.not_before:
+            return None
+        try:
+            if visit.claimer is None:
+                models = self._shards.on(self._worker.queue_model, visit.number), self._worker.error_model
+                visit.begin(*models, self._context.settings.lease)
+            return visit.next(self._worker.queues)
+        except RedisError as error:
+            visit.not_before = monotonic() + RETRY
+            self._log(visit, f"cannot be used, and is asked again in {RETRY:.0f} s: {one_line(error, MESSAGE)}")
+        except Exception as error:  # of an entry that is not a job, for example
+            self._log(visit, one_line(error, MESSAGE))
+        return None
+
+    def _log(self, visit: Visit, text: str) -> None:
+        name = f"Shard {visit.number}"
+        self._context.log_repeated(name, f"{name} ({self._shards.name_of(visit.number)}): {text}")

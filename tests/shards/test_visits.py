@@ -1,0 +1,157 @@
+"""A worker of a shard takes jobs of the others while it is idle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from running import messages, worker_of, working
+from servers import wait_until
+
+from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Worker
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.shards import Shards
+from limpyd_jobs.workers.claiming import visits
+
+
+class Parcel(Job):
+    namespace = "visits"
+    queue_name = "parcels"
+    seen: list[str] = []
+
+    def run(self, queue: Any) -> Any:
+        identifier = self.identifier.hget()
+        self.seen.append(identifier)
+        if identifier.startswith("bad"):
+            raise OSError("it is broken")
+        return "done"
+
+
+@pytest.fixture
+def shards(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shards]:
+    """Three databases of the server of the test; all are asked soon."""
+    monkeypatch.setattr(visits, "ROUND", 0.2)
+    Parcel.seen.clear()
+    path = redis_client.connection_pool.connection_kwargs["path"]
+    before = BaseJobsModel.database.connection_settings
+    yield Shards(JobsDatabase(unix_socket_path=path, db=number) for number in (4, 5, 6))
+    BaseJobsModel.database.reset(**before)
+    for number in (4, 5, 6):
+        redis.Redis(unix_socket_path=path, db=number).flushdb()
+
+
+def in_shard(shards: Shards, number: int, beginning: str = "parcel") -> str:
+    """Return an identifier that belongs to a shard."""
+    names = (f"{beginning}:{each}" for each in range(1000))
+    return next(name for name in names if shards.place_of(name) == number)
+
+
+def at_home(shards: Shards, home: int, jobs: int, **options: Any) -> Worker:
+    return worker_of("parcels", callback=None, max_loops=jobs, shards=shards, home=home, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch": 10}, {"concurrency": 5}], ids=str)
+def test_it_runs_them_all(shards: Shards, options: dict[str, Any]) -> None:
+    added = shards.add_jobs(Parcel, [f"parcel:{number}" for number in range(30)])
+    at_home(shards, 1, 30, **options).run()
+    assert {job.status.hget() for job in added} == {STATUSES.SUCCESS}
+    assert sorted(Parcel.seen) == sorted(job.identifier.hget() for job in added)
+
+
+def test_its_own_come_first(shards: Shards) -> None:
+    mine, others = in_shard(shards, 1), in_shard(shards, 2)
+    shards.add_job(Parcel, others)
+    shards.add_job(Parcel, mine)
+    at_home(shards, 1, 2).run()
+    assert Parcel.seen == [mine, others]
+
+
+def test_what_fails_there_is_recorded_there(shards: Shards) -> None:
+    job = shards.add_job(Parcel, in_shard(shards, 2, "bad"))
+    at_home(shards, 0, 2, requeue_times=1, requeue_delay_delta=0).run()
+    assert (job.status.hget(), job.tries.hget()) == (STATUSES.ERROR, "2")
+    assert [len(shards.on(Error, number).collection()) for number in range(3)] == [0, 0, 2]
+
+
+def test_the_lease_is_renewed_there(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed: list[bool] = []
+
+    def run(job: Parcel, queue: Any) -> None:
+        client = type(job).database.connection
+        key = f"{queue.key.removesuffix(':hash')}:_running"
+        before = client.zscore(key, job.ident)
+        wait_until(lambda: client.zscore(key, job.ident) > before)
+        renewed.append(True)
+
+    shards.add_job(Parcel, in_shard(shards, 2))
+    worker_of("parcels", callback=run, shards=shards, home=0, lease=0.4).run()
+    assert renewed == [True]
+
+
+def test_what_a_killed_worker_of_another_shard_ran_is_run_again(shards: Shards) -> None:
+    job = shards.add_job(Parcel, in_shard(shards, 2))
+    pid = os.fork()
+    if not pid:
+        try:
+            worker_of("parcels", callback=lambda *_: os._exit(3), shards=shards, home=0, lease=0.4).run()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    assert job.status.hget() == STATUSES.RUNNING
+    at_home(shards, 2, 1, lease=0.4).run()
+    assert (job.status.hget(), job.tries.hget()) == (STATUSES.SUCCESS, "2")
+
+
+def test_what_it_cannot_import_waits_for_another_one(shards: Shards) -> None:
+    job = shards.add_job(Parcel, in_shard(shards, 2))
+    queue = shards.on(Parcel.queue_model, 2).get_queue("parcels")
+    queue.waiting.lpush("no.such.module.Class:1", "garbage")
+    at_home(shards, 0, 1).run()
+    assert job.status.hget() == STATUSES.SUCCESS
+    assert queue.waiting.lmembers() == []
+
+
+def test_one_that_is_down_is_named_and_the_others_are_asked(
+    shards: Shards, caplog: pytest.LogCaptureFixture, redis_client: redis.Redis
+) -> None:
+    path = redis_client.connection_pool.connection_kwargs["path"]
+    down = JobsDatabase(unix_socket_path="/nowhere/redis.sock")
+    some = Shards([JobsDatabase(unix_socket_path=path, db=4), down, JobsDatabase(unix_socket_path=path, db=6)])
+    name = in_shard(some, 2)
+    job = some.add_job(Parcel, name)
+    at_home(some, 0, 1).run()
+    assert job.status.hget() == STATUSES.SUCCESS
+    assert any(
+        text.startswith("Shard 1 (unix:///nowhere/redis.sock?db=0): cannot be used") for text in messages(caplog)
+    )
+
+
+def test_a_quiet_worker_takes_none(shards: Shards) -> None:
+    job = shards.add_job(Parcel, in_shard(shards, 2))
+    worker = at_home(shards, 0, 1, max_duration=0.5)
+    worker._run_state.is_quiet = True
+    with working(worker):
+        pass
+    assert job.status.hget() == STATUSES.WAITING
+
+
+@pytest.mark.parametrize("home", [None, 3])
+def test_a_home_that_is_not_a_shard_is_refused(shards: Shards, home: Any) -> None:
+    with pytest.raises(ConfigurationException, match=f"must be the number of a shard, 0 to 2, not {home}"):
+        at_home(shards, home, 1)
+
+
+def test_shards_may_be_a_text() -> None:
+    shards = Shards.of_text("rediss+cluster://u:p@redis-1,redis-2/shop?shards=3")
+    assert [each.prefix for each in shards.databases] == ["{shop-0}:", "{shop-1}:", "{shop-2}:"]
+    assert (
+        f"{shards}" == "<3 shards, from rediss+cluster://redis-1:6379,redis-2:6379/shop-0 to "
+        "rediss+cluster://redis-1:6379,redis-2:6379/shop-2>"
+    )
+    assert len(Shards.of_text(" redis://localhost/1  redis://localhost/2 ")) == 2
+    with pytest.raises(ConfigurationException):
+        Shards.of_text("http://localhost redis://localhost")
