@@ -15,7 +15,7 @@ from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.shards import Shards
-from limpyd_jobs.workers.claiming import visits
+from limpyd_jobs.workers.claiming import claimer, visits, waiter
 
 
 class Parcel(Job):
@@ -34,7 +34,9 @@ class Parcel(Job):
 @pytest.fixture
 def shards(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shards]:
     """Three databases of the server of the test; all are asked soon."""
-    monkeypatch.setattr(visits, "ROUND", 0.2)
+    monkeypatch.setattr(visits, "ROUND", 0.1)
+    for module in (claimer, waiter):
+        monkeypatch.setattr(module, "MAX_WAIT", 0.05)
     Parcel.seen.clear()
     path = redis_client.connection_pool.connection_kwargs["path"]
     before = BaseJobsModel.database.connection_settings

@@ -20,8 +20,8 @@ from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.running.execution import Executions
 
-# In how many seconds an idle worker asks each of the other shards once.
-ROUND = 12.0
+# In how many seconds an idle worker asks each of the other shards once; somewhat more, as it does so between two waits.
+ROUND = 9.0
 
 # After how many seconds it looks for new queues there; and asks a shard again whose Redis cannot be used.
 REFRESH, RETRY = 30.0, 60.0
@@ -77,7 +77,7 @@ class Visits:
         others = (*range(home + 1, len(shards)), *range(home))  # so that workers of each shard begin with another one
         self._visits = deque(Visit(number) for number in others)
         self._interval = ROUND / len(others)
-        self.due = monotonic() + self._interval  # when to ask next, by the clock of `monotonic`
+        self._due = monotonic() + self._interval  # when to ask next
 
     @property
     def is_away(self) -> bool:
@@ -86,13 +86,13 @@ class Visits:
 
     def next(self) -> Delivery | None:
         """Return a job of another shard, if it is time to ask one, and it has one."""
-        if monotonic() < self.due or self._context.begins_no_more:
+        if monotonic() < self._due or self._context.begins_no_more:
             return None
         visit = self._visits[0]
         delivery = self._ask(visit)
         if delivery is None:
             self._visits.rotate(-1)
-            self.due = monotonic() + self._interval
+            self._due = monotonic() + self._interval
         elif self._context.begins_no_more or delivery.ident in self._executions.running:  # idents are those of a shard
             visit.release(delivery)
             return None

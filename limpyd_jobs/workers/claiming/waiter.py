@@ -9,7 +9,7 @@ from time import monotonic
 
 from limpyd_jobs.idents import read_pk
 from limpyd_jobs.transitions import ClaimRequest, Delivery
-from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.claimer import MAX_WAIT, Claimer
 from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
@@ -91,10 +91,13 @@ class Waiter:
         self.claimer.only_takes = only_take
         delivery = self._prefetched.take() or self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True))
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
-        if self.visits and delivery is None and not only_take:
-            delivery, until = self.visits.next(), min(until, self.visits.due)
+        visits = None if only_take else self.visits
+        if visits:
+            delivery = delivery or visits.next()
         while delivery is None and self._may_wait():
             delivery = self._wait(max(min(until, self.maintenance.next_due) - monotonic(), SHORTEST_WAIT))
+            if visits:
+                delivery = delivery or visits.next()
             if monotonic() >= min(until, self.maintenance.next_due):
                 break
         if delivery:
@@ -130,7 +133,7 @@ class Waiter:
     def _wait(self, seconds: float) -> Delivery | None:
         """Wait for a job, or until there may be one, or until something else has to be done."""
         if not self.worker.keys:
-            self.pause(seconds)
+            self.pause(min(seconds, MAX_WAIT) if self.visits else seconds)
             self.maintenance.postpone(self.queue_refresh)
             return None
         self._state.has_waited, self._state.is_between_jobs = True, False
