@@ -32,6 +32,7 @@ PLACES = {
     "queues": "queues:Queues",
     "resume": "pause:Resume",
     "schedules": "schedules:Schedules",
+    "shards": "shards:Shards",
     "stats": "stats:Stats",
     "takeover": "takeover:Takeover",
     "top": "info:Top",

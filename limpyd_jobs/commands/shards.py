@@ -1,0 +1,108 @@
+"""``limpyd-jobs shards``: another command, for each of several databases."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commandline.parser import cannot_use_redis
+from limpyd_jobs.commands.shared.command import UNAVAILABLE, Command
+from limpyd_jobs.commands.shared.tables import count_of, print_json, print_json_lines
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import Job
+from limpyd_jobs.shards.placing import Shards as Databases
+from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+
+# The commands that come to an end by themselves.
+COMMANDS = (
+    *("audit", "backlog", "check", "errors", "info", "integrations", "jobs", "pause", "quarantine", "queues", "resume"),
+    *("schedules", "stats", "workers"),
+)
+
+
+class Shards(Command):
+    """Exit status: the highest of all shards; 2 if the command line is wrong; 3 if a shard cannot be used: the others
+    are asked all the same."""
+
+    summary = "Run another command for each of several databases that have the jobs together"
+    words = "--shards=URLS COMMAND [options]"
+    ends = "; 130 after Ctrl-C"
+    option_list = (
+        WorkerOption(
+            "--shards",
+            help="The databases: redis+cluster://redis-1,redis-2/shop?shards=8, or the URLs of all, with spaces in "
+            "between, in the order in which they were first used",
+        ),
+    )
+
+    def execute(self) -> int:
+        self.parser.disable_interspersed_args()
+        self.options, self.given = self.parser.parse_args(self.argv)
+        name, *argv = self.given or [""]
+        if name not in COMMANDS:
+            what = f"no such command for shards: {name!r}" if name else "a command is needed"
+            self.parser.error(f"{what}, one of: {', '.join(COMMANDS)}{is_meant(name, COMMANDS)}")
+        if not self.options.shards:
+            self.parser.error("name the databases with --shards")
+        try:
+            shards = Databases.of_text(self.options.shards)
+            return self._run_for_all(shards, name, argv)
+        except ConfigurationException as error:
+            self.parser.error(f"option --shards: {error}")
+
+    def _run_for_all(self, shards: Databases, name: str, argv: list[str]) -> int:
+        is_json = bool({"--json", "--jsonl"} & {*argv})
+        statuses, answers, unseen = [0], list[Mapping[str, Any]](), list[str]()
+        for number in range(len(shards)):
+            place = f"shard {number} of {len(shards)}, {shards.name_of(number)}"
+            try:
+                shards.on(Job, number)
+                if not is_json:
+                    print(f"{'' if number == 0 else chr(10)}=== {one_line(place)}", flush=True)
+                status, text = self._run_for_one(shards, number, name, argv, is_json)
+            except RedisError as error:
+                unseen.append(f"{place}: {cannot_use_redis(error)}")
+                continue
+            except SystemExit as error:  # the command said why
+                if error.code != UNAVAILABLE:
+                    raise
+                unseen.append(place)
+                continue
+            statuses.append(status)
+            answers += _answers(number, text, lines="--jsonl" in argv)
+        if is_json:
+            print_json_lines(answers) if "--jsonl" in argv else print_json(answers)
+        self.note(*(f"NOT SEEN: {one_line(each, MESSAGE)}" for each in unseen))
+        if unseen:
+            self.note(
+                f"{count_of(len(unseen), 'shard')} of {len(shards)} not seen: what is there is in none of the above"
+            )
+        return max([*statuses, UNAVAILABLE] if unseen else statuses)
+
+    def _run_for_one(
+        self, shards: Databases, number: int, name: str, argv: list[str], is_json: bool
+    ) -> tuple[int, str]:
+        """Run the command; return its exit status, and what it printed if that is JSON."""
+        settings = shards.databases[number].connection_settings
+        for model in self._models():
+            model.database.reset(**settings)
+        command = self.siblings[name](self.parser.get_prog_name().replace("shards", name), argv)
+        printed = io.StringIO()
+        if not is_json:
+            return command.execute(), ""
+        with redirect_stdout(printed):
+            return command.execute(), printed.getvalue()
+
+
+def _answers(number: int, text: str, *, lines: bool) -> list[Mapping[str, Any]]:
+    """Return the JSON that a command printed, with the number of its shard."""
+    if not text.strip():
+        return []
+    texts = text.splitlines() if lines else [text]
+    return [{"shard": number, "answer": json.loads(each)} for each in texts]

@@ -1,0 +1,87 @@
+"""``limpyd-jobs shards`` runs a command for each shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import redis
+from reading import limpyd_jobs
+
+from limpyd_jobs import Job
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.shards import Shards
+
+
+@pytest.fixture
+def urls(redis_client: redis.Redis) -> Iterator[str]:
+    """The names of two databases, with five jobs in each."""
+    path = redis_client.connection_pool.connection_kwargs["path"]
+    before = BaseJobsModel.database.connection_settings
+    text = f"unix://{path}?db=4 unix://{path}?db=5"
+    shards = Shards.of_text(text)
+    for number in (0, 1):
+        shards.on(Job, number).add_jobs([f"{number}:{each}" for each in range(5)], "mails")
+    yield text
+    BaseJobsModel.database.reset(**before)
+    for number in (4, 5):
+        redis.Redis(unix_socket_path=path, db=number).flushdb()
+
+
+def test_prints_what_each_has(urls: str) -> None:
+    status, out, error = limpyd_jobs("shards", f"--shards={urls}", "queues", "list")
+    assert (status, error) == (0, "")
+    assert [line.split(",")[0] for line in out.splitlines() if line.startswith("===")] == [
+        *("=== shard 0 of 2", "=== shard 1 of 2")
+    ]
+    assert out.count("mails") == 2
+
+
+def test_prints_json_with_the_number_of_the_shard(urls: str) -> None:
+    found = json.loads(limpyd_jobs("shards", f"--shards={urls}", "queues", "list", "--json")[1])
+    assert [(each["shard"], each["answer"][0]["waiting"]) for each in found] == [(0, 5), (1, 5)]
+    lines = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "--jsonl")[1].splitlines()
+    assert [json.loads(line)["shard"] for line in lines] == [0] * 5 + [1] * 5
+
+
+def test_changes_all(urls: str) -> None:
+    status, _, error = limpyd_jobs("shards", f"--shards={urls}", "jobs", "cancel", "queue=mails", "--yes")
+    assert (status, error) == (0, "")
+    assert Shards.of_text(urls).filter(status="canceled").count().value == (10, True)
+
+
+def test_says_which_it_did_not_see(urls: str) -> None:
+    first, second = urls.split()
+    path = "unix:///nowhere/redis.sock?db=0"
+    BaseJobsModel.database.reset(**JobsDatabase(url=second).connection_settings)
+    BaseJobsModel.get_connection().set("limpyd-jobs:shard", "2 of 3")
+    BaseJobsModel.database.reset(**JobsDatabase(url=first).connection_settings)
+    BaseJobsModel.get_connection().set("limpyd-jobs:shard", "0 of 3")
+    status, out, error = limpyd_jobs("shards", f"--shards={first} {path} {second}", "jobs", "count")
+    assert (status, out.count("=== shard")) == (3, 2)
+    assert "NOT SEEN: shard 1 of 3, unix:///nowhere/redis.sock?db=0: cannot use Redis: " in error
+    assert "1 shard of 3 not seen" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "a command is needed, one of: audit, "),
+        (["top"], "no such command for shards: 'top'"),
+        (["infos"], "is info meant?"),
+        (["info"], "name the databases with --shards"),
+        (["--shards=redis://localhost", "info"], "option --shards: There must be 2 to 1,000 shards, not 1"),
+        (["--shards=http://a b", "info"], "option --shards: "),
+    ],
+)
+def test_refuses_what_is_wrong_in_one_line(words: list[str], told: str) -> None:
+    status, out, error = limpyd_jobs("shards", *words)
+    assert (status, out) == (2, "")
+    assert told in error
+
+
+def test_refuses_another_order(urls: str) -> None:
+    status, _, error = limpyd_jobs("shards", f"--shards={' '.join(reversed(urls.split()))}", "info")
+    assert (status, "is given as shard 0 of 2, but it is shard 1 of 2" in error) == (2, True)
