@@ -8,7 +8,7 @@ from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.idents import QueueKey
-from limpyd_jobs.models import Job, JobClaim, Queue
+from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, job_class_of, queue_of
 from limpyd_jobs.records import records
 from limpyd_jobs.transitions import Delivery
@@ -62,7 +62,8 @@ class Offers:
         delivery = execution.claim.delivery
         if delivery.error or delivery.outcome != "claimed":
             self.claimer.check(delivery)
-        job: Job = records.attached(job_class_of(delivery), delivery.pk)
+        cls = job_class_of(delivery) if delivery.database else job_classes.resolve(delivery.path)
+        job: Job = records.attached(cls, delivery.pk)
         job.__dict__["_execution"] = execution
         return job
 
