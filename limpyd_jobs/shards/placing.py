@@ -20,6 +20,7 @@ from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.search.classes import connection_to, on
 from limpyd_jobs.shards.filter import Seen, ShardsFilter
+from limpyd_jobs.texts import MESSAGE, one_line
 
 T = TypeVar("T")
 
@@ -147,8 +148,8 @@ class Shards:
         _, found = connection.pipeline(transaction=False).setnx(key, expected).get(key).execute()
         if found != expected:
             raise ConfigurationException(
-                f"{self.name_of(number)} is given as shard {expected}, but it is shard {found}: give all shards, in "
-                "the order in which they were first used"
+                f"{self.name_of(number)} is given as shard {expected}, but it is shard {one_line(found, 40)}: give all "
+                "shards, in the order in which they were first used"
             )
         self._are_checked.add(number)
 
@@ -249,7 +250,7 @@ class Shards:
                 try:
                     found[number] = answer.result()
                 except RedisError as error:
-                    unseen[number] = f"{self.name_of(number)}: {error}"
+                    unseen[number] = f"{self.name_of(number)}: {one_line(error, MESSAGE)}"
         return Seen(found, unseen)
 
     def _threads(self) -> ThreadPoolExecutor:

@@ -181,6 +181,15 @@ class TestWrongOnes:
         with pytest.raises(ConfigurationException, match="in the order in which they were first used"):
             others.add_jobs(Photo, map(str, range(20)))
 
+    def test_what_another_program_wrote_forges_no_line(self, shards: Shards, redis_client: redis.Redis) -> None:
+        path = redis_client.connection_pool.connection_kwargs["path"]
+        for number, value in ((1, "0 of 3\nERROR \x1b[2J"), (2, None)):
+            with redis.Redis(unix_socket_path=path, db=number) as client:
+                client.set("limpyd-jobs:shard", value) if value else client.rpush("limpyd-jobs:shard", "text")
+        with pytest.raises(ConfigurationException) as refused:
+            shards.filter(Photo).count()
+        assert f"{refused.value}".isprintable()
+
 
 def test_tags_of_a_cluster_are_the_shards_of_it() -> None:
     shards = Shards.of_cluster("user:secret@redis-1,redis-2:7000", "shop", number=3)
