@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 from django.apps import AppConfig
@@ -11,7 +12,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.django import instances, settings
-from limpyd_jobs.contrib.django.around import AroundJobs
+from limpyd_jobs.contrib.django.around import AroundJobs, forget_inherited_connections
 from limpyd_jobs.contrib.django.checks import check_settings
 from limpyd_jobs.integration import events
 
@@ -48,6 +49,7 @@ class LimpydJobsConfig(AppConfig):
         if found:
             Job.database.reset(**found)
         events.subscribe(around_jobs)
+        os.register_at_fork(after_in_child=forget_inherited_connections)
         autodiscover_modules(*MODULES)
         for name in settings.module_names():
             import_module(name)

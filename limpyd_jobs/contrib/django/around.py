@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.conf import settings
-from django.db import close_old_connections, reset_queries
+from django.db import close_old_connections, connections, reset_queries
 from django.utils import timezone, translation
 
 from limpyd_jobs.integration import Instrument, Running
@@ -31,3 +32,16 @@ class AroundJobs(Instrument):
                 yield
         finally:
             close_old_connections()
+
+
+# Connections that this process inherited. They are kept, because whatever closes one tells the server so, for all.
+_inherited: list[Any] = []
+
+
+def forget_inherited_connections() -> None:
+    """Let a process that was forked make connections to databases of its own: two that share one get each other's
+    answers, or wait for ever. A database in memory is copied by the fork."""
+    for connection in connections.all(initialized_only=True):
+        if not (connection.vendor == "sqlite" and connection.is_in_memory_db()):
+            _inherited.append(connection)
+            del connections[connection.alias]

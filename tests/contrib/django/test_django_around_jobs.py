@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 from bookshop.jobs import Stock
 from bookshop.models import Book
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, connections
 from django.test import override_settings
 from django.utils import timezone, translation
 
@@ -65,3 +67,25 @@ class TestAConnectionThatIsCut:
         with pytest.raises(OperationalError):
             run_job(Stock, title="Emma")
         assert cut == ["looked at"] * 2
+
+
+def test_a_process_that_is_forked_makes_connections_of_its_own(tmp_path: Path) -> None:
+    Book.objects.create(title="Emma")
+    connections.settings["orders"] = {**connections.settings["default"], "NAME": str(tmp_path / "orders.sqlite3")}
+    try:
+        connections["orders"].ensure_connection()
+        inherited = connections["orders"].connection
+        pid = os.fork()
+        if not pid:
+            try:
+                is_new = connections["orders"].connection is None
+                with connections["orders"].cursor() as cursor:
+                    cursor.execute("SELECT 1")
+                os._exit(0 if is_new and Book.objects.count() == 1 else 1)  # the books are in memory
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert connections["orders"].connection is inherited
+    finally:
+        connections["orders"].close()
+        del connections["orders"], connections.settings["orders"]
