@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Tally
-from limpyd_jobs.search.found import Count, Facets, FoundJob
+from limpyd_jobs.search.found import Count, Facets
 from limpyd_jobs.search.jobs import JobFilter
 
-T = TypeVar("T")
 
-
-class Seen(NamedTuple, Generic[T]):
+class Seen(NamedTuple):
     """What is known of all shards together.
 
     Attributes
     ----------
     value: any
-        What the shards answered.
+        What the shards answered: what the method of `JobFilter` returns, of all of them together.
     unseen: dict of int to str
         Why those did not whose Redis cannot be used, by their number. What is in them is not part of the value.
     """
 
-    value: T
+    value: Any
     unseen: Mapping[int, str]
 
 
@@ -38,26 +36,26 @@ class ShardsFilter:
 
     def __init__(
         self,
-        each: Callable[[Callable[[JobsDatabase], Any]], Seen[dict[int, Any]]],
+        each: Callable[[Callable[[JobsDatabase], Any]], Seen],
         number: int,
         words: tuple[Any, ...],
         conditions: Mapping[str, Any],
     ) -> None:
         self._each, self._number, self._words, self._conditions = each, number, words, conditions
 
-    def _ask(self, verb: str, *args: Any, **how: Any) -> Seen[dict[int, Any]]:
+    def _ask(self, verb: str, *args: Any, **how: Any) -> Seen:
         def ask(database: JobsDatabase) -> Any:
             return getattr(JobFilter(*self._words, database=database, **self._conditions), verb)(*args, **how)
 
         return self._each(ask)
 
-    def count(self, **how: Any) -> Seen[Count]:
+    def count(self, **how: Any) -> Seen:
         """Count the jobs: see `JobFilter.count`."""
         found, unseen = self._ask("count", **how)
         counts = found.values()
         return Seen(Count(sum(each.number for each in counts), all(each.is_exact for each in counts)), unseen)
 
-    def facets(self, field: str, most: int = 50, **how: Any) -> Seen[Facets]:
+    def facets(self, field: str, most: int = 50, **how: Any) -> Seen:
         """Count the jobs by the values of a field: see `JobFilter.facets`."""
         found, unseen = self._ask("facets", field, most, **how)
         counts, others = Counter[str](), 0
@@ -69,7 +67,7 @@ class ShardsFilter:
         is_exact = all(each.is_exact and not each.others for each in found.values())  # else more may be of a value
         return Seen(Facets(shown, others, is_exact), unseen)
 
-    def jobs(self, most: int = 100) -> Seen[list[FoundJob]]:
+    def jobs(self, most: int = 100) -> Seen:
         """Return the jobs that were added last, the newest first.
 
         The ident of a job says neither its shard, nor is it the only one: each shard counts its jobs by itself. To get
@@ -79,22 +77,22 @@ class ShardsFilter:
         jobs = (job for page in found.values() for job in page.found)
         return Seen(sorted(jobs, key=lambda job: job.added or "", reverse=True)[:most], unseen)
 
-    def requeue_all(self, *args: Any, rate: float | None = None, **how: Any) -> Seen[Tally]:
+    def requeue_all(self, *args: Any, rate: float | None = None, **how: Any) -> Seen:
         """Put the jobs that are in error back in a queue: see `JobFilter.requeue_all`. A rate is that of all shards."""
         return self._change("requeue_all", *args, rate=rate and rate / self._number, **how)
 
-    def cancel_all(self, **how: Any) -> Seen[Tally]:
+    def cancel_all(self, **how: Any) -> Seen:
         """Cancel the jobs: see `JobFilter.cancel_all`."""
         return self._change("cancel_all", **how)
 
-    def delete_all(self, **how: Any) -> Seen[Tally]:
+    def delete_all(self, **how: Any) -> Seen:
         """Delete the jobs that do not run: see `JobFilter.delete_all`."""
         return self._change("delete_all", **how)
 
-    def move_all(self, *args: Any, **how: Any) -> Seen[Tally]:
+    def move_all(self, *args: Any, **how: Any) -> Seen:
         """Move the jobs to another queue: see `JobFilter.move_all`."""
         return self._change("move_all", *args, **how)
 
-    def _change(self, verb: str, *args: Any, **how: Any) -> Seen[Tally]:
+    def _change(self, verb: str, *args: Any, **how: Any) -> Seen:
         found, unseen = self._ask(verb, *args, **how)
         return Seen(Tally.sum(found.values()), unseen)

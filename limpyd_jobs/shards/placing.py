@@ -223,7 +223,7 @@ class Shards:
         """
         return ShardsFilter(self.each, len(self.databases), words, conditions)
 
-    def each(self, ask: Callable[[JobsDatabase], T]) -> Seen[dict[int, T]]:
+    def each(self, ask: Callable[[JobsDatabase], T]) -> Seen:
         """Call a function with the database of each shard, in threads, all at once.
 
         >>> shards.each(lambda database: overview(database).totals).value[0].waiting
