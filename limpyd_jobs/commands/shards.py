@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.command import UNAVAILABLE, Command
-from limpyd_jobs.commands.shared.tables import count_of, print_json, print_json_lines
+from limpyd_jobs.commands.shared.tables import print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
 from limpyd_jobs.shards.placing import Shards as Databases
@@ -48,6 +48,8 @@ class Shards(Command):
         if name not in COMMANDS:
             what = f"no such command for shards: {name!r}" if name else "a command is needed"
             self.parser.error(f"{what}, one of: {', '.join(COMMANDS)}{is_meant(name, COMMANDS)}")
+        if any(word.startswith("--database") for word in argv):
+            self.parser.error("the databases are those of --shards: leave --database out")
         if not self.options.shards:
             self.parser.error("name the databases with --shards")
         try:
@@ -64,8 +66,10 @@ class Shards(Command):
             try:
                 shards.on(Job, number)
                 if not is_json:
-                    print(f"{'' if number == 0 else chr(10)}=== {one_line(place)}", flush=True)
-                status, text = self._run_for_one(shards, number, name, argv, is_json)
+                    print(*([] if number == 0 else [""]), f"=== {one_line(place)}", sep="\n", flush=True)
+                command = self.siblings[name](self.parser.get_prog_name().replace("shards", name), argv)
+                command.place = shards.databases[number].connection_settings
+                status, text = _run(command, is_json)
             except RedisError as error:
                 unseen.append(f"{place}: {cannot_use_redis(error)}")
                 continue
@@ -78,26 +82,16 @@ class Shards(Command):
             answers += _answers(number, text, lines="--jsonl" in argv)
         if is_json:
             print_json_lines(answers) if "--jsonl" in argv else print_json(answers)
-        self.note(*(f"NOT SEEN: {one_line(each, MESSAGE)}" for each in unseen))
-        if unseen:
-            self.note(
-                f"{count_of(len(unseen), 'shard')} of {len(shards)} not seen: what is there is in none of the above"
-            )
+        self.note(*(f"NOT SEEN, so in none of the above: {one_line(each, MESSAGE)}" for each in unseen))
         return max([*statuses, UNAVAILABLE] if unseen else statuses)
 
-    def _run_for_one(
-        self, shards: Databases, number: int, name: str, argv: list[str], is_json: bool
-    ) -> tuple[int, str]:
-        """Run the command; return its exit status, and what it printed if that is JSON."""
-        settings = shards.databases[number].connection_settings
-        for model in self._models():
-            model.database.reset(**settings)
-        command = self.siblings[name](self.parser.get_prog_name().replace("shards", name), argv)
-        printed = io.StringIO()
-        if not is_json:
-            return command.execute(), ""
-        with redirect_stdout(printed):
-            return command.execute(), printed.getvalue()
+
+def _run(command: Command, is_json: bool) -> tuple[int, str]:
+    """Run a command; return its exit status, and what it printed if that is JSON."""
+    if not is_json:
+        return command.execute(), ""
+    with redirect_stdout(io.StringIO()) as printed:
+        return command.execute(), printed.getvalue()
 
 
 def _answers(number: int, text: str, *, lines: bool) -> list[Mapping[str, Any]]:

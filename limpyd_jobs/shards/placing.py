@@ -36,8 +36,8 @@ class Shards:
     """Several databases that have the jobs of one application together: each job is in one of them.
 
     The CRC-32 of its identifier, modulo their number, says in which one. So a job that is queued is not added again, as
-    in one database. The number and the order stay for ever: each database keeps which one it is, and refuses to be
-    another one.
+    in one database. The number and the order stay for ever: with its first job, each database keeps which one it is,
+    and then refuses to be another one.
 
     >>> shards = Shards.of_cluster("redis-1,redis-2", "shop", number=8)
     >>> shards.add_job(Photo, "photo:7")
@@ -61,7 +61,7 @@ class Shards:
 
     def __init__(self, databases: Iterable[JobsDatabase]) -> None:
         self.databases = tuple(databases)
-        self._are_checked: set[int] = set()
+        self._are_known: set[int] = set()  # those that are known to be what they are given as
         for database in self.databases:
             if not isinstance(database, JobsDatabase):
                 raise TypeError(f"A shard is a JobsDatabase, such as JobsDatabase(url=…), not {database!r}")
@@ -139,19 +139,23 @@ class Shards:
         found: type[T] = on(job_class_of(model), self.databases[number])
         return found
 
-    def _check(self, number: int) -> None:
-        """Let a database be the shard of that number, unless it is another one."""
-        if number in self._are_checked:
+    def _check(self, number: int, *, is_to_be: bool = False) -> None:
+        """Refuse a database that is another shard; one that is none yet becomes that one if it `is_to_be`."""
+        if number in self._are_known:
             return
         expected, connection = f"{number} of {len(self.databases)}", connection_to(self.databases[number])
         key = at(connection, KEY)
-        _, found = connection.pipeline(transaction=False).setnx(key, expected).get(key).execute()
+        if is_to_be:
+            connection.setnx(key, expected)
+        found = connection.get(key)
+        if found is None:
+            return
         if found != expected:
             raise ConfigurationException(
                 f"{self.name_of(number)} is given as shard {expected}, but it is shard {one_line(found, 40)}: give all "
                 "shards, in the order in which they were first used"
             )
-        self._are_checked.add(number)
+        self._are_known.add(number)
 
     # -- Adding
 
@@ -174,7 +178,11 @@ class Shards:
 
     def _placed(self, job_class: Any, identifier: Any, fields: Mapping[str, Any]) -> tuple[Any, str]:
         identifier = identifier_of_new(job_class_of(job_class), identifier, fields)
-        return self.on(job_class, self.place_of(identifier)), identifier
+        return self._to_add(job_class, self.place_of(identifier)), identifier
+
+    def _to_add(self, job_class: Any, number: int) -> Any:
+        self._check(number, is_to_be=True)
+        return self.on(job_class, number)
 
     def add_jobs(self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], *args: Any, **how: Any) -> list[Any]:
         """Add many jobs, each to its shard, as `Job.add_jobs` does; return them in the order of the given ones.
@@ -197,7 +205,7 @@ class Shards:
                 places = [self.place_of(row["identifier"]) for row in rows]
                 steps = {
                     number: threads.submit(
-                        self.on(job_class, number).add_jobs,
+                        self._to_add(job_class, number).add_jobs,
                         [row for row, place in zip(rows, places, strict=True) if place == number],
                         *args,
                         **how,

@@ -29,7 +29,7 @@ from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, prin
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
-from limpyd_jobs.redis.database import parse_database
+from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.search.classes import queue_models_of
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
@@ -62,6 +62,7 @@ class Command:
     options: Values  # with their classes imported; None for those that are not given
     given_options: Mapping[str, Any]  # without those that have their default
     given: list[str]  # the words of the command line
+    place: Mapping[str, Any] | None = None  # the settings of the database, whatever the options and the application say
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
@@ -127,6 +128,8 @@ class Command:
     def as_here(self, command: str) -> str:
         """Return another command line with the options of this one that name the database and the classes."""
         given = {name: getattr(self.options, name, None) for name in ("database", "pythonpath", "job_modules")}
+        if self.place:
+            given["database"] = database_name(dict(self.place))
         words = [
             f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}"
             for name, values in given.items()
@@ -200,9 +203,9 @@ class Command:
                 setattr(self.options, name, model)
 
     def _use_database(self) -> None:
-        if self.options.database:
+        if self.place or self.options.database:
             try:
-                settings = parse_database(self.options.database)
+                settings = self.place or parse_database(self.options.database)
             except ConfigurationException as error:
                 self.parser.error(f"option --database: {error}")
             for model in self._models():

@@ -30,30 +30,24 @@ REFRESH, RETRY = 30.0, 60.0
 class Visit:
     """What a worker needs in one other shard."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.not_before = 0.0  # when to ask it again, after a failure
-        self.claimer: Claimer | None = None
+    def __init__(self, queue_model: type[Queue], error_model: type[Error], lease: float) -> None:
+        self._queue_model = queue_model
+        self._claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model))
         self._keys: Sequence[str] = ()
         self._last_queue = ""
         self._looked_at = -inf
 
-    def begin(self, queue_model: type[Queue], error_model: type[Error], lease: float) -> None:
-        """Prepare for the first question."""
-        self.claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model))
-
     def next(self, names: Sequence[str]) -> Delivery | None:
         """Claim the first job of the queues of these names; raise an exception about an entry that cannot be run."""
-        assert self.claimer is not None
-        claimer, queue_model = self.claimer, self.claimer.queue_model
+        claimer = self._claimer
         if monotonic() >= self._looked_at + REFRESH:
-            self._keys, self._looked_at = queue_model.get_waiting_keys(names), monotonic()
+            self._keys, self._looked_at = self._queue_model.get_waiting_keys(names), monotonic()
         delivery = claimer.next(self._keys)
         if claimer.last_queue != self._last_queue:  # there is a new one
             self._last_queue, self._looked_at = claimer.last_queue, -inf
         if delivery is None:
             return None
-        delivery.database = queue_model.database
+        delivery.database = self._queue_model.database
         if delivery.error:
             claimer.defer(delivery, delivery.error)
         claimer.check(delivery)
@@ -61,9 +55,8 @@ class Visit:
 
     def release(self, delivery: Delivery) -> None:
         """Put a job back that is not to be run now."""
-        assert self.claimer is not None
         job = records.attached(job_class_of(delivery), delivery.pk)
-        JobClaim(delivery, job, queue_of(self.claimer.queue_model, delivery)).release()
+        JobClaim(delivery, job, queue_of(self._queue_model, delivery)).release()
 
 
 class Visits:
@@ -74,9 +67,11 @@ class Visits:
 
     def __init__(self, worker: Face, context: Context, executions: Executions, shards: Shards, home: int) -> None:
         self._worker, self._context, self._executions, self._shards = worker, context, executions, shards
-        others = (*range(home + 1, len(shards)), *range(home))  # so that workers of each shard begin with another one
-        self._visits = deque(Visit(number) for number in others)
-        self._interval = ROUND / len(others)
+        # Those that it asks, the next one first: workers of each shard begin with another one.
+        self._numbers = deque([*range(home + 1, len(shards)), *range(home)])
+        self._visits: dict[int, Visit] = {}
+        self._not_before: dict[int, float] = {}  # when to ask again those that failed
+        self._interval = ROUND / len(self._numbers)
         self._due = monotonic() + self._interval  # when to ask next
 
     @property
@@ -88,31 +83,33 @@ class Visits:
         """Return a job of another shard, if it is time to ask one, and it has one."""
         if monotonic() < self._due or self._context.begins_no_more:
             return None
-        visit = self._visits[0]
-        delivery = self._ask(visit)
+        number = self._numbers[0]
+        delivery = self._ask(number)
         if delivery is None:
-            self._visits.rotate(-1)
+            self._numbers.rotate(-1)
             self._due = monotonic() + self._interval
         elif self._context.begins_no_more or delivery.ident in self._executions.running:  # idents are those of a shard
-            visit.release(delivery)
+            self._visits[number].release(delivery)
             return None
         return delivery
 
-    def _ask(self, visit: Visit) -> Delivery | None:
-        if monotonic() < visit.not_before:
+    def _ask(self, number: int) -> Delivery | None:
+        if monotonic() < self._not_before.get(number, 0.0):
             return None
         try:
-            if visit.claimer is None:
-                models = self._shards.on(self._worker.queue_model, visit.number), self._worker.error_model
-                visit.begin(*models, self._context.settings.lease)
-            return visit.next(self._worker.queues)
+            return self._visit(number).next(self._worker.queues)
         except RedisError as error:
-            visit.not_before = monotonic() + RETRY
-            self._log(visit, f"cannot be used, and is asked again in {RETRY:.0f} s: {one_line(error, MESSAGE)}")
+            self._not_before[number] = monotonic() + RETRY
+            self._log(number, f"cannot be used, and is asked again in {RETRY:.0f} s: {one_line(error, MESSAGE)}")
         except Exception as error:  # of an entry that is not a job, for example
-            self._log(visit, one_line(error, MESSAGE))
+            self._log(number, one_line(error, MESSAGE))
         return None
 
-    def _log(self, visit: Visit, text: str) -> None:
-        name = f"Shard {visit.number}"
-        self._context.log_repeated(name, f"{name} ({self._shards.name_of(visit.number)}): {text}")
+    def _visit(self, number: int) -> Visit:
+        if number not in self._visits:
+            queue_model = self._shards.on(self._worker.queue_model, number)
+            self._visits[number] = Visit(queue_model, self._worker.error_model, self._context.settings.lease)
+        return self._visits[number]
+
+    def _log(self, number: int, text: str) -> None:
+        self._context.log_repeated(f"Shard {number}", f"Shard {number} ({self._shards.name_of(number)}): {text}")
