@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from redis.exceptions import ConnectionError
 
 from limpyd_jobs.commandline.options import WorkerOption, between, queue_names, time_span
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, QUEUE_MODEL, READING_OPTIONS
 from limpyd_jobs.commands.shared.tables import shown_span, wrapped
 from limpyd_jobs.query.backlog import Backlog as Found
-from limpyd_jobs.query.backlog import backlog
+from limpyd_jobs.query.backlog import backlog_of, load_of_all, read_load
 
 HEADING = ("queue", "waiting", "due", "delayed", "running", "latency", "mean run", "busy workers")
 
@@ -18,6 +18,7 @@ class Backlog(Command):
     """Exit status: 0, also after SIGTERM; 2 if the command line is wrong, or it cannot listen there."""
 
     summary = "Tell what has to be run, and how many workers that needs: once, or to autoscalers over HTTP"
+    merged = ("",)
     option_list = (
         *READING_OPTIONS,
         QUEUE_MODEL,
@@ -70,10 +71,19 @@ class Backlog(Command):
     def _look(self, queues: str | None, within: float) -> Found:
         """Look at queues whose names are joined by commas, or at all."""
         names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
-        return backlog(names, timedelta(seconds=within), queue_model=self.options.queue_model)
+        load = self.look(read_load, load_of_all, names=names, queue_model=self.options.queue_model)
+        return backlog_of(load, within)
 
     def _serve(self) -> int:
         from limpyd_jobs.commands.shared.backlog_server import serve
 
-        serve(self._look, self.options, self.note)
+        serve(self._look_at_all, self.options, self.note)
         return 0
+
+    def _look_at_all(self, queues: str | None, within: float) -> Found:
+        """Look at queues; it is an error if a shard cannot be used, because its jobs need workers, too."""
+        self.unseen = {}
+        found = self._look(queues, within)
+        if self.unseen:
+            raise ConnectionError("; ".join(self.unseen.values()))
+        return found

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
+from itertools import chain
 from select import select
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -35,25 +35,27 @@ from limpyd_jobs.commands.shared.tables import (
     time_between,
     width_of_terminal,
     with_models,
+    with_shards,
 )
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import lines_of_silent
 from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
-from limpyd_jobs.models import Queue
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import (
+    FoundJob,
     Overview,
     QueueState,
-    Totals,
     attention,
     large_jobs_of,
     overview,
     read_metrics,
-    read_series,
     summed,
 )
 from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
+from limpyd_jobs.query.metrics import Period, periods_of_all
+from limpyd_jobs.query.overview import overview_of_all
+from limpyd_jobs.query.series import series_of
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 
@@ -104,6 +106,7 @@ class Info(Command):
     """Exit status: 0, with --watch also after Ctrl-C."""
 
     summary = "Show a database at a glance: how many jobs there are, the queues, the workers"
+    merged = ("",)
     option_list = (
         *COMMON_OPTIONS,
         QUEUE_MODEL,
@@ -119,8 +122,9 @@ class Info(Command):
             return self._watch()
         if "every" in self.given_options:
             self.parser.error("--every needs --watch")
-        seen, warnings = overview(queue_model=self.options.queue_model), [*map(str, large_jobs_of())]
-        found = attention(seen, read_series(timedelta(minutes=MINUTES_OF_FAILURES)))
+        seen = self._overview()
+        warnings = [*map(str, self.look(large_jobs_of, lambda found: [*chain.from_iterable(found.values())]))]
+        found = attention(seen, series_of(self._metrics(MINUTES_OF_FAILURES)))
         if self.options.json:
             print_json({**_as_json(seen), "attention": [each._asdict() for each in found], "warnings": warnings})
         else:
@@ -133,11 +137,26 @@ class Info(Command):
         before, end = ("\x1b[H\x1b[J", "\n") if sys.stdout.isatty() else ("", "\n\n")
 
         def look() -> None:
-            model = self.options.queue_model
-            seen = _seen(lambda: _narrow(_sections(overview(queue_model=model)), width_of_terminal()))
+            seen = self._seen(lambda: _narrow(_sections(self._overview()), width_of_terminal()))
             print(f"{before}{_text(_lines(seen))}", end=end, flush=True)
 
         return self._look_again(look)
+
+    def _overview(self, most_running: int = 0) -> Overview:
+        how = {"most_running": most_running, "queue_model": self.options.queue_model}
+        return self.look(overview, overview_of_all, **how)
+
+    def _metrics(self, minutes: int) -> list[Period]:
+        return self.look(read_metrics, periods_of_all, since=timedelta(minutes=minutes))
+
+    def _seen(self, look: Callable[[], list[Section]]) -> list[Section]:
+        """Look at the database. If Redis cannot be used now, tell that instead."""
+        self.unseen = {}
+        try:
+            sections = look()
+        except RedisError as error:
+            return [(f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}", [])]
+        return [*sections, *((line, []) for line in self.not_seen())]
 
     def _look_again(self, look: Callable[[], None], wait: Wait = time.sleep) -> int:
         """Look again and again, until Ctrl-C, or until the wait between two looks returns True."""
@@ -159,8 +178,16 @@ class Top(Info):
         if not sys.stdout.isatty():
             self.parser.error("needs a terminal; limpyd-jobs info --watch does not")
         with _keyboard() as (keys, is_q_typed), _on_whole_screen() as show:
-            look = partial(_live_sections, self.options.queue_model)
-            return self._look_again(lambda: show(_titled(_seen(look), f"({keys} ends)")), is_q_typed)
+            return self._look_again(lambda: show(_titled(self._seen(self._sections), f"({keys} ends)")), is_q_typed)
+
+    def _sections(self) -> list[Section]:
+        """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
+        width, height = get_terminal_size()
+        most = min(max(height // 3 - 2, 1), MAX_RUNNING)
+        seen = self._overview(most)
+        above = [_totals(seen), *_not_counted(seen)]
+        tables: list[Section] = [("", _running(seen, most)), ("", _rates(seen, self._metrics(MINUTES)))]
+        return _narrow([*above, *tables, *_doubts(seen), *_workers(seen)], width)
 
 
 @contextmanager
@@ -185,20 +212,16 @@ def _keyboard() -> Iterator[tuple[str, Wait]]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _seen(look: Callable[[], list[Section]]) -> list[Section]:
-    """Look at the database. If Redis cannot be used now, tell that instead."""
-    try:
-        return look()
-    except RedisError as error:
-        return [(f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}", [])]
-
-
 def _as_json(seen: Overview) -> dict[str, Any]:
     return {
         "database": seen.database,
         "totals": seen.totals._asdict(),
         "queues": [as_json(state) for state in seen.queues],
-        "workers": [worker_as_json(worker) for worker in seen.workers],
+        "workers": [
+            {**({"shard": number} if seen.parts else {}), **worker_as_json(worker)}
+            for number, part in _parts(seen)
+            for worker in part.workers
+        ],
     }
 
 
@@ -209,21 +232,29 @@ def _sections(seen: Overview) -> list[Section]:
 def _workers(seen: Overview) -> list[Section]:
     """The workers, and a line about each that is silent."""
     silent: list[Section] = [(line, []) for line in lines_of_silent(seen.workers, seen.workers)]
-    return [("", table_of_workers(seen.workers)), *silent]
+    table = table_of_workers(seen.workers)
+    if seen.parts:
+        table = with_shards(table, [number for number, part in _parts(seen) for _ in part.workers])
+    return [("", table), *silent]
+
+
+def _parts(seen: Overview) -> Iterable[tuple[int, Overview]]:
+    return seen.parts.items() or [(0, seen)]
 
 
 def _totals(seen: Overview) -> Section:
     totals = seen.totals
     statuses = ("waiting", "delayed", "running", "success", "error", "canceled")
     row = (f"{totals.jobs:,}", *(f"{getattr(totals, name):,}" for name in statuses), shown_span(totals.latency))
-    return f"{seen.database}{_memory(totals)}", [("jobs", *statuses, "latency"), row]
+    return f"{seen.database}{_memory(seen)}", [("jobs", *statuses, "latency"), row]
 
 
-def _memory(totals: Totals) -> str:
+def _memory(seen: Overview) -> str:
     """Say how much memory Redis uses: ``, 4.5 of 4 MB: FULL``."""
+    totals = seen.totals
     if totals.memory is None:
         return ""
-    used = f", {totals.memory / 1_000_000:,.1f}"
+    used = f", {'the fullest: ' * bool(seen.parts)}{totals.memory / 1_000_000:,.1f}"
     if not totals.max_memory:
         return f"{used} MB"
     most = f"{totals.max_memory / 1_000_000:,.1f}".removesuffix(".0")
@@ -234,7 +265,7 @@ def _not_counted(seen: Overview) -> list[Section]:
     """A line about the classes whose jobs are in the queues, but are not counted."""
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
-        return [(line, []) for line in unknown_models()] if not seen.queues else []
+        return [(line, []) for line in unknown_models()] if not (seen.queues or seen.parts) else []
     # only the ends of lists are looked at
     those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of models that are not known"
     told = f"not counted as jobs, because their class is not known: {those}"
@@ -259,15 +290,6 @@ def _if(seen: Overview, state: QueueState) -> str:
     return "" if any(each.status != SILENT for each in servers) else ", but none of this queue is there"
 
 
-def _live_sections(queue_model: type[Queue] | None) -> list[Section]:
-    """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
-    width, height = get_terminal_size()
-    seen = overview(most_running=min(max(height // 3 - 2, 1), MAX_RUNNING), queue_model=queue_model)
-    above = [_totals(seen), *_not_counted(seen)]
-    sections = [*above, ("", _running(seen)), ("", _rates(seen)), *_doubts(seen), *_workers(seen)]
-    return _narrow(sections, width)
-
-
 def _narrow(sections: list[Section], width: int) -> list[Section]:
     """Leave out columns where there is no room, and say so behind the tables."""
     fitting = [(title, *fitted(rows, width, DISPENSABLE)) if rows else (title, rows, []) for title, rows in sections]
@@ -276,8 +298,7 @@ def _narrow(sections: list[Section], width: int) -> list[Section]:
     return [*((title, rows) for title, rows, _ in fitting), *note]
 
 
-def _rates(seen: Overview) -> list[Row]:
-    periods = read_metrics(timedelta(minutes=MINUTES))
+def _rates(seen: Overview, periods: Iterable[Period]) -> list[Row]:
     rates, told = summed(periods, lambda queue, _: queue), set[str]()
 
     def rate(name: str) -> Row:
@@ -296,19 +317,20 @@ def _rates(seen: Overview) -> list[Row]:
     return with_models(heading, rows, [state.model for state in seen.queues], -1)
 
 
-def _running(seen: Overview) -> list[Row]:
-    rows: list[Row] = [("running", "identifier", "queue", "try", "for")]
-    of_silent = {job.ident for worker in seen.workers if worker.silent_for for job in worker.running}
-    for job in seen.running:
-        ran = (
-            SILENT
-            if job.ident in of_silent
-            else "lease ended"
-            if job.ident in seen.lapsed
-            else time_between(parse_datetime(job.start), utcnow())
-        )
-        rows.append((job.ident, job.identifier, job.queue, job.tries, ran))
-    return rows
+def _running(seen: Overview, most: int) -> list[Row]:
+    found = [(job, number, part) for number, part in _parts(seen) for job in part.running]
+    if seen.parts:
+        found = sorted(found, key=lambda each: each[0].start or "", reverse=True)[:most]
+    rows: list[Row] = [(job.ident, job.identifier, job.queue, job.tries, _for(job, part)) for job, _, part in found]
+    table = [("running", "identifier", "queue", "try", "for"), *rows]
+    return with_shards(table, [number for _, number, _ in found]) if seen.parts else table
+
+
+def _for(job: FoundJob, seen: Overview) -> str:
+    """Say for how long a job runs, or that this is not known."""
+    if job.ident in {it.ident for worker in seen.workers if worker.silent_for for it in worker.running}:
+        return SILENT
+    return "lease ended" if job.ident in seen.lapsed else time_between(parse_datetime(job.start), utcnow())
 
 
 def _titled(sections: list[Section], text: str) -> list[Section]:

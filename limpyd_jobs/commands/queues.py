@@ -18,6 +18,7 @@ from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
+from limpyd_jobs.query.queues import states_of_all
 from limpyd_jobs.records.audit import of_the_rest
 from limpyd_jobs.texts import one_line
 
@@ -54,6 +55,7 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
+    merged = ("", "list")
     option_list = (
         *COMMON_OPTIONS,
         QUEUE_MODEL,
@@ -74,7 +76,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         }
 
     def _states(self, names: Sequence[str]) -> list[QueueState]:
-        states = queue_states(names or None, queue_model=self.options.queue_model)
+        states = self.look(queue_states, states_of_all, names=names or None, queue_model=self.options.queue_model)
         unknown = set(names) - {state.name for state in states}
         if unknown:
             refuse_unknown(self, min(unknown), queue_names(queue_model=self.options.queue_model))

@@ -16,14 +16,18 @@ from limpyd_jobs.commands.shared.command import UNAVAILABLE, Command
 from limpyd_jobs.commands.shared.tables import print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
+from limpyd_jobs.query.overview import ping
 from limpyd_jobs.shards.placing import Shards as Databases
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
-# The commands that come to an end by themselves.
+# The commands that can be run for shards.
 COMMANDS = (
     *("audit", "backlog", "check", "errors", "info", "integrations", "jobs", "pause", "quarantine", "queues", "resume"),
-    *("schedules", "stats", "workers"),
+    *("schedules", "stats", "top", "workers"),
 )
+
+# Those that have no sense for one shard after the other.
+MERGED_ONLY = ("top",)
 
 
 class Shards(Command):
@@ -38,6 +42,9 @@ class Shards(Command):
             "--shards",
             help="The databases: redis+cluster://redis-1,redis-2/shop?shards=8, or the URLs of all, with spaces in "
             "between, in the order in which they were first used",
+        ),
+        WorkerOption(
+            "--each", action="store_true", help="One shard after the other (default: merged, where that makes sense)"
         ),
     )
 
@@ -54,9 +61,30 @@ class Shards(Command):
             self.parser.error("name the databases with --shards")
         try:
             shards = Databases.of_text(self.options.shards)
+            command = self._command(name, argv)
+            verb, *_ = [*command.parser.parse_args(argv)[1], ""]
+            if verb in command.merged and not self.options.each:
+                return self._run_merged(shards, command)
+            if name in MERGED_ONLY:
+                self.parser.error(f"--each does not go with {name}")
             return self._run_for_all(shards, name, argv)
         except ConfigurationException as error:
             self.parser.error(f"option --shards: {error}")
+
+    def _command(self, name: str, argv: list[str]) -> Command:
+        return self.siblings[name](self.parser.get_prog_name().replace("shards", name), argv)
+
+    def _run_merged(self, shards: Databases, command: Command) -> int:
+        """Run a command that looks at all shards by itself. Whatever it asks else, it asks one that answers."""
+        seen, unseen = shards.each(ping)
+        command.unseen = dict(unseen)
+        if not seen:
+            self.note(*command.not_seen())
+            return UNAVAILABLE
+        command.shards, command.place = shards, shards.databases[min(seen)].connection_settings
+        status = command.execute()
+        self.note(*command.not_seen())
+        return max(status, UNAVAILABLE) if command.unseen else status
 
     def _run_for_all(self, shards: Databases, name: str, argv: list[str]) -> int:
         is_json = bool({"--json", "--jsonl"} & {*argv})
@@ -67,7 +95,7 @@ class Shards(Command):
                 shards.on(Job, number)
                 if not is_json:
                     print(*([] if number == 0 else [""]), f"=== {one_line(place)}", sep="\n", flush=True)
-                command = self.siblings[name](self.parser.get_prog_name().replace("shards", name), argv)
+                command = self._command(name, argv)
                 command.place = shards.databases[number].connection_settings
                 status, text = _run(command, is_json)
             except RedisError as error:

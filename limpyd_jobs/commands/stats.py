@@ -13,7 +13,7 @@ from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.shared.tables import chart, print_fitted, shown_span, wrapped
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query.metrics import PERIODS, Period, read_metrics, summed
+from limpyd_jobs.query.metrics import PERIODS, Period, periods_of_all, read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -30,6 +30,7 @@ class Stats(Command):
     """Exit status: 0; 2 if the command line is wrong."""
 
     summary = "Tell how many jobs are run, how they end, how long they wait and run"
+    merged = ("",)
     option_list = (
         *READING_OPTIONS,
         WorkerOption(
@@ -55,7 +56,8 @@ class Stats(Command):
             since = utcnow() - parse_moment("--since", self.options.since or ("-30d" if self.options.daily else "-1h"))
             if since <= timedelta():
                 raise ValueError("option --since: it must be in the past")
-            periods = read_metrics(since, "day" if self.options.daily else "minute")
+            by = "day" if self.options.daily else "minute"
+            periods = self.look(read_metrics, periods_of_all, since=since, by=by)
         except ValueError as error:
             self.parser.error(one_line(error, MESSAGE))
         given = {"queue": self.options.queue, "class": self.options.job_class}

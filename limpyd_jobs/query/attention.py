@@ -10,7 +10,7 @@ from limpyd_jobs.dates import span
 from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import SILENT, AliveWorker
 from limpyd_jobs.query.overview import Overview
-from limpyd_jobs.query.queues import QueueState
+from limpyd_jobs.query.queues import QueueState, together
 from limpyd_jobs.query.series import Series
 from limpyd_jobs.search.classes import BOARDS
 from limpyd_jobs.texts import one_line
@@ -20,9 +20,6 @@ LONG_WAIT, MINUTES = 60.0, 10
 
 # From which part of the jobs on, and from how many, failures are worth a sentence.
 MANY_FAILURES, SOME_FAILURES = 0.1, 3
-
-# What is summed up of the queues of one name.
-SUMMED = ("waiting", "running", "lapsed", "quarantine", "deferred")
 
 # From which part of the memory on Redis is nearly full.
 NEARLY_FULL = 0.9
@@ -97,14 +94,7 @@ def _by_name(states: Iterable[QueueState]) -> Iterator[QueueState]:
     for state in states:
         by_name.setdefault((state.model, state.name), []).append(state)
     for first, *others in by_name.values():
-        yield reduce(_together, others, first)
-
-
-def _together(state: QueueState, other: QueueState) -> QueueState:
-    sums = {name: getattr(state, name) + getattr(other, name) for name in SUMMED}
-    latency = max((each.latency for each in (state, other) if each.latency is not None), default=None)
-    unknown = sorted({*state.unknown_classes, *other.unknown_classes})
-    return state._replace(**sums, latency=latency, unknown_classes=unknown)
+        yield reduce(together, others, first)
 
 
 def _queue(state: QueueState, served: Set[tuple[str, str]]) -> Iterator[Attention]:

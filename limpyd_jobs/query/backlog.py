@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil, floor
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.query.metrics import Period, read_metrics, summed
+from limpyd_jobs.query.metrics import Period, periods_of_all, read_metrics, summed
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.records.records import due_key
@@ -70,6 +71,15 @@ class Backlog(NamedTuple):
         }
 
 
+class Load(NamedTuple):
+    """That of which a backlog is calculated."""
+
+    names: Sequence[str]  # of the queues that are asked for
+    states: Sequence[QueueState]
+    due: Mapping[str, int]
+    periods: Sequence[Period]
+
+
 def backlog(
     names: str | Iterable[str] | None = None,
     within: timedelta = timedelta(minutes=1),
@@ -100,22 +110,45 @@ def backlog(
     seconds = within.total_seconds()
     if seconds <= 0:
         raise ValueError(f"within must be more than 0, not {within}")
+    return backlog_of(read_load(names, database, queue_model), seconds)
+
+
+def read_load(
+    names: str | Iterable[str] | None = None,
+    database: JobsDatabase | None = None,
+    queue_model: type[Queue] | None = None,
+) -> Load:
+    """Read that of which a backlog is calculated. For the parameters see `backlog`."""
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
     states = [each for each in queue_states(stored, database, queue_model) if each.model != BOARDS]
     due = _due_by_name(states, stored, database)
-    periods = read_metrics(MEAN_OF, database=database)
-    of_last_hour = summed(periods, lambda queue, path: queue)
-    loads = _loads(periods)
+    return Load(stored or (), states, due, read_metrics(MEAN_OF, database=database))
+
+
+def load_of_all(found: Mapping[int, Load]) -> Load:
+    """Return the load of several databases. A queue is paused if it is in all of them."""
+    each = [*found.values()]
+    states, due = [state for load in each for state in load.states], Counter[str]()
+    for load in each:
+        due.update(load.due)
+    served = {(state.model, state.name) for state in states if not state.is_paused}
+    states = [it._replace(is_paused=it.is_paused and (it.model, it.name) not in served) for it in states]
+    return Load(each[0].names, states, due, periods_of_all({number: load.periods for number, load in found.items()}))
+
+
+def backlog_of(load: Load, within: float) -> Backlog:
+    """Calculate a backlog, of what should have been begun within some seconds."""
+    of_last_hour, loads = summed(load.periods, lambda queue, path: queue), _loads(load.periods)
     found = {
         name: _of_queue(
-            [each for each in states if each.name == name],
-            due.get(name, 0),
+            [each for each in load.states if each.name == name],
+            load.due.get(name, 0),
             of_last_hour.get(name),
             loads.get(name, 0.0),
         )
-        for name in sorted({*(stored or ()), *due, *(each.name for each in states)})
+        for name in sorted({*load.names, *load.due, *(each.name for each in load.states)})
     }
-    return Backlog(found, _wanted([*found.values()], seconds))
+    return Backlog(found, _wanted([*found.values()], within))
 
 
 def _of_queue(states: Sequence[QueueState], due: int, metrics: Metrics | None, load: float) -> QueueBacklog:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states
+from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states, states_of_all
 from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
@@ -37,6 +38,10 @@ class Totals(NamedTuple):
     max_memory: int | None  # None for no limit
 
 
+# What is summed up of several databases.
+NUMBERS = ("jobs", *map(str.lower, STATUSES), "quarantine")
+
+
 class Overview(NamedTuple):
     """A database at a glance."""
 
@@ -48,6 +53,7 @@ class Overview(NamedTuple):
     lapsed: Set[str]  # the idents of some that are recorded as running, but whose lease ended
     lateness: float = 0.0  # of the schedule that is due for longest, in seconds
     late_schedules: int = 0  # how many have been due for more than a minute
+    parts: Mapping[int, Overview] = MappingProxyType({})  # if it is of several shards: that of each, by its number
 
 
 def overview(
@@ -69,6 +75,28 @@ def overview(
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     lapsed = lapsed_jobs(queues, database) if running else set()
     return Overview(name, totals, queues, workers, running, lapsed, *lateness(database, LATE_SCHEDULE))
+
+
+def overview_of_all(found: Mapping[int, Overview]) -> Overview:
+    """Return several databases at a glance. The memory is that of the fullest server."""
+    each = [*found.values()]
+    totals = [seen.totals for seen in each]
+    fullest = max(totals, key=lambda it: ((it.memory or 0) / it.max_memory if it.max_memory else 0, it.memory or 0))
+    queues = states_of_all({number: seen.queues for number, seen in found.items()})
+    sums = {name: sum(getattr(it, name) for it in totals) for name in NUMBERS}
+    latency = max((it.latency for it in totals if it.latency is not None), default=None)
+    names = f"{each[0].database} … {each[-1].database}" if len(each) > 1 else each[0].database
+    return Overview(
+        database=f"{len(each):,} shard{'s' * (len(each) > 1)}, {names}",
+        totals=Totals(**sums, latency=latency, memory=fullest.memory, max_memory=fullest.max_memory),
+        queues=queues,
+        workers=[worker for seen in each for worker in seen.workers],
+        running=[job for seen in each for job in seen.running],
+        lapsed=frozenset(),
+        lateness=max(seen.lateness for seen in each),
+        late_schedules=sum(seen.late_schedules for seen in each),
+        parts=found,
+    )
 
 
 def ping(database: JobsDatabase | None = None) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
@@ -68,6 +69,10 @@ class QueueState(NamedTuple):
         return bool(self.waiting or self.delayed or self.running)
 
 
+# What is summed up of one queue in several databases, and of its priorities.
+NUMBERS = ("waiting", "delayed", "running", "success_list", "errors_list", "quarantine", "lapsed", "deferred")
+
+
 class QuarantineEntry(NamedTuple):
     """An entry of a waiting list that no worker can do anything with."""
 
@@ -95,6 +100,26 @@ def queue_states(
         for state in _states(connection, model, classes, _pks_of(model, connection, stored))
     ]
     return sorted(found, key=_rank)
+
+
+def states_of_all(found: Mapping[int, Iterable[QueueState]]) -> list[QueueState]:
+    """Return the queues of several databases, as one for each model, name and priority."""
+    same: dict[tuple[str, str, int | str], list[QueueState]] = {}
+    for state in chain.from_iterable(found.values()):
+        same.setdefault((state.model, state.name, state.priority), []).append(state)
+    return sorted((reduce(together, states) for states in same.values()), key=_rank)
+
+
+def together(state: QueueState, other: QueueState) -> QueueState:
+    """Return two queues as if they were one: it is paused if one of them is, and has the name of the first."""
+    sums = {name: getattr(state, name) + getattr(other, name) for name in NUMBERS}
+    return state._replace(
+        **sums,
+        is_paused=state.is_paused or other.is_paused,
+        latency=max((each for each in (state.latency, other.latency) if each is not None), default=None),
+        next_due=min((each for each in (state.next_due, other.next_due) if each is not None), default=None),
+        unknown_classes=sorted({*state.unknown_classes, *other.unknown_classes}),
+    )
 
 
 def some_queue_states(

@@ -60,7 +60,11 @@ def read_series(
     since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None, most: int = 6
 ) -> Series:
     """Return series of the queues of which most jobs began, and one of all others. Parameters: see `read_metrics`."""
-    periods = read_metrics(since, by, database)
+    return series_of(read_metrics(since, by, database), most)
+
+
+def series_of(periods: Sequence[Period], most: int = 6) -> Series:
+    """Return them of metrics that are read."""
     totals = summed(periods, lambda queue, path: queue)
     named = sorted(totals, key=lambda name: (-totals[name].started, name))
     own = [name for name in named if name][:most]

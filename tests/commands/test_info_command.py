@@ -246,6 +246,20 @@ def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServe
         wait_until(lambda: terminal.shows(" more lines: the terminal is too low)"))
 
 
+@pytest.mark.proof
+def test_top_goes_on_while_a_shard_is_down(redis_server: RedisServer, redis_binary: str) -> None:
+    with RedisServer(redis_binary) as other:
+        urls = f"{redis_server.url} {other.url}"
+        with top(redis_server, [COMMAND, "shards", f"--shards={urls}"]) as terminal:
+            wait_until(lambda: terminal.shows("2 shards, ", "tickets", "(q or Ctrl-C ends)"))
+            assert "NOT SEEN" not in terminal.plain
+            other.kill()
+            wait_until(lambda: terminal.shows(f"NOT SEEN, so in none of the above: shard 1, {other.url}", "1 shard, "))
+            terminal.shown = ""
+            other.start()
+            wait_until(lambda: terminal.shows("2 shards, ", "tickets"))
+
+
 def test_top_needs_a_terminal(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, "top")
     assert (status, out) == (2, "")

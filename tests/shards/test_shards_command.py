@@ -32,7 +32,7 @@ def urls(redis_client: redis.Redis) -> Iterator[str]:
 
 
 def test_prints_what_each_has(urls: str) -> None:
-    status, out, error = limpyd_jobs("shards", f"--shards={urls}", "queues", "list")
+    status, out, error = limpyd_jobs("shards", f"--shards={urls}", "--each", "queues", "list")
     assert (status, error) == (0, "")
     assert [line.split(",")[0] for line in out.splitlines() if line.startswith("===")] == [
         *("=== shard 0 of 2", "=== shard 1 of 2")
@@ -41,9 +41,9 @@ def test_prints_what_each_has(urls: str) -> None:
 
 
 def test_prints_json_with_the_number_of_the_shard(urls: str) -> None:
-    found = json.loads(limpyd_jobs("shards", f"--shards={urls}", "queues", "list", "--json")[1])
+    found = json.loads(limpyd_jobs("shards", f"--shards={urls}", "--each", "queues", "list", "--json")[1])
     assert [(each["shard"], each["answer"][0]["waiting"]) for each in found] == [(0, 5), (1, 5)]
-    lines = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "--jsonl")[1].splitlines()
+    lines = limpyd_jobs("shards", f"--shards={urls}", "--each", "jobs", "list", "--jsonl")[1].splitlines()
     assert [json.loads(line)["shard"] for line in lines] == [0] * 5 + [1] * 5
 
 
@@ -60,7 +60,7 @@ def test_says_which_it_did_not_see(urls: str) -> None:
     BaseJobsModel.get_connection().set("limpyd-jobs:shard", "2 of 3")
     BaseJobsModel.database.reset(**JobsDatabase(url=first).connection_settings)
     BaseJobsModel.get_connection().set("limpyd-jobs:shard", "0 of 3")
-    status, out, error = limpyd_jobs("shards", f"--shards={first} {path} {second}", "jobs", "count")
+    status, out, error = limpyd_jobs("shards", f"--shards={first} {path} {second}", "--each", "jobs", "count")
     assert (status, out.count("=== shard")) == (3, 2)
     told = "NOT SEEN, so in none of the above: shard 1 of 3, unix:///nowhere/redis.sock?db=0: cannot use Redis: "
     assert told in error
@@ -70,7 +70,8 @@ def test_says_which_it_did_not_see(urls: str) -> None:
     ("words", "told"),
     [
         ([], "a command is needed, one of: audit, "),
-        (["top"], "no such command for shards: 'top'"),
+        (["web"], "no such command for shards: 'web'"),
+        (["--shards=redis://a redis://b", "--each", "top"], "--each does not go with top"),
         (["infos"], "is info meant?"),
         (["info"], "name the databases with --shards"),
         (["--shards=redis://localhost", "info"], "option --shards: There must be 2 to 1,000 shards, not 1"),
@@ -97,8 +98,10 @@ def test_the_database_is_that_of_the_shard_whatever_the_application_says(
     urls: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Command, "_configure", lambda _: BaseJobsModel.database.reset(unix_socket_path="/nowhere"))
-    status, out, _ = limpyd_jobs("shards", f"--shards={urls}", "queues", "list")
+    status, out, _ = limpyd_jobs("shards", f"--shards={urls}", "--each", "queues", "list")
     assert (status, out.count("mails")) == (0, 2)
+    status, out, _ = limpyd_jobs("shards", f"--shards={urls}", "queues", "list")
+    assert (status, out.splitlines()[1].split()[:3]) == (0, ["mails", "0", "10"])
 
 
 def test_a_look_makes_no_database_a_shard(redis_client: redis.Redis, urls: str) -> None:

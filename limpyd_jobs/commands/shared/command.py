@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from optparse import Option, Values
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.commandline import environment
@@ -29,9 +29,14 @@ from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, prin
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
-from limpyd_jobs.redis.database import database_name, parse_database
+from limpyd_jobs.redis.database import JobsDatabase, database_name, parse_database
 from limpyd_jobs.search.classes import queue_models_of
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+
+if TYPE_CHECKING:
+    from limpyd_jobs.shards.placing import Shards
+
+T = TypeVar("T")
 
 # What a command line says for the parameters that exceptions name.
 FLAGS = {
@@ -63,9 +68,12 @@ class Command:
     given_options: Mapping[str, Any]  # without those that have their default
     given: list[str]  # the words of the command line
     place: Mapping[str, Any] | None = None  # the settings of the database, whatever the options and the application say
+    merged: Sequence[str] = ()  # the verbs that look at all shards as if they were one database
+    shards: Shards | None = None  # those to look at
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
+        self.unseen: dict[int, str] = {}  # why a shard was not looked at, by its number
         statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
         usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}{self.ends}."
         self.parser = WorkerOptionParser(prog=prog, usage=usage)
@@ -95,6 +103,36 @@ class Command:
             self.fail(UNAVAILABLE, one_line(as_written(error, FLAGS), MESSAGE))
         except RedisError as error:
             self.fail(UNAVAILABLE, cannot_use_redis(error))
+
+    def look(self, read: Callable[..., T], together: Callable[[dict[int, T]], T], **how: Any) -> T:
+        """Return what a function reads of the database; with shards, another one makes it of what it reads of each.
+
+        A shard that does not know of what is asked for, so that it is a `ValueError`, has nothing of it.
+        """
+        if self.shards is None:
+            return read(**how)
+
+        def asked(database: JobsDatabase) -> T | ValueError:
+            try:
+                return read(database=database, **how)
+            except ValueError as error:
+                return error
+
+        answers, unseen = self.shards.each(asked)
+        self.unseen |= unseen
+        if not answers:
+            raise ConnectionError("; ".join(unseen.values()))
+        found = {number: each for number, each in answers.items() if not isinstance(each, ValueError)}
+        if not found:
+            raise next(iter(answers.values()))
+        return together(found)
+
+    def not_seen(self) -> list[str]:
+        """Return a line for each shard that was not looked at."""
+        lines = (
+            f"NOT SEEN, so in none of the above: shard {which}, {why}" for which, why in sorted(self.unseen.items())
+        )
+        return [one_line(line, MESSAGE) for line in lines]
 
     def fail(self, status: int, text: str) -> NoReturn:
         self.parser.exit(status, f"{self.parser.get_prog_name()}: error: {text}\n")

@@ -32,6 +32,11 @@ def with_models(heading: Row, rows: Iterable[Row], models: Sequence[str], at: in
     return [(*row[:at], model, *row[at:]) if several else row for model, row in shown]
 
 
+def with_shards(table: Sequence[Row], numbers: Iterable[int]) -> list[Row]:
+    """Return a table with the number of the shard of each row as its first column."""
+    return [(number, *row) for number, row in zip(["shard", *numbers], table, strict=True)]
+
+
 def width_of_terminal() -> int:
     """Return the columns of the terminal; without one, a number that cuts nothing."""
     return get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize

@@ -1,0 +1,105 @@
+"""``limpyd-jobs shards`` shows what all shards have as if they were one database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from reading import limpyd_jobs
+
+from limpyd_jobs import Job
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import pause_queue
+from limpyd_jobs.records import metrics
+from limpyd_jobs.search.classes import connection_to
+from limpyd_jobs.shards import Shards
+
+DOWN = "unix:///nowhere/redis.sock?db=0"
+
+
+class Letter(Job):
+    namespace = "merged"
+    queue_name = "letters"
+
+
+@pytest.fixture
+def urls(redis_client: redis.Redis) -> Iterator[str]:
+    """The names of two databases, with three jobs that wait in one, two in the other, of which one is in error."""
+    path = redis_client.connection_pool.connection_kwargs["path"]
+    before = BaseJobsModel.database.connection_settings
+    text = f"unix://{path}?db=4 unix://{path}?db=5"
+    shards = Shards.of_text(text)
+    shards.on(Letter, 0).add_jobs(["a", "b", "c"])
+    shards.on(Letter, 1).add_jobs(["d", "e", "wrong"])[2].claim("a test").fail(ValueError("on purpose"))
+    yield text
+    BaseJobsModel.database.reset(**before)
+    for number in (4, 5):
+        redis.Redis(unix_socket_path=path, db=number).flushdb()
+
+
+def shown(urls: str, *words: str) -> Any:
+    status, out, error = limpyd_jobs("shards", f"--shards={urls}", *words, "--json")
+    assert (status, error) == (0, "")
+    return json.loads(out)
+
+
+def test_queues_of_the_same_name_and_priority_are_one(urls: str) -> None:
+    [queue] = shown(urls, "queues", "list")
+    assert (queue["name"], queue["waiting"], queue["errors_list"]) == ("letters", 5, 1)
+    assert len(shown(urls, "--each", "queues", "list")) == 2
+
+
+def test_a_glance_adds_up(urls: str) -> None:
+    found = shown(urls, "info")
+    totals = found["totals"]
+    assert (totals["jobs"], totals["waiting"], totals["error"], totals["running"]) == (6, 5, 1, 0)
+    first, second = urls.split()
+    assert found["database"] == f"2 shards, {first} … {second}"
+    status, out, _ = limpyd_jobs("shards", f"--shards={urls}", "info")
+    assert (status, out.splitlines()[2].split()[:2]) == (0, ["6", "5"])
+    assert ", the fullest: " in out
+
+
+def test_times_are_those_of_the_histograms_together(urls: str) -> None:
+    for database, waited, number in zip(Shards.of_text(urls).databases, (0.02, 20), (99, 1), strict=True):
+        them = metrics.Metrics()
+        for _ in range(number):
+            them.observe_start(waited)
+            them.observe_end(waited, is_success=True)
+        metrics.write(connection_to(database), {("letters", "merged.Letter"): them}, {})
+    [row] = shown(urls, "stats")
+    assert (row["queue"], row["started"], row["succeeded"]) == ("letters", 100, 100)
+    assert {each["up_to"]: each["count"] for each in row["waited"]["buckets"] if each["count"]} == {0.03: 99, 30.0: 1}
+    assert row["waited"]["mean"] == pytest.approx((99 * 0.02 + 20) / 100)
+    out = limpyd_jobs("shards", f"--shards={urls}", "stats")[1]
+    assert "  30.0 ms  " in out.splitlines()[1]  # 95 % of all of them
+
+
+def test_a_backlog_is_that_of_all(urls: str) -> None:
+    found = shown(urls, "backlog")
+    assert (found["waiting"], found["queues"]["letters"]["waiting"]) == (5, 5)
+    first, second = Shards.of_text(urls).databases
+    pause_queue("jobs:queue", "letters", first)
+    assert not shown(urls, "backlog")["queues"]["letters"]["is_paused"]
+    pause_queue("jobs:queue", "letters", second)
+    assert shown(urls, "backlog")["queues"]["letters"]["is_paused"]
+
+
+@pytest.mark.parametrize("command", ["info", "stats", "backlog", "queues"])
+def test_a_shard_that_is_down_is_named(urls: str, command: str) -> None:
+    status, out, error = limpyd_jobs("shards", f"--shards={urls} {DOWN}", command)
+    assert (status, "letters" in out) == (3, command != "stats")  # no worker ran one
+    assert f"NOT SEEN, so in none of the above: shard 2, {DOWN}: " in error
+    assert error.count("NOT SEEN") == 1
+
+
+def test_says_so_if_no_shard_can_be_used() -> None:
+    status, out, error = limpyd_jobs("shards", f"--shards={DOWN} {DOWN.replace('0', '1')}", "info")
+    assert (status, out, error.count("NOT SEEN")) == (3, "", 2)
+
+
+def test_a_queue_model_is_that_of_each_shard(urls: str) -> None:
+    assert [each["waiting"] for each in shown(urls, "queues", "list", "--queue-model=jobs:queue")] == [5]
