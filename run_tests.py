@@ -45,6 +45,7 @@ PARTS = {
 LONG_PROOFS = (
     (*PYTEST, "--long", "--ignore=tests/docs", "--ignore=tests/web"),
     ("tests/proofs/chaos.py", "--minutes=30"),
+    ("tests/proofs/chaos.py", "--minutes=10", "--cluster"),
     ("tests/proofs/schedulers.py", "--minutes=5"),
     ("tests/proofs/conductors.py", "--minutes=5"),
 )

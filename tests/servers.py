@@ -22,6 +22,10 @@ from limpyd_jobs.redis.embedded import answers
 
 TIMEOUT = 60  # seconds
 
+# After how many seconds a replica has given up to take over, as if it had not been asked: others would not vote so soon
+# after another failover.
+FAILOVER_GIVEN_UP = 6.0
+
 FIRST_PORT, LAST_PORT, SHARES = 10_000, 32_000, 16
 _given_ports: set[int] = set()
 
@@ -180,6 +184,8 @@ def refuse_nothing(client: redis.Redis) -> None:
 class ClusterServer(RedisServer):
     """A server of a `Cluster`."""
 
+    host = "127.0.0.1"
+
     def __init__(self, binary: str, node_timeout: int) -> None:
         more = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout))
         quick = ("--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0")
@@ -187,7 +193,7 @@ class ClusterServer(RedisServer):
 
     @property
     def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
+        return self.host, self.port
 
 
 class ClusterOfOne(ClusterServer):
@@ -214,8 +220,10 @@ class Cluster:
     """A Redis Cluster of three primaries, each with a replica, inside a ``with``. A server that is silent for longer
     than the `node_timeout`, in milliseconds, counts as dead: on a busy machine, too."""
 
-    def __init__(self, binary: str, node_timeout: int = 15_000) -> None:
-        self.servers = [ClusterServer(binary, node_timeout) for _ in range(6)]
+    def __init__(
+        self, binary: str, node_timeout: int = 15_000, make: Callable[..., ClusterServer] = ClusterServer
+    ) -> None:
+        self.servers = [make(binary, node_timeout) for _ in range(6)]
 
     def __enter__(self) -> Cluster:
         try:
@@ -241,7 +249,7 @@ class Cluster:
         first, *others = self.servers
         with first.client() as client:
             for each in others:
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", each.port)
+                client.execute_command("CLUSTER", "MEET", *each.address)
         wait_until(lambda: all(len(self.ids(each)) == 6 for each in self.servers), "all servers know each other")
         for primary, replica in zip(self.servers[:3], self.servers[3:], strict=True):
             with replica.client() as client:
@@ -271,11 +279,12 @@ class Cluster:
         return bool(state == "ok" and in_sync)
 
     def url(self, tag: str) -> str:
-        return f"redis+cluster://127.0.0.1:{self.servers[0].port},127.0.0.1:{self.servers[1].port}/{tag}"
+        first, second = (f"{each.host}:{each.port}" for each in self.servers[:2])
+        return f"redis+cluster://{first},{second}/{tag}"
 
-    def owner(self, slot: int) -> ClusterServer:
-        """Return the primary that has a slot."""
-        with next(each for each in self.servers if each.process).client() as client:
+    def owner(self, slot: int, but: ClusterServer | None = None) -> ClusterServer:
+        """Return the primary that has a slot, as any server says that runs, but not that one."""
+        with next(each for each in self.servers if each.process and each is not but).client() as client:
             for first, last, primary, *_ in _slots(client):
                 if first <= slot <= last:
                     return next(each for each in self.servers if each.port == primary[1])
@@ -291,9 +300,16 @@ class Cluster:
         """Let the replica of a primary take over, as for an upgrade."""
         with owner.client() as client:
             replica = client.info("replication")["slave0"]["port"]
+        asked: list[float] = []
         with next(each for each in self.servers if each.port == replica).client() as client:
-            client.execute_command("CLUSTER", "FAILOVER")
-            wait_until(lambda: client.role()[0] == "master", "the replica is the primary")
+
+            def has_taken_over() -> bool:
+                if not asked or time.monotonic() > asked[-1] + FAILOVER_GIVEN_UP:
+                    client.execute_command("CLUSTER", "FAILOVER")
+                    asked.append(time.monotonic())
+                return bool(client.role()[0] == "master")
+
+            wait_until(has_taken_over, "the replica is the primary")
         wait_until(self.is_whole, "the old primary follows")
 
     def begin_move(self, slot: int, to: ClusterServer) -> ClusterServer:
@@ -307,7 +323,7 @@ class Cluster:
     def move_keys(self, source: ClusterServer, to: ClusterServer, keys: Iterable[str]) -> None:
         with source.client() as client:
             for key in keys:
-                client.execute_command("MIGRATE", "127.0.0.1", to.port, key, 0, 5000)
+                client.execute_command("MIGRATE", *to.address, key, 0, 5000)
 
     def keys_in(self, server: ClusterServer, slot: int) -> list[str]:
         with server.client() as client:

@@ -1,6 +1,7 @@
 """Chaos: producers and workers at work while processes are killed and stopped, connections are cut, and Redis crashes.
 
     python tests/proofs/chaos.py --minutes 30 --seed 7
+    python tests/proofs/chaos.py --minutes 10 --cluster
 
 prints what came of it, and ends with status 1 if a job was lost, or anything else was not as it has to be. What is
 broken, and when, follows from the seed; what is hit by it, from the machine as well. Redis writes each change to its
@@ -45,6 +46,8 @@ from limpyd_jobs.redis.embedded import find_server  # noqa: E402
 from limpyd_jobs.workers.claiming.batch_size import MAX_BATCH  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
+
+REMEMBERS_ALL = ("--appendonly", "yes", "--appendfsync", "always")
 
 WORKERS = 4
 PRODUCERS = 2
@@ -110,8 +113,7 @@ class Crew:
             path = os.pathsep.join(PATH)
             env = {**os.environ, **self._env, "PYTHONPATH": path, DIRECTORY: str(self._directory), NAME: name}
             with open(self._directory / f"{name}.log", "wb") as log:
-                command = [sys.executable, *self._command(self._number)]
-                self.members[name] = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+                self.members[name] = subprocess.Popen(self._command(self._number), env=env, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
         one = self.members.pop(name)
@@ -190,16 +192,12 @@ class Chaos:
         self._rescue = rescue
         self._prefetch, self._concurrency = prefetch, concurrency
         self._commands = COMMANDS if prefetch == concurrency == 1 else (*COMMANDS, "succeed_many", "release")
-        self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
-        self._proxy = Proxy(self._server.socket)
+        self._binary = binary or find_server()
 
     def run(self) -> Report:
         """Let there be faults for a while, then none, until all jobs came to an end; and look at what is left."""
         with ExitStack() as stack:
-            stack.enter_context(self._server)
-            stack.enter_context(self._proxy)
-            self._client = stack.enter_context(self._server.client())
-            self._hire()
+            self._hire(self._enter(stack))
             stack.callback(self._end)
             self._start()
             self._break_things()
@@ -210,18 +208,34 @@ class Chaos:
         """Delete what the processes wrote."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _hire(self) -> None:
-        database = f"unix://{self._proxy.socket}"
+    def _enter(self, stack: ExitStack) -> str:
+        """Start Redis; return the database of the processes."""
+        self._server = stack.enter_context(RedisServer(self._binary, *REMEMBERS_ALL))
+        self._proxy = stack.enter_context(Proxy(self._server.socket))
+        self._client = stack.enter_context(self._server.client())
+        return f"unix://{self._proxy.socket}"
+
+    def _command_of(self, number: int) -> list[str]:
+        """Return the words with which the command of a process begins."""
+        return []
+
+    def _hire(self, database: str) -> None:
         env = {VARIABLE: database, **({} if self._rescue else {NO_RESCUE: "1"})}
         longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
         rate = RATE if self._concurrency == 1 else RATE_OF_MANY
         at_once = (f"--prefetch={self._prefetch}", f"--concurrency={self._concurrency}")
-        worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, *at_once, longest]
-        producer, settings = str(HERE / "chaos_producer.py"), (str(rate), str(AGAIN if self._rescue else 0))
-        self._workers = Crew("worker", WORKERS, self.directory, lambda _: worker, **env)
-        self._producers = Crew(
-            "producer", PRODUCERS, self.directory, lambda n: [producer, f"{self.seed}:{n}", *settings], **env
-        )
+        worker = [sys.executable, "-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, *at_once, longest]
+        producer = [sys.executable, str(HERE / "chaos_producer.py")]
+        settings = (str(rate), str(AGAIN if self._rescue else 0))
+
+        def worker_of(number: int) -> list[str]:
+            return [*self._command_of(number), *worker]
+
+        def producer_of(number: int) -> list[str]:
+            return [*self._command_of(number), *producer, f"{self.seed}:{number}", *settings]
+
+        self._workers = Crew("worker", WORKERS, self.directory, worker_of, **env)
+        self._producers = Crew("producer", PRODUCERS, self.directory, producer_of, **env)
 
     def _start(self) -> None:
         self._fill()
@@ -379,15 +393,18 @@ class Chaos:
         """Whether jobs are queued, or, if nobody looks for lost ones, stand where workers find them."""
         keys = self._client.scan_iter(f"{Queue._name}:*")
         places = [key for key in keys if re.search(":(waiting|delayed)$", key)]
-        queued = [f"{job_class._name}:queued:1" for job_class in JOBS]
-        return bool(self._client.exists(*(places or ["-"]), *(queued if self._rescue else [])))
+        queued = [f"{job_class._name}:queued:1" for job_class in JOBS] if self._rescue else []
+        return bool((places or queued) and self._client.exists(*places, *queued))
 
     def _end(self) -> None:
         for crew in (self._producers, self._workers):
             crew.end()
 
+    def _broken(self) -> list[str]:
+        """Return what is wrong with what is left."""
+        return [each for each in violations(self._client, *MODELS) if not each.startswith(LEFTOVERS)]
+
     def _report(self) -> Report:
-        found = violations(self._client, *MODELS)
         return Report(
             Observed(
                 seed=self.seed,
@@ -397,7 +414,7 @@ class Chaos:
                 marks=self._marks(),
                 faults=self.faults,
                 records=dict(self._records()),
-                broken=[each for each in found if not each.startswith(LEFTOVERS)],
+                broken=self._broken(),
                 wrong=self.wrong,
                 prefetch=MAX_BATCH if isinstance(self._prefetch, str) else max(self._prefetch, self._concurrency),
             )
@@ -412,6 +429,14 @@ class Chaos:
 def _heard(reply: bytes) -> str | None:
     """No ident, but a signal, if the reply of BLPOP has one."""
     return "" if b":_signal:" in reply else None
+
+
+def _kind_of(cluster: bool) -> tuple[type[Chaos], Mapping[str, int]]:
+    if not cluster:
+        return Chaos, FAULTS
+    import chaos_cluster  # which needs this module
+
+    return chaos_cluster.ClusterChaos, chaos_cluster.FAULTS
 
 
 def main() -> int:
@@ -429,15 +454,18 @@ def main() -> int:
     parser.add_argument(
         "--concurrency", type=int, default=1, metavar="N", help="how many jobs a worker runs at once (default: 1)"
     )
+    parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster: its servers die, its slot moves")
     parser.add_argument("--no-rescue", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that all that was started is ended
     seed = random.randrange(10**6) if options.seed is None else options.seed
-    chaos = Chaos(
+    kind, faults = _kind_of(options.cluster)
+    chaos = kind(
         seed,
         options.minutes * 60,
         rescue=not options.no_rescue,
+        faults=faults,
         prefetch=options.prefetch,
         concurrency=options.concurrency,
         binary=options.redis_server,

@@ -13,6 +13,8 @@ from typing import Any
 from chaos_jobs import NAME, Failing, Long, Quick, Slow, Waiting, marks
 from redis.exceptions import RedisError
 
+from limpyd_jobs import NotReplicated
+
 PARENT = os.getppid()
 
 _is_over = False
@@ -39,7 +41,7 @@ def _add(job_class: type[Quick], identifier: str, options: dict[str, Any]) -> No
     while os.getppid() == PARENT:
         try:
             job = job_class.add_job(identifier, **options)
-        except RedisError:
+        except (RedisError, NotReplicated):
             marks().write("not added", identifier=identifier)
             time.sleep(0.05)
         else:

@@ -3,6 +3,9 @@
 A worker is *silent* from the moment on when it sent the claim, or the last renewal of it that Redis accepted, be it
 killed, stopped, or cut off from Redis. Once that is longer than the lease another worker may run the job, even at the
 same time; what the first one has to say then is refused. Anything else of that kind is a violation.
+
+A failover forgets what the new primary was not told. So what was claimed or recorded shortly before, or meanwhile, may
+be run again, even at the same time; such runs are counted apart. A job that was acknowledged may not be lost.
 """
 
 from __future__ import annotations
@@ -24,15 +27,22 @@ TOLERANCE = 0.05
 
 OF_WORKERS = ("worker killed", "worker stopped")
 
+# The primary had no time to tell its replica all, or took writes while another one was the primary.
+OF_FAILOVERS = ("primary restarted", "primary killed", "primary stopped", "network split")
+
+# For how many seconds what was written before a failover may be known to the old primary only.
+NOT_COPIED = 1.0
+
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that was done to a process (`name`) or a job (`ident`), or to all (neither)."""
+    """Something that was done to a process (`name`) or a job (`ident`), or to all (neither), at once or for a time."""
 
     at: float
     kind: str
     name: str = ""
     ident: str = ""
+    until: float = 0.0
 
 
 @dataclass
@@ -51,6 +61,8 @@ class Run:
         When those renewals of the lease were sent that Redis accepted.
     outcome: str
         What Redis recorded, as far as the worker heard of it; or ``refused``.
+    last_mark: float
+        When the worker told of it last.
     """
 
     ident: str
@@ -62,6 +74,7 @@ class Run:
     end: float | None = None
     renewed: list[float] = field(default_factory=list)
     outcome: str = ""
+    last_mark: float = inf
 
     @property
     def over(self) -> float:
@@ -129,23 +142,25 @@ class Report:
                     died=died.get(start["name"], inf),
                     end=at.get("end"),
                     renewed=[mark["at"] for mark in marks if mark["kind"] == "renewed"],
+                    last_mark=max(at.values()),
                     outcome="refused" if "refused" in at else next((m["outcome"] for m in marks if "outcome" in m), ""),
                 )
 
     # -- Lost
 
     @cached_property
-    def acknowledged(self) -> set[str]:
-        """The idents that `add_job` returned."""
-        return {mark["ident"] for mark in self.seen.marks if mark["kind"] == "added"}
+    def acknowledged(self) -> set[tuple[str, str]]:
+        """The idents that `add_job` returned, each with the identifier."""
+        return {(mark["ident"], mark["identifier"]) for mark in self.seen.marks if mark["kind"] == "added"}
 
     @cached_property
     def lost(self) -> set[str]:
         """The idents that were acknowledged, but did not run to a recorded end."""
-        return {ident for ident in self.acknowledged if not self._ran(ident)}
+        return {ident for ident, identifier in self.acknowledged if not self._ran(ident, identifier)}
 
-    def _ran(self, ident: str) -> bool:
-        is_recorded = self.seen.records.get(ident, {}).get("status") == _expected(ident)
+    def _ran(self, ident: str, identifier: str) -> bool:
+        record = self.seen.records.get(ident, {})
+        is_recorded = record.get("status") == _expected(ident) and record.get("identifier") == identifier
         return is_recorded and any(run.end for run in self.by_ident.get(ident, ()))
 
     @property
@@ -178,7 +193,8 @@ class Report:
     def bound(self) -> int:
         """How many runs the faults may cost: those of each worker that was killed or stopped, or those of all."""
         dead = self.faults["worker killed"] + self.faults["worker stopped"]
-        return (dead + self.faults["Redis killed"] * self.seen.workers) * self.seen.prefetch
+        of_all = self.faults["Redis killed"] + sum(self.faults[kind] for kind in OF_FAILOVERS)
+        return (dead + of_all * self.seen.workers) * self.seen.prefetch + sum(self.forgotten.values())
 
     @property
     def unexplained(self) -> list[tuple[Run, Run]]:
@@ -188,7 +204,9 @@ class Report:
     @staticmethod
     def _explains(fault: Fault, first: Run, second: Run) -> bool:
         is_of_worker = fault.kind in OF_WORKERS and fault.name == first.name
-        return (is_of_worker or fault.kind == "Redis killed") and first.claimed <= fault.at <= second.start
+        is_of_all = fault.kind in ("Redis killed", *OF_FAILOVERS)
+        is_between = first.claimed <= (fault.until or fault.at) and fault.at <= second.start
+        return (is_of_worker or is_of_all) and is_between
 
     def _too_soon(self) -> list[tuple[Run, Run]]:
         """Again before the lease was over."""
@@ -249,19 +267,63 @@ class Report:
         is_under_way = run.start <= fault.at and (run.end is None or run.end > fault.at)
         return (is_of_worker or fault.kind == "Redis killed") and is_under_way
 
+    @cached_property
+    def _outages(self) -> dict[str, list[float]]:
+        """For how many seconds no job was acknowledged, for each fault that lasted, by its kind."""
+        added = sorted(mark["at"] for mark in self.seen.marks if mark["kind"] == "added")
+        lasting = [fault for fault in self.seen.faults if fault.until]
+        longest = _grouped((fault.kind, max(_gaps(added, fault), default=0.0)) for fault in lasting)
+        return {kind: sorted(seconds) for kind, seconds in longest.items()}
+
     # -- All
 
     @cached_property
+    def _not_allowed(self) -> dict[str, list[tuple[Run, Run]]]:
+        """Two runs of which the second one must not be, but after a failover."""
+        return {
+            "run again after its recorded end": [pair for pair in self.again if pair[0].outcome in ("done", "error")],
+            "run again though the lease was renewed": self._too_soon(),
+            "run twice at once though the lease was renewed": self._rude,
+            "recorded though another worker had the job": [
+                pair for pair in self.at_once if pair[0].outcome not in ("", "refused")
+            ],
+        }
+
+    @cached_property
+    def forgotten(self) -> dict[str, int]:
+        """How many second runs there were because a failover forgot the first one, by the kind of fault."""
+        pairs = {
+            (first.token, second.token): (first, second)
+            for found in self._not_allowed.values()
+            for first, second in found
+        }
+        return Counter(fault.kind for pair in pairs.values() if (fault := self._forgot(*pair)))
+
+    def _forgot(self, first: Run, second: Run) -> Fault | None:
+        """Return the failover that may have forgotten what the first run wrote, if there is one."""
+        return next(
+            (
+                fault
+                for fault in self.seen.faults
+                if fault.kind in OF_FAILOVERS
+                and first.claimed <= fault.until
+                and first.last_mark >= fault.at - NOT_COPIED
+                and second.start >= fault.at
+            ),
+            None,
+        )
+
+    @cached_property
     def violations(self) -> list[str]:
-        ended_twice = [pair for pair in self.again if pair[0].outcome in ("done", "error")]
-        heard = [pair for pair in self.at_once if pair[0].outcome not in ("", "refused")]
         found = [
             *(f"lost: {each} {self.seen.records.get(each)}" for each in sorted(self.lost)),
             *(f"two jobs, though it was added once: {each}" for each in sorted(self._wrong_doubles())),
-            *(f"run again after its recorded end: {_said(pair)}" for pair in ended_twice),
-            *(f"run again though the lease was renewed: {_said(pair)}" for pair in self._too_soon()),
-            *(f"run twice at once though the lease was renewed: {_said(pair)}" for pair in self._rude),
-            *(f"recorded though another worker had the job: {_said(pair)}" for pair in heard),
+            *(
+                f"{what}: {_said(pair)}"
+                for what, pairs in self._not_allowed.items()
+                for pair in pairs
+                if not self._forgot(*pair)
+            ),
             *self.seen.broken,
             *self.seen.wrong,
         ]
@@ -285,12 +347,16 @@ class Report:
         yield "LOST", len(self.lost)
         yield "run again", f"{len(self.again)}, at most {self.bound}"
         yield "  of workers without a fault", len(self.unexplained)
+        for kind, number in sorted(self.forgotten.items()):
+            yield f"  forgotten: {kind}", number
         yield "run twice at once", len(self._rude)
         yield "  after a silence of a lease", len(self.at_once) - len(self._rude)
         yield "refused to record", sum(run.outcome == "refused" for run in self.runs)
         yield "two jobs, one after the other", len(self.doubled)
         for percent in (50, 99):
             yield f"recovery p{percent}, of {len(self.recovery)}", f"{_percentile(self.recovery, percent):.1f} s"
+        for kind, seconds in sorted(self._outages.items()):
+            yield f"no job added, {kind}", f"p50 {_percentile(seconds, 50):.1f} s, at most {seconds[-1]:.1f} s"
         yield "invariants broken", len(self.seen.broken)
         yield "VIOLATIONS", len(self.violations)
 
@@ -311,6 +377,11 @@ def _grouped(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
     for key, value in pairs:
         groups[key].append(value)
     return groups
+
+
+def _gaps(moments: list[float], fault: Fault) -> Iterator[float]:
+    """Yield the seconds between two moments, one after the other, if the fault falls in between."""
+    return (after - before for before, after in pairwise(moments) if before <= fault.until and after >= fault.at)
 
 
 def _percentile(values: list[float], percent: int) -> float:

@@ -120,6 +120,29 @@ def test_two_jobs_of_an_identifier_that_was_added_once_are_wrong() -> None:
     assert not report(added(), added(B), *run("1", 1, 2), *run("2", 3, 4, ident=B), _2=SUCCESS).violations
 
 
+def test_what_a_failover_forgot_may_be_run_again_and_is_counted_apart() -> None:
+    runs = [*run("1", 2.5, 3), *run("2", 3.1, 4)]
+    forgetful, early = (Fault(at, "primary killed", until=at + 2) for at in (3, 0))
+    found = report(added(), *runs, faults=(forgetful,))
+    assert found.violations == []
+    assert found.forgotten == {"primary killed": 1}
+    assert report(added(), *runs, faults=(early,)).violations
+    assert report(added(), *runs, faults=(Fault(3, "failed over", until=5),)).violations
+    assert report(added(), *runs, faults=(Fault(3, "slot moved", until=5),)).violations
+
+
+def test_a_job_that_has_the_place_of_one_that_a_failover_forgot_does_not_make_up_for_it() -> None:
+    killed = Fault(0.5, "primary killed", until=2)
+    found = report(added(), added(identifier="b"), *run("1", 1, 2), faults=(killed,))
+    assert found.lost == {A}
+
+
+def test_time_without_an_acknowledged_job_is_told_for_each_fault_that_lasts() -> None:
+    adds = [mark(at, "added", ident=A, identifier="a") for at in (0, 1, 4.5, 5)]
+    found = report(*adds, *run("1", 1, 2), faults=(Fault(1.5, "primary killed", until=4),))
+    assert "no job added, primary killed     p50 3.5 s, at most 3.5 s" in str(found)
+
+
 def test_recovery_is_the_time_from_a_fault_to_the_end_of_each_job_that_it_hit() -> None:
     killed, cut = Fault(1.5, "worker killed", "worker-1"), Fault(2, "BLPOP cut", ident=B)
     marks = [*run("1", 1, None), *run("2", 4, 5), *run("3", 8, 9, ident=B)]
