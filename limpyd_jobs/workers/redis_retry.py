@@ -46,6 +46,7 @@ class RedisRetry:
         self.may_log = OncePer(1)  # whether to say now what may happen thousands of times a second
         self.backoff = Backoff()  # the waits before another try to get a job
         self._has_given_up = False
+        self._is_away, self._away_until = False, 0.0
 
     def retry(self, record: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Record something in Redis; try again while that fails for a reason that may pass, or is denied.
@@ -63,8 +64,20 @@ class RedisRetry:
                         self._log("Not tried again", reason)
                     raise
                 self.log("Unable to record how a job went", reason)
+                if self._is_away and self._is_too_long(began):
+                    text = "it is of a shard that cannot be used, and is rescued there when its lease has lapsed"
+                    raise NotRecorded(f"How it ended is not recorded: {text}") from error
                 backoff = backoff or Backoff()
                 sleep(min(backoff.next(), max(self.context.state.gives_up_at - monotonic(), WAIT_SLICE / 10)))
+
+    def away(self, is_away: bool) -> None:
+        """What is recorded from now on is in another shard, or not any more. While that shard fails, it is tried for
+        half a lease in all, because the worker has jobs of its own, too."""
+        self._is_away, self._away_until = is_away, 0.0
+
+    def _is_too_long(self, began: float) -> bool:
+        self._away_until = self._away_until or began + self.context.settings.lease / 2
+        return monotonic() > self._away_until
 
     def _gives_up(self, began: float) -> bool:
         now = monotonic()

@@ -157,3 +157,71 @@ def test_shards_may_be_a_text() -> None:
     assert len(Shards.of_text(" redis://localhost/1  redis://localhost/2 ")) == 2
     with pytest.raises(ConfigurationException):
         Shards.of_text("http://localhost redis://localhost")
+
+
+def test_what_was_canceled_or_delayed_in_its_list_ends_as_at_home(shards: Shards) -> None:
+    canceled, delayed = (shards.add_job(Parcel, in_shard(shards, 2, name)) for name in ("a", "b"))
+    canceled.status.hset(STATUSES.CANCELED)
+    delayed.status.hset(STATUSES.DELAYED)
+    delayed.delayed_until.hset("2999-01-01 00:00:00")
+    at_home(shards, 0, 2).run()
+    queue = shards.on(Parcel.queue_model, 2).get_queue("parcels")
+    assert (Parcel.seen, canceled.queued.hget(), canceled.status.hget()) == ([], None, STATUSES.CANCELED)
+    assert (queue.waiting.lmembers(), queue.delayed.zmembers()) == ([], [delayed.ident])
+
+
+def test_jobs_of_two_shards_with_the_same_ident_run_at_once(shards: Shards) -> None:
+    away, mine = shards.add_job(Parcel, in_shard(shards, 2, "away")), in_shard(shards, 0, "mine")
+    client, added, renewed = shards.databases[2].connection, list[Any](), list[bool]()
+
+    def run(job: Parcel, queue: Any) -> None:
+        if job.identifier.hget() == mine:
+            return
+        added.append(shards.add_job(Parcel, mine))
+        wait_until(lambda: added[0].status.hget() == STATUSES.SUCCESS)
+        key = f"{queue.key.removesuffix(':hash')}:_running"
+        before = client.zscore(key, job.ident)
+        wait_until(lambda: client.zscore(key, job.ident) > before)
+        renewed.append(True)
+
+    worker_of("parcels", callback=run, max_loops=2, shards=shards, home=0, lease=0.8, concurrency=3).run()
+    assert (away.ident, renewed) == (added[0].ident, [True])
+    assert (away.status.hget(), away.tries.hget()) == (STATUSES.SUCCESS, "1")
+
+
+@pytest.mark.proof
+def test_its_own_are_run_though_the_end_of_one_of_another_shard_cannot_be_recorded(
+    shards: Shards, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis_client.acl_setuser("visitor", enabled=True, nopass=True, keys="*", commands=["+@all"])
+    settings = {**shards.databases[2].connection_settings, "username": "visitor", "password": "any"}
+    some = Shards([*shards.databases[:2], JobsDatabase(**settings)])
+    away, mine = some.add_job(Parcel, in_shard(some, 2)), in_shard(some, 0)
+    added: list[Any] = []
+
+    def run(job: Parcel, queue: Any) -> None:
+        if not added:
+            added.append(some.add_job(Parcel, mine))
+            redis_client.acl_setuser("visitor", enabled=True, nopass=True, keys="*", commands=["-@all"])
+
+    try:
+        worker_of("parcels", callback=run, max_loops=2, shards=some, home=0, lease=0.6).run()
+    finally:
+        redis_client.acl_deluser("visitor")
+    assert added[0].status.hget() == STATUSES.SUCCESS
+    assert shards.on(Parcel, 2)(away.pk.get()).status.hget() == STATUSES.RUNNING
+    assert any("of a shard that cannot be used, and is rescued there" in text for text in messages(caplog))
+
+
+def test_a_connection_to_another_shard_is_dropped_if_its_job_was_interrupted(shards: Shards) -> None:
+    clients: list[int] = []
+
+    def run(job: Parcel, queue: Any) -> None:
+        clients.append(type(job).database.connection.client_id())
+        while len(clients) == 1:
+            pass
+
+    shards.add_job(Parcel, in_shard(shards, 2, "a"))
+    shards.add_job(Parcel, in_shard(shards, 2, "b"))
+    worker_of("parcels", callback=run, max_loops=2, shards=shards, home=0, job_timeout=0.1).run()
+    assert clients[0] != clients[1]

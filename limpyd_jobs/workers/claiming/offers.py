@@ -77,10 +77,14 @@ class Offers:
             if claim.is_only_taken:
                 self.abandon(claim.delivery)
             elif claim.token:
-                try:
-                    claim.release(delay_argument(delayed_for=DEFAULT_DELAY))
-                except Exception as error:
-                    self.worker.log(still_claimed(claim.delivery.ident, error), "error")
+                self.release(claim, delay_argument(delayed_for=DEFAULT_DELAY))
+
+    def release(self, claim: JobClaim, delay: str = "") -> None:
+        """Put a claimed job back, to the front of its list or for later."""
+        try:
+            claim.release(delay)
+        except Exception as error:
+            self.worker.log(still_claimed(claim.delivery.ident, error), "error")
 
     def abandon(self, delivery: Delivery) -> None:
         """Leave a job that is only taken where the application put it; else put it back for later."""

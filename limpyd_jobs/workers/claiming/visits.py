@@ -51,7 +51,7 @@ class Visit:
         if delivery.error:
             claimer.defer(delivery, delivery.error)
         claimer.check(delivery)
-        return delivery if delivery.token else None
+        return delivery
 
     def release(self, delivery: Delivery) -> None:
         """Put a job back that is not to be run now."""
@@ -88,7 +88,7 @@ class Visits:
         if delivery is None:
             self._numbers.rotate(-1)
             self._due = monotonic() + self._interval
-        elif self._context.begins_no_more or delivery.ident in self._executions.running:  # idents are those of a shard
+        elif self._context.begins_no_more and delivery.token:
             self._visits[number].release(delivery)
             return None
         return delivery

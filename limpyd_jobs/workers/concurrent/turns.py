@@ -158,8 +158,11 @@ class ManyAtOnce:
         if self._held:
             execution = vars(self._held[1])["_execution"]
             self._held = None
-            self._executions.running.pop(execution.claim.delivery.ident, None)
-            self._prefetched.deliveries.appendleft(execution.claim.delivery)
+            self._executions.end(execution)
+            if execution.claim.delivery.database:  # those of the own shard are released together
+                self._offers.release(execution.claim)
+            else:
+                self._prefetched.deliveries.appendleft(execution.claim.delivery)
 
     def _end(self) -> None:
         self._threads.shutdown()

@@ -51,9 +51,10 @@ class Executions:
     """The executions of one worker. Any thread may read them."""
 
     def __init__(self) -> None:
-        # By ident: those of which the application makes the objects, and may choose another job; and those that run.
+        # By ident: those of which the application makes the objects, and may choose another job.
         self.offered: dict[str, Execution] = {}
-        self.running: dict[str, Execution] = {}
+        # Those that run, by the shard and the ident: another job may have the same ident in another shard.
+        self.running: dict[tuple[Any, str], Execution] = {}
         self.unrecorded: deque[Execution] = deque()  # those that ran, and whose success is not recorded yet
         self.done = self.failed = 0  # how many jobs returned, and how many raised
 
@@ -69,6 +70,24 @@ class Executions:
         execution.claim.job, execution.claim.queue = job, queue
         return execution
 
+    def begin(self, execution: Execution) -> None:
+        """The job of an execution is taken up."""
+        self.running[_place_of(execution)] = execution
+
+    def end(self, execution: Execution) -> None:
+        """The end of a job is recorded, or given up."""
+        self.running.pop(_place_of(execution), None)
+
+    def of(self, job: Job) -> Execution | None:
+        """Return the execution of a job that runs, whatever object of it this is."""
+        ident = ident_of(job)
+        return self.running.get((type(job).database, ident)) or self.running.get((None, ident))
+
     def now_running(self) -> list[Execution]:
         """Those that run, at this moment."""
         return list(self.running.copy().values())
+
+
+def _place_of(execution: Execution) -> tuple[Any, str]:
+    delivery = execution.claim.delivery
+    return delivery.database, delivery.ident

@@ -109,7 +109,7 @@ class Executor:
 
     def _remember(self, execution: Execution) -> None:
         delivery = execution.claim.delivery
-        self.executions.running[delivery.ident] = execution
+        self.executions.begin(execution)
         execution.remember()
         execution.claim.job.__dict__["_worker_ends"] = self.worker_ends
         self.announcer.class_names.add(delivery.queue_name, delivery.path)
@@ -126,7 +126,7 @@ class Executor:
         except JobInterrupted as interrupt:
             self._give_way(execution, interrupt)
         except (GracePeriodOver, KeyboardInterrupt) as interrupt:
-            self._interrupted()
+            self._interrupted(execution)
             self.recorder.retry(execution.claim.release, begun=True)
             self.overrides.hook("job_released", job, execution.living_queue())
             if isinstance(interrupt, KeyboardInterrupt):
@@ -135,7 +135,7 @@ class Executor:
             execution.is_success = False
             self.executions.failed += 1
             if not isinstance(error, (Exception, SystemExit)):
-                self._interrupted()
+                self._interrupted(execution)
             trace = raw_traceback_of(error) if worker.save_tracebacks else None
             worker.job_error(job, execution.living_queue(), error, trace)
             if isinstance(error, SystemExit):
@@ -248,10 +248,12 @@ class Executor:
         job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
         self.worker.job_skipped(job, execution.living_queue())
 
-    def _interrupted(self) -> None:
+    def _interrupted(self, execution: Execution) -> None:
         """Drop the connections, because the code of the job was interrupted: one may still have a reply for it."""
         self.timer.disarm()
         self.recorder.redis_retry.disconnect()
+        if database := execution.claim.delivery.database:
+            database.close_idle()
 
     # -- Jobs that are not run here
 

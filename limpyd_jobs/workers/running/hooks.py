@@ -17,7 +17,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery, KeptResult
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.naming import ident_of, label_of
+from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.execution import Execution, Executions
@@ -48,8 +48,7 @@ class Hooks:
     def _execution_of(self, job: Job, queue: Queue) -> Execution:
         if self.worker.status is None:
             self.strategies.refresh()  # the worker does not run, so they may still change
-        running = self.executions.running
-        execution = vars(job).get("_execution") or running.get(ident_of(job)) or Execution(JobClaim())
+        execution = vars(job).get("_execution") or self.executions.of(job) or Execution(JobClaim())
         execution.claim.job, execution.claim.queue = job, queue
         return execution
 

@@ -45,7 +45,8 @@ class Leases:
             if execution.claim.has_cursors:  # they are kept with the renewal
                 self._renew(connection, execution)
         others = [each for each in executions[::-1] if not each.claim.has_cursors]
-        for database in {each.claim.delivery.database for each in others}:
+        databases = {each.claim.delivery.database for each in others}
+        for database in sorted(databases, key=bool):  # the own one first: another one may not answer
             found = [each for each in others if each.claim.delivery.database is database]
             for some in chunks(found, MAX_IN_STEP):
                 self._renew_running(connection, some)

@@ -48,7 +48,9 @@ class Guard:
 
     def run(self, execution: Execution, step: Callable[[], None]) -> None:
         """Do a step that ends the claim on a job; then make sure that the claim is ended."""
-        job = execution.claim.job
+        job, is_away = execution.claim.job, execution.claim.delivery.database is not None
+        if is_away:
+            self.recorder.redis_retry.away(True)
         try:
             step()
         except ClaimLost as error:
@@ -61,7 +63,9 @@ class Guard:
         else:
             self.abandon(execution)
         finally:
-            self.executions.running.pop(execution.claim.delivery.ident, None)
+            self.executions.end(execution)
+            if is_away:
+                self.recorder.redis_retry.away(False)
             if not execution.is_buffered:
                 job.__dict__.pop("_execution", None)  # so that the garbage collector need not find the cycle
 
