@@ -19,6 +19,7 @@ from limpyd_jobs.commands.shared.options import (
     PACE_OPTIONS,
     VERB_OPTIONS,
 )
+from limpyd_jobs.commands.shared.pages import page_of_all
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
     cut,
@@ -30,7 +31,8 @@ from limpyd_jobs.commands.shared.tables import (
     wrapped,
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Page, Tally
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
 
@@ -68,6 +70,7 @@ A filter is made of words. All of them must be met:
   type=KeyError, fingerprint=b26a57955b34a28f, queue=mails, class=shop.jobs.*, app_version=2026.11
   date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
+    merged = ("list",)
     option_list = (
         *COMMON_OPTIONS,
         ERROR_MODEL,
@@ -117,19 +120,29 @@ A filter is made of words. All of them must be met:
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))
         if not found.groups:
-            self.note(*unknown_names(asked.conditions), *unknown_classes())
+            self._note_unknown(words)
         self.note_others(found.others, "error", "causes")
         if not found.is_exact:
             self.note(
                 f"there was no time to look at all errors: these are of the newest {found.looked:,} of {found.size:,}"
             )
 
+    def _note_unknown(self, words: Sequence[str]) -> None:
+        self.note_unknown(unknown_names, conditions=self._filter(*words).conditions)
+        self.note_unknown(unknown_classes)
+
     def _list(self, words: Sequence[str]) -> None:
-        asked = self._filter(*words)
-        page = asked.page(self.options.limit, self.options.after, timeout=self.options.timeout)
-        self.print_list((error._asdict() for error in page.found), HEADING, map(_row_of_error, page.found), SPARE)
+        self.refuse_after()
+
+        def read(database: JobsDatabase | None = None) -> Page[FoundError]:
+            asked = self._filter(*words, database=database)
+            return asked.page(self.options.limit, self.options.after, timeout=self.options.timeout)
+
+        page, shards = page_of_all(self.look_at_each(read), self.options.limit, lambda error: error.date_time)
+        values, rows = (error._asdict() for error in page.found), map(_row_of_error, page.found)
+        self.print_list(values, HEADING, rows, SPARE, shards)
         if not (page.found or self.options.after):
-            self.note(*unknown_names(asked.conditions), *unknown_classes())
+            self._note_unknown(words)
         self.note_next_page("errors", page.following, page.is_complete)
 
     def _show(self, words: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpyd.exceptions import UniquenessError
 
@@ -17,6 +17,7 @@ from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
+from limpyd_jobs.commands.shared.pages import page_of_all
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
     count_of,
@@ -41,6 +42,7 @@ from limpyd_jobs.query import (
     JobDetails,
     JobFilter,
     MissingIndex,
+    Page,
     Tally,
     edit_job,
     explain_job,
@@ -51,7 +53,9 @@ from limpyd_jobs.query import (
     release_job,
 )
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.conditions import parse_moment
+from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
@@ -115,6 +119,7 @@ A filter is made of words. All of them must be met:
   added>-1h            added, start, end, delayed_until: -30m, +2d, 2026-11-20T10:30 (UTC)
   to=ann@example.com   any other field of a job
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""
+    merged = ("", "list", "count")
     option_list = (
         *COMMON_OPTIONS,
         *for_verbs(f"list count show explain export {CHANGING}", ERROR_MODEL),
@@ -189,8 +194,8 @@ A filter is made of words. All of them must be met:
             **{name: partial(self._do, name) for name in VERBS},
         }
 
-    def _filter(self, *words: str) -> JobFilter:
-        return JobFilter(*words, error_model=self.options.error_model)
+    def _filter(self, *words: str, database: JobsDatabase | None = None) -> JobFilter:
+        return JobFilter(*words, error_model=self.options.error_model, database=database)
 
     def _filters(self, words: Sequence[str]) -> list[JobFilter]:
         """Return the filter of some words; or, if these are idents, a filter for each job."""
@@ -200,31 +205,41 @@ A filter is made of words. All of them must be met:
         return [self._filter(*words)]
 
     def _list(self, words: Sequence[str]) -> None:
-        asked, newest_first, began = self._filter(*words), not self.options.oldest_first, monotonic()
+        self.refuse_after()
+        began = monotonic()
+        looks = self.look_at_each(self._page, words=words)
+        took = monotonic() - began
+        page, shards = page_of_all(
+            {number: look.page for number, look in looks.items()},
+            self.options.limit,
+            lambda job: job.added,
+            newest_first=not self.options.oldest_first,
+        )
+        values, rows = (job._asdict() for job in page.found), map(_shown, page.found)
+        self.print_list(values, FoundJob._fields, rows, SPARE, shards)
+        asked = [look.asked for look in looks.values()]
+        if not (page.found or self.options.after):
+            self.note_unknown(unknown_names, conditions=asked[0].conditions)
+        self.note_next_page("jobs", page.following, page.is_complete)
+        if ended := [ident for look in looks.values() for ident in look.lapsed]:
+            self.note(f"the lease ended of what is shown as running: {some_of(ended, MAX_NAMED)}")
+        self._note_unseen(*asked)
+        self._note_indexes(asked[0], took, page.is_complete)
+
+    def _page(self, words: Sequence[str], database: JobsDatabase | None = None) -> _Look:
+        asked, newest_first = self._filter(*words, database=database), not self.options.oldest_first
         page = asked.page(
             self.options.limit, self.options.after, newest_first=newest_first, timeout=self.options.timeout
         )
-        took = monotonic() - began
-        self.print_list((job._asdict() for job in page.found), FoundJob._fields, map(_shown, page.found), SPARE)
-        if not (page.found or self.options.after):
-            self.note(*unknown_names(asked.conditions))
-        self.note_next_page("jobs", page.following, page.is_complete)
-        self._note_lapsed(page.found)
-        self._note_unseen(asked)
-        self._note_indexes(asked, took, page.is_complete)
+        running = [job.ident for job in page.found if job.status == "running"]
+        lapsed = lapsed_jobs(queue_states(database=database), database) if running else set()
+        return _Look(asked, page, [ident for ident in running if ident in lapsed])
 
-    def _note_lapsed(self, found: Sequence[FoundJob]) -> None:
-        """Name the jobs that are recorded as running, but whose lease ended."""
-        running = [job.ident for job in found if job.status == "running"]
-        lapsed = lapsed_jobs(queue_states()) if running else set()
-        if ended := [ident for ident in running if ident in lapsed]:
-            self.note(f"the lease ended of what is shown as running: {some_of(ended, MAX_NAMED)}")
-
-    def _note_unseen(self, asked: JobFilter) -> None:
-        if asked.unseen:
+    def _note_unseen(self, *asked: JobFilter) -> None:
+        if unseen := sum(each.unseen for each in asked):
             why = "the pk is not a number of at most 18 digits. limpyd-jobs check names them"
-            self.note(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
-        self.note(*unknown_classes())
+            self.note(f"not looked at: {count_of(unseen, 'job')}, because {why}")
+        self.note_unknown(unknown_classes)
 
     def _note_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
@@ -236,25 +251,29 @@ A filter is made of words. All of them must be met:
     def _count(self, words: Sequence[str]) -> None:
         if "limit" in self.given_options and not self.options.by:
             self.parser.error("count supports --limit with --by only")
-        asked, timeout = self._filter(*words), self.options.timeout
-        found: Count | Facets
         began = monotonic()
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            if self.options.by:
-                found = asked.facets(self.options.by, self.options.limit, timeout, progress)
-            else:
-                found = asked.count(timeout, progress)
+            looks = self.look_at_each(self._counted, words=words, progress=None if self.shards else progress)
         took = monotonic() - began
+        asked, counts = [each for each, _ in looks.values()], [count for _, count in looks.values()]
+        found = Facets.sum(counts, self.options.limit) if self.options.by else Count.sum(counts)
         if isinstance(found, Facets):
             self._print_facets(found)
         else:
             self._print_count(found)
         if not (found.counts if isinstance(found, Facets) else found.number):
-            self.note(*unknown_names(asked.conditions))
-        self._note_unseen(asked)
-        if not (found.is_exact or asked.unseen):
+            self.note_unknown(unknown_names, conditions=asked[0].conditions)
+        self._note_unseen(*asked)
+        if not (all(count.is_exact for count in counts) or any(each.unseen for each in asked)):
             self.note("there was no time to look at all jobs")
-        self._note_indexes(asked, took, found.is_exact)
+        self._note_indexes(asked[0], took, found.is_exact)
+
+    def _counted(
+        self, words: Sequence[str], progress: OnStep | None, database: JobsDatabase | None = None
+    ) -> tuple[JobFilter, Any]:
+        """Return a filter, and the `Facets` or the `Count` of its jobs."""
+        asked, by, timeout = self._filter(*words, database=database), self.options.by, self.options.timeout
+        return asked, asked.facets(by, self.options.limit, timeout, progress) if by else asked.count(timeout, progress)
 
     def _print_count(self, found: Count) -> None:
         if not self.print_as_json({"count": found.number, **({} if found.is_exact else {"at_least": True})}):
@@ -484,6 +503,12 @@ def _delay_of(text: str) -> float:
 
 def _told(text: str | None) -> str:
     return "(none)" if text is None else one_line(text, MAX_SHOWN)
+
+
+class _Look(NamedTuple):
+    asked: JobFilter
+    page: Page[FoundJob]
+    lapsed: Sequence[str]  # the idents of those that are recorded as running, but whose lease ended
 
 
 def _shown(job: FoundJob) -> Sequence[object]:

@@ -46,6 +46,7 @@ class Schedules(VerbCommand):
   pause NAME, resume NAME
   run-now NAME            add its job now, beside its times
   remove NAME             for good; jobs that are queued stay"""
+    merged = ("", "list")
     option_list = (
         *COMMON_OPTIONS,
         *for_verbs(
@@ -106,12 +107,16 @@ class Schedules(VerbCommand):
 
     def _list(self, words: Sequence[str]) -> None:
         self._as_many("list", words)
-        found = schedules().found
+        each = self.look_at_each(schedules)
+        rows = [(state, number) for number, some in each.items() for state in some.found]
+        rows.sort(key=lambda row: row[0].name)
+        found = [state for state, _ in rows]
         self.print_list(
             map(_as_json, found),
             HEADING,
             map(_as_row, found),
             ("time zone", "priority", "last run (UTC)", "queue", "trigger"),
+            [number for _, number in rows],
         )
         self.print_notes(f"{each.name}: {'; '.join(each.notes)}" for each in found if each.notes)
 

@@ -12,9 +12,9 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import cannot_use_redis
-from limpyd_jobs.commands.shared.command import UNAVAILABLE, Command
+from limpyd_jobs.commands.shared.command import FLAGS, UNAVAILABLE, Command
 from limpyd_jobs.commands.shared.tables import print_json, print_json_lines
-from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.exceptions import ConfigurationException, as_written
 from limpyd_jobs.models import Job
 from limpyd_jobs.query.overview import ping
 from limpyd_jobs.shards.placing import Shards as Databases
@@ -88,7 +88,7 @@ class Shards(Command):
 
     def _run_for_all(self, shards: Databases, name: str, argv: list[str]) -> int:
         is_json = bool({"--json", "--jsonl"} & {*argv})
-        statuses, answers, unseen = [0], list[Mapping[str, Any]](), list[str]()
+        statuses, answers, unseen, missing = [0], list[Mapping[str, Any]](), list[str](), list[str]()
         for number in range(len(shards)):
             place = f"shard {number} of {len(shards)}, {shards.name_of(number)}"
             try:
@@ -101,6 +101,11 @@ class Shards(Command):
             except RedisError as error:
                 unseen.append(f"{place}: {cannot_use_redis(error)}")
                 continue
+            except LookupError as error:
+                missing.append(one_line(as_written(error, FLAGS), MESSAGE))
+                if not is_json:
+                    print(missing[-1])
+                continue
             except SystemExit as error:  # the command said why
                 if error.code != UNAVAILABLE:
                     raise
@@ -108,6 +113,8 @@ class Shards(Command):
                 continue
             statuses.append(status)
             answers += _answers(number, text, lines="--jsonl" in argv)
+        if len(missing) == len(shards):
+            self.parser.error(missing[0])
         if is_json:
             print_json_lines(answers) if "--jsonl" in argv else print_json(answers)
         self.note(*(f"NOT SEEN, so in none of the above: {one_line(each, MESSAGE)}" for each in unseen))

@@ -63,7 +63,7 @@ class Stats(Command):
         given = {"queue": self.options.queue, "class": self.options.job_class}
         asked = [(field, "=", name) for field, name in given.items() if name and not {"*", "?"} & {*name}]
         if asked and not summed(periods, self._group):
-            self.note(*unknown_names(asked))
+            self.note_unknown(unknown_names, conditions=asked)
         if self.print_as_json(self._as_json(periods)):
             return 0
         if self.options.by == "time":

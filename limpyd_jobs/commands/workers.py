@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
@@ -16,7 +17,7 @@ from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
 from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import checked_level, order_lasts
-from limpyd_jobs.query import worker_dump
+from limpyd_jobs.query import alive_workers, worker_dump
 from limpyd_jobs.texts import MESSAGE, one_line
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
@@ -46,6 +47,7 @@ class Workers(VerbCommand):
 Without a word, it lists. Call a worker by its name, by the host and pid of its process or of its parent process
 (web1:4711), or by the six digits that its log lines begin with; --all means all. A worker obeys with its next
 heartbeat, by default within 15 seconds."""
+    merged = ("", "list")
     option_list = (
         *READING_OPTIONS,
         *for_verbs(
@@ -69,10 +71,12 @@ heartbeat, by default within 15 seconds."""
     # -- Looking
 
     def _list(self, names: Sequence[str]) -> None:
-        everyone = WorkerPresence.alive()
+        found = self.look_at_each(alive_workers)
+        everyone = [*chain.from_iterable(found.values())]
         workers = _named(names, everyone)
         heading, *rows = table_of(workers)
-        self.print_list(map(as_json, workers), heading, rows, SPARE)
+        shards = [number for number, each in found.items() for worker in each if worker in workers]
+        self.print_list(map(as_json, workers), heading, rows, SPARE, shards)
         self.print_notes(lines_of_silent(workers, everyone))
 
     def _show(self, names: Sequence[str]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -67,6 +68,12 @@ class Count(NamedTuple):
     def __str__(self) -> str:
         return f"{'' if self.is_exact else '≥ '}{self.number:,}"
 
+    @classmethod
+    def sum(cls, counts: Iterable[Count]) -> Count:
+        """Return the sum of several counts."""
+        found = [*counts]
+        return cls(sum(each.number for each in found), all(each.is_exact for each in found))
+
 
 class Facets(NamedTuple):
     """How many jobs there are of each value of a field, the most frequent value first.
@@ -83,6 +90,19 @@ class Facets(NamedTuple):
     counts: Mapping[str, int]
     others: int
     is_exact: bool
+
+    @classmethod
+    def sum(cls, facets: Iterable[Facets], most: int) -> Facets:
+        """Return the sum of several facets, of the most frequent values."""
+        found, counts = [*facets], Counter[str]()
+        if len(found) == 1:
+            return found[0]
+        for each in found:
+            counts.update(each.counts)
+        shown = dict(counts.most_common(most))
+        others = counts.total() - sum(shown.values()) + sum(each.others for each in found)
+        # those of one that names not all may have more of a value
+        return cls(shown, others, all(each.is_exact and not each.others for each in found))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -52,20 +51,12 @@ class ShardsFilter:
     def count(self, **how: Any) -> Seen:
         """Count the jobs: see `JobFilter.count`."""
         found, unseen = self._ask("count", **how)
-        counts = found.values()
-        return Seen(Count(sum(each.number for each in counts), all(each.is_exact for each in counts)), unseen)
+        return Seen(Count.sum(found.values()), unseen)
 
     def facets(self, field: str, most: int = 50, **how: Any) -> Seen:
         """Count the jobs by the values of a field: see `JobFilter.facets`."""
         found, unseen = self._ask("facets", field, most, **how)
-        counts, others = Counter[str](), 0
-        for each in found.values():
-            counts.update(each.counts)
-            others += each.others
-        shown = dict(counts.most_common(most))
-        others += counts.total() - sum(shown.values())
-        is_exact = all(each.is_exact and not each.others for each in found.values())  # else more may be of a value
-        return Seen(Facets(shown, others, is_exact), unseen)
+        return Seen(Facets.sum(found.values(), most), unseen)
 
     def jobs(self, most: int = 100) -> Seen:
         """Return the jobs that were added last, the newest first.

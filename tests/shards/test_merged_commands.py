@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import redis
+from limpyd import fields
 from reading import limpyd_jobs
 
-from limpyd_jobs import Job
+from limpyd_jobs import Job, WorkerPresence
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import pause_queue
-from limpyd_jobs.records import metrics
+from limpyd_jobs.records import metrics, presences
+from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.shards import Shards
 
@@ -88,10 +90,86 @@ def test_a_backlog_is_that_of_all(urls: str) -> None:
     assert shown(urls, "backlog")["queues"]["letters"]["is_paused"]
 
 
-@pytest.mark.parametrize("command", ["info", "stats", "backlog", "queues"])
+def test_jobs_are_listed_with_their_shard_the_newest_first(urls: str) -> None:
+    found = shown(urls, "jobs", "list", "status=waiting")
+    assert [each["added"] for each in found] == sorted((each["added"] for each in found), reverse=True)
+    assert {each["identifier"]: each["shard"] for each in found} == {"a": 0, "b": 0, "c": 0, "d": 1, "e": 1}
+    out = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "--oldest-first")[1]
+    heading, first, *_ = out.splitlines()
+    assert (heading.split()[:2], first.split()[0], "  a  " in first) == (["shard", "ident"], "0", True)
+
+
+def test_a_page_of_several_shards_ends_where_it_was_asked_to(urls: str) -> None:
+    status, out, error = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "--limit=2", "--json")
+    assert (status, [each["identifier"] for each in json.loads(out)]) == (0, ["wrong", "e"])
+    assert "there are more jobs: see --limit" in error
+    status, _, error = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "--after=x")
+    assert (status, "--after goes on in one shard: name it with --database" in error) == (2, True)
+
+
+def test_jobs_are_counted_in_all(urls: str) -> None:
+    assert shown(urls, "jobs", "count") == {"count": 6}
+    assert shown(urls, "jobs", "count", "--by=status") == [
+        {"status": "waiting", "count": 5},
+        {"status": "error", "count": 1},
+    ]
+    status, out, error = limpyd_jobs("shards", f"--shards={urls}", "jobs", "count", "--by=status", "--limit=1")
+    assert (status, [line.split() for line in out.splitlines()[1:]]) == (0, [["5", "waiting"], ["1", "(others)"]])
+    assert error == ""
+
+
+def test_a_shard_without_the_class_has_none_of_its_jobs(urls: str) -> None:
+    class Parcel(Letter):
+        weight = fields.InstanceHashField(indexable=True)
+
+    Shards.of_text(urls).on(Parcel, 1).add_job("heavy", weight=7)
+    [found] = shown(urls, "jobs", "list", "weight=7")
+    assert (found["identifier"], found["shard"]) == ("heavy", 1)
+    status, _, error = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "colour=red")
+    assert (status, "colour" in error) == (2, True)
+
+
+def test_says_what_no_shard_knows(urls: str) -> None:
+    status, _, error = limpyd_jobs("shards", f"--shards={urls}", "jobs", "list", "queue=lettres")
+    assert (status, "no queue is named lettres, but there is: letters" in error) == (0, True)
+    Shards.of_text(urls).on(Letter, 1).add_job("f", "parcels").cancel()
+    assert shown(urls, "jobs", "list", "queue=parcels", "status=waiting") == []  # one shard has such a queue
+
+
+def test_errors_are_listed_with_their_shard(urls: str) -> None:
+    [error] = shown(urls, "errors", "list")
+    assert (error["shard"], error["message"], error["identifier"]) == (1, "on purpose", "wrong")
+
+
+def test_schedules_are_listed_by_name_with_their_shard(urls: str) -> None:
+    shards = Shards.of_text(urls)
+    for number, name in ((0, "weekly"), (1, "daily")):
+        shards.on(Schedule, number).add(name, shards.on(Letter, number), interval=3600)
+    assert [(each["shard"], each["name"]) for each in shown(urls, "schedules")] == [(1, "daily"), (0, "weekly")]
+    heading, *rows = limpyd_jobs("shards", f"--shards={urls}", "schedules", "list")[1].splitlines()
+    assert (heading.split()[:2], [row.split()[1] for row in rows[:2]]) == (["shard", "name"], ["daily", "weekly"])
+
+
+def test_workers_are_listed_with_their_shard(urls: str) -> None:
+    shards = Shards.of_text(urls)
+    details = {"queues": ["letters"], "queue_model": "jobs:queue", "lease": 60, "status": "idle"}
+    for number, name in enumerate(("web1:1", "web2:2")):
+        fields = {"kind": "worker", "name": name, "host": "h", "pid": "1", "details": json.dumps(details)}
+        presences.keep(shards.on(WorkerPresence, number), f"worker-{number}", fields, 60, takes_orders="1")
+    both = [(0, "web1:1"), (1, "web2:2")]
+    assert [(each["shard"], each["name"]) for each in shown(urls, "workers")] == both
+    assert [(each["shard"], each["name"]) for each in shown(urls, "info")["workers"]] == both
+    assert [each["shard"] for each in shown(urls, "workers", "list", "web2:2")] == [1]
+    out = limpyd_jobs("shards", f"--shards={urls}", "info")[1]
+    assert [line.split()[:2] for line in out.splitlines()[-2:]] == [["0", "web1:1"], ["1", "web2:2"]]
+
+
+@pytest.mark.parametrize(
+    "command", ["info", "stats", "backlog", "queues", "jobs", "errors list", "schedules", "workers"]
+)
 def test_a_shard_that_is_down_is_named(urls: str, command: str) -> None:
-    status, out, error = limpyd_jobs("shards", f"--shards={urls} {DOWN}", command)
-    assert (status, "letters" in out) == (3, command != "stats")  # no worker ran one
+    status, out, error = limpyd_jobs("shards", f"--shards={urls} {DOWN}", *command.split())
+    assert (status, "letters" in out) == (3, command not in ("stats", "schedules", "workers"))
     assert f"NOT SEEN, so in none of the above: shard 2, {DOWN}: " in error
     assert error.count("NOT SEEN") == 1
 

@@ -116,3 +116,14 @@ def test_refuses_another_order(urls: str) -> None:
     Shards.of_text(urls).add_jobs(Job, map(str, range(20)), "mails")
     status, _, error = limpyd_jobs("shards", f"--shards={' '.join(reversed(urls.split()))}", "info")
     assert (status, "is given as shard 0 of 2, but it is shard 1 of 2" in error) == (2, True)
+
+
+def test_finds_what_one_shard_has(urls: str) -> None:
+    shards = f"--shards={urls}"
+    status, out, error = limpyd_jobs("shards", shards, "jobs", "show", "identifier=1:3", "--json")
+    [found] = json.loads(out)
+    assert (status, error, found["shard"], found["answer"][0]["fields"]["identifier"]) == (0, "", 1, "1:3")
+    out = limpyd_jobs("shards", shards, "jobs", "show", "identifier=1:3")[1]
+    assert out.splitlines()[1] == "there is no job with identifier=1:3"
+    status, _, error = limpyd_jobs("shards", shards, "jobs", "show", "identifier=2:3")
+    assert (status, error.count("there is no job with identifier=2:3")) == (2, 1)

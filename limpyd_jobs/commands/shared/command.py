@@ -25,7 +25,15 @@ from limpyd_jobs.commandline.parser import (
 )
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
-from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines, wrapped
+from limpyd_jobs.commands.shared.tables import (
+    Row,
+    count_of,
+    print_fitted,
+    print_json,
+    print_json_lines,
+    with_shards,
+    wrapped,
+)
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
@@ -105,12 +113,17 @@ class Command:
             self.fail(UNAVAILABLE, cannot_use_redis(error))
 
     def look(self, read: Callable[..., T], together: Callable[[dict[int, T]], T], **how: Any) -> T:
-        """Return what a function reads of the database; with shards, another one makes it of what it reads of each.
+        """Return what a function reads of the database; with shards, another one makes it of what it reads of each."""
+        found = self.look_at_each(read, **how)
+        return together(found) if self.shards else found[0]
+
+    def look_at_each(self, read: Callable[..., T], **how: Any) -> dict[int, T]:
+        """Return what a function reads of each shard, by its number; without shards, of the database.
 
         A shard that does not know of what is asked for, so that it is a `ValueError`, has nothing of it.
         """
         if self.shards is None:
-            return read(**how)
+            return {0: read(**how)}
 
         def asked(database: JobsDatabase) -> T | ValueError:
             try:
@@ -125,7 +138,7 @@ class Command:
         found = {number: each for number, each in answers.items() if not isinstance(each, ValueError)}
         if not found:
             raise next(iter(answers.values()))
-        return together(found)
+        return found
 
     def not_seen(self) -> list[str]:
         """Return a line for each shard that was not looked at."""
@@ -138,11 +151,21 @@ class Command:
         self.parser.exit(status, f"{self.parser.get_prog_name()}: error: {text}\n")
 
     def print_list(
-        self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row], spare: Sequence[str] = ()
+        self,
+        values: Iterable[Mapping[str, Any]],
+        heading: Row,
+        rows: Iterable[Row],
+        spare: Sequence[str] = (),
+        shards: Sequence[int] | None = None,
     ) -> None:
-        """Print a list as the options ask for: `values` as JSON, or `rows` as `print_fitted` does."""
+        """Print a list as the options ask for: `values` as JSON, or `rows` as `print_fitted` does; with
+        the number of the shard of each, if there are several."""
+        table = [heading, *rows]
+        if self.shards and shards is not None:
+            values = ({"shard": number, **value} for number, value in zip(shards, values, strict=True))
+            table = with_shards(table, shards)
         if not self.print_as_json([*values]):
-            print_fitted([heading, *rows], spare)
+            print_fitted(table, spare)
 
     def print_as_json(self, value: Any) -> bool:
         """Print a value as JSON, or a list of values in lines, if the options ask for it; return whether they do."""
@@ -201,12 +224,22 @@ class Command:
         """Say how to go on behind a page, and whether it is short because there was no time."""
         if following:
             why = f"there are more {what}" if is_complete else f"there was no time to look at all {what}"
-            self.note(f"{why}: --after={following}")
+            self.note(f"{why}: {'see --limit' if self.shards else f'--after={following}'}")
 
     def note(self, *texts: str) -> None:
         """Say something on standard error, beside the output."""
         for text in texts:
             print(as_typed(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}"), file=sys.stderr)
+
+    def note_unknown(self, lines: Callable[..., Iterable[str]], **how: Any) -> None:
+        """Note the lines of a function about what is not known; with shards, those that are so for all of them."""
+        first, *others = self.look_at_each(lambda **place: [*lines(**how, **place)]).values()
+        self.note(*(line for line in first if all(line in each for each in others)))
+
+    def refuse_after(self) -> None:
+        """Refuse to go on after a page of several shards."""
+        if self.shards and self.options.after:
+            self.parser.error("--after goes on in one shard: name it with --database")
 
     def _configure(self) -> None:
         """Take from the environment what the options do not say, and do what the application does before its worker. If

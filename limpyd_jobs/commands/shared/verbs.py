@@ -53,6 +53,8 @@ class VerbCommand(Command):
         except NotAudited:
             raise
         except self.refusals as error:
+            if self.place and not self.shards and isinstance(error, LookupError):
+                raise  # another shard may have it
             self.parser.error(one_line(as_written(error, FLAGS), MESSAGE))
 
     def is_sure(self, question: str) -> bool:
