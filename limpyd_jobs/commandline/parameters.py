@@ -120,7 +120,14 @@ def _made(flags: Collection[str], name: str, row: Row, **attributes: Any) -> Wor
 
 
 def _as_shards(name: str, value: Any) -> Shards:
-    return value if isinstance(value, Shards) else Shards.of_text(checks.text(name, value))
+    if isinstance(value, Shards):
+        return value
+    if not isinstance(value, str):  # which is not shown: it may be URLs with passwords
+        raise ConfigurationException(f"{name} must be a Shards, or a text that names one, not a {type(value).__name__}")
+    try:
+        return Shards.of_text(value)
+    except ConfigurationException as error:
+        raise ConfigurationException(f"{name}: {error}") from None
 
 
 number, seconds = partial(option, type="int"), partial(option, type="float")
@@ -535,6 +542,8 @@ class Parameters:
                 f"concurrency={self._settings.concurrency} and prefetch={self._settings.prefetch} exclude each other: "
                 "a worker that runs several jobs at once claims as many as it has free slots. Leave prefetch out."
             )
+        if "home" in ours.difference(self._names_of_others) and self._settings.shards is None:
+            raise ConfigurationException(f"home={self._settings.home} is the number of a shard, so it needs shards")
         if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
             raise ConfigurationException(
                 f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is released"

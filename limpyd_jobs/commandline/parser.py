@@ -223,9 +223,9 @@ def path_of(value: Any) -> str:
         return repr(value)
 
 
-def cannot_use_redis(error: RedisError) -> str:
+def cannot_use_redis(error: RedisError, named_by: str = "--database or LIMPYD_JOBS_DATABASE") -> str:
     is_away = type(error) in (ConnectionError, TimeoutError)
-    hint = " Does a server run there? Name another one with --database or LIMPYD_JOBS_DATABASE." if is_away else ""
+    hint = f" Does a server run there? Name another one with {named_by}." if is_away else ""
     if is_of_wrong_type(error):
         hint = ": another program wrote a key of ours, which limpyd-jobs check names"
     return f"cannot use Redis: {unbroken(str(error).partition(' script: ')[0])}{hint}"

@@ -29,7 +29,7 @@ KEY = "limpyd-jobs:shard"
 
 MAX_SHARDS = 1_000
 
-_OF_CLUSTER = re.compile(r"(rediss?)\+cluster://([^/?]+)/([^/?]+)\?shards=([0-9]{1,9})")
+_OF_CLUSTER = re.compile(r"(rediss?\+cluster://[^/?\s]+/[^/?\s]+)(?:\?(\S*))?")
 
 
 class Shards:
@@ -64,9 +64,10 @@ class Shards:
         self._are_known: set[int] = set()  # those that are known to be what they are given as
         for database in self.databases:
             if not isinstance(database, JobsDatabase):
-                raise TypeError(f"A shard is a JobsDatabase, such as JobsDatabase(url=…), not {database!r}")
+                kind = type(database).__name__  # the value may be a URL with a password
+                raise TypeError(f"A shard is a JobsDatabase, such as JobsDatabase(url=…), not a {kind}")
         if not 2 <= len(self.databases) <= MAX_SHARDS:
-            raise ConfigurationException(f"There must be 2 to {MAX_SHARDS:,} shards, not {len(self.databases):,}")
+            raise ConfigurationException(_not_so_many(len(self.databases)))
         for number, database in enumerate(self.databases):
             for other in self.databases[:number]:
                 if is_same_database(database, other):
@@ -93,13 +94,13 @@ class Shards:
             raise TypeError(f"The number of shards must be a whole number, not {number!r}")
         scheme = "rediss+cluster" if tls else "redis+cluster"
         if not 2 <= number <= MAX_SHARDS:
-            raise ConfigurationException(f"There must be 2 to {MAX_SHARDS:,} shards, not {number:,}")
+            raise ConfigurationException(_not_so_many(number))
         return cls(JobsDatabase(url=f"{scheme}://{hosts}/{name}-{each}", **settings) for each in range(number))
 
     @classmethod
     def of_text(cls, text: str) -> Shards:
-        """Return the shards that a command line names: ``redis+cluster://redis-1,redis-2/shop?shards=8``, or the URLs
-        of all databases, with spaces in between.
+        """Return the shards that a command line names: ``redis+cluster://redis-1,redis-2/shop?shards=8``, maybe with
+        other options of such a URL, or the URLs of all databases, with spaces in between.
 
         Raises
         ------
@@ -108,8 +109,17 @@ class Shards:
         """
         found = _OF_CLUSTER.fullmatch(text.strip())
         if found:
-            return cls.of_cluster(found[2], found[3], int(found[4]), tls=found[1] == "rediss")
-        return cls(JobsDatabase(url=url) for url in text.split())
+            beginning, options = found[1], (found[2] or "").split("&")
+            others = [each for each in options if not each.startswith("shards=")]
+            number = _number_of(each.removeprefix("shards=") for each in options if each not in others)
+            end = f"?{'&'.join(others)}" if others else ""
+            return cls(JobsDatabase(url=f"{beginning}-{each}{end}") for each in range(number))
+        urls = text.split()
+        if any("://" not in url and "@" in url for url in urls):
+            raise ConfigurationException("a space in a user or a password must be written as %20")
+        if len(urls) == 1 and text.count("://") > 1:
+            raise ConfigurationException("there must be spaces between the URLs, and nothing else")
+        return cls(JobsDatabase(url=url) for url in urls)
 
     def __repr__(self) -> str:
         return f"<{len(self)} shards, from {self.name_of(0)} to {self.name_of(len(self) - 1)}>"
@@ -135,12 +145,19 @@ class Shards:
         ConfigurationException
             If the database is another shard, or one of another number of shards; or see `BaseJobsModel.bound_to`.
         """
-        self._check(number)
+        self.check(number)
         found: type[T] = on(job_class_of(model), self.databases[number])
         return found
 
-    def _check(self, number: int, *, is_to_be: bool = False) -> None:
-        """Refuse a database that is another shard; one that is none yet becomes that one if it `is_to_be`."""
+    def check(self, number: int, *, is_to_be: bool = False) -> None:
+        """Refuse a database that is another shard than it is given as; one that is none yet becomes that one if it
+        `is_to_be`.
+
+        Raises
+        ------
+        ConfigurationException
+            If it is another shard, or one of another number of shards.
+        """
         if number in self._are_known:
             return
         expected, connection = f"{number} of {len(self.databases)}", connection_to(self.databases[number])
@@ -181,7 +198,7 @@ class Shards:
         return self._to_add(job_class, self.place_of(identifier)), identifier
 
     def _to_add(self, job_class: Any, number: int) -> Any:
-        self._check(number, is_to_be=True)
+        self.check(number, is_to_be=True)
         return self.on(job_class, number)
 
     def add_jobs(self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], *args: Any, **how: Any) -> list[Any]:
@@ -250,7 +267,7 @@ class Shards:
         found, unseen = dict[int, T](), dict[int, str]()
 
         def asked(number: int) -> T:
-            self._check(number)
+            self.check(number)
             return ask(self.databases[number])
 
         with self._threads() as threads:
@@ -263,3 +280,19 @@ class Shards:
 
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(len(self.databases), thread_name_prefix="limpyd-jobs-shards")
+
+
+def _number_of(texts: Iterable[str]) -> int:
+    """Read the number of shards that a URL of a cluster tells, once."""
+    found = [*texts]
+    if len(found) != 1:
+        raise ConfigurationException(
+            "the URL of a cluster must tell the number of shards, as redis+cluster://…/shop?shards=8"
+        )
+    if not re.fullmatch("[0-9]{1,9}", found[0]) or not 2 <= int(found[0]) <= MAX_SHARDS:
+        raise ConfigurationException(_not_so_many(one_line(found[0], 40)))
+    return int(found[0])
+
+
+def _not_so_many(number: int | str) -> str:
+    return f"There must be 2 to {MAX_SHARDS:,} shards, not {number}"

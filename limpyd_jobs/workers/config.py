@@ -221,7 +221,11 @@ class WorkerConfig:
             self._exit_without_redis(error)
 
     def _exit_without_redis(self, error: RedisError) -> NoReturn:
-        self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: {cannot_use_redis(error)}\n")
+        reason, settings = cannot_use_redis(error), getattr(self.worker, "_settings", None)
+        if settings and settings.shards:
+            place = f"shard {settings.home}, {settings.shards.name_of(settings.home)}"
+            reason = f"{place}: {cannot_use_redis(error, '--shards')}"
+        self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: {reason}\n")
 
     def prepare_models(self) -> None:
         """Move all models of this library, and the models of the worker, to the given database."""
@@ -244,6 +248,8 @@ class WorkerConfig:
         It raises `ConfigurationException` if the worker cannot work with its options.
         """
         self.worker = self.options.worker_class(**self.prepare_worker_options())
+        if self.worker._settings.shards is not None and self.database_config is not None:
+            raise ConfigurationException("the databases are those of --shards: leave --database out")
         self.worker._add_update_status_callback(self.update_proc_title)
         self.worker._add_update_status_callback(_notify_of_end)
         self.worker._run_state.on_ready.append(partial(notify, "READY=1"))

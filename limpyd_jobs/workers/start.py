@@ -41,11 +41,17 @@ class Start:
         self._check_connections()
         with suppress(BusyLoadingError):
             self._ask(self.worker.connection.ping)
+            self._check_home()
 
     def _check_connections(self) -> None:
         """Raise `ConfigurationException` if there may be one connection only: the threads of a worker need others."""
         if getattr(self.worker.connection.connection_pool, "max_connections", inf) < 2:
             raise ConfigurationException("max_connections=1 is too few for a worker, whose threads use up to five")
+
+    def _check_home(self) -> None:
+        """Raise `ConfigurationException` if the worker was given other shards, or another order of them."""
+        if shards := self.context.settings.shards:
+            shards.check(self.context.settings.home)
 
     def _ask(self, question: Callable[[], T]) -> T:
         """Ask Redis something. Ask again, a few times, if the connection is cut."""
@@ -68,6 +74,7 @@ class Start:
         while not worker.must_stop():
             state.turned = monotonic()
             try:
+                self._check_home()
                 look()
             except RedisError as error:
                 if not warned and not is_transient(error):
@@ -108,12 +115,13 @@ class Start:
             others, model = records.some_queue_names(queue_model), self._other_model()
         database = database_name(queue_model.database.connection_settings)
         names = one_line(", ".join(others)) if others else "none"
+        given = "shards" if self.context.settings.shards else "database"
         # A burst may well come before the first job, so then it is not a warning
         is_done = self.context.state.is_done
         what, level = ("there is none", "info") if is_done else ("waiting for one", "warning")
         self.worker.log(
             f"No queues yet ({what} named {one_line(', '.join(self.worker.queues))} in {database}, where there are: "
-            f"{names}; {model or 'are --queues and --database right?'})",
+            f"{names}; {model or f'are --queues and --{given} right?'})",
             level,
         )
 

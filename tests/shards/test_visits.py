@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.shards import Shards
 from limpyd_jobs.workers.claiming import claimer, visits, waiter
+from limpyd_jobs.workers.config import WorkerConfig
 
 
 class Parcel(Job):
@@ -225,3 +227,65 @@ def test_a_connection_to_another_shard_is_dropped_if_its_job_was_interrupted(sha
     shards.add_job(Parcel, in_shard(shards, 2, "b"))
     worker_of("parcels", callback=run, max_loops=2, shards=shards, home=0, job_timeout=0.1).run()
     assert clients[0] != clients[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("redis+cluster://u:hidden@h/shop", "must tell the number of shards, as redis"),
+        ("redis+cluster://h/shop?shards=2&shards=3", "must tell the number of shards, as redis"),
+        ("redis+cluster://h/shop?shards=1e9", "There must be 2 to 1,000 shards, not 1e9"),
+        ("redis+cluster://h/shop?shards=-3", "There must be 2 to 1,000 shards, not -3"),
+        ("redis+cluster://u:hidden@h/shop?shards=3&db=2", "a cluster has no other databases"),
+        ("redis://u:hidden@a,redis://u:hidden@b", "there must be spaces between the URLs"),
+        ("redis://u:hidden one@a redis://b", "must be written as %20"),
+        ("", "There must be 2 to 1,000 shards, not 0"),
+        (("redis://u:hidden@a", "redis://b"), "shards must be a Shards, or a text that names one, not a tuple"),
+    ],
+    ids=str,
+)
+def test_what_does_not_name_shards_is_told_without_passwords(text: Any, told: str) -> None:
+    with pytest.raises(ConfigurationException) as refused:
+        Worker("parcels", shards=text, home=0)
+    assert f"{refused.value}".startswith("shards")
+    assert told in f"{refused.value}"
+    assert "hidden" not in f"{refused.value}"
+
+
+def test_a_url_of_a_cluster_may_have_other_options() -> None:
+    shards = Shards.of_text("redis+cluster://h/shop?socket_timeout=3&shards=2")
+    assert [each.connection_settings["socket_timeout"] for each in shards.databases] == [3, 3]
+
+
+def test_a_home_without_shards_is_refused() -> None:
+    with pytest.raises(ConfigurationException, match="home=1 is the number of a shard, so it needs shards"):
+        Worker("parcels", home=1)
+
+
+def test_another_order_of_the_shards_is_refused(shards: Shards) -> None:
+    shards.add_job(Parcel, in_shard(shards, 2))
+    others = Shards([shards.databases[number] for number in (2, 0, 1)])
+    with pytest.raises(ConfigurationException, match="is given as shard 0 of 3, but it is shard 2 of 3"):
+        at_home(others, 0, 1).run()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--database=redis://localhost/3"], "the databases are those of --shards: leave --database out"),
+        ([], "error: shard 0, unix:///nowhere/redis.sock?db=0: cannot use Redis: "),
+    ],
+)
+def test_the_command_line_names_what_is_wrong(
+    words: list[str], told: str, shards: Shards, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("limpyd-jobs")
+    handlers = list(logger.handlers)
+    names = " ".join(["unix:///nowhere/redis.sock", *map(shards.name_of, (1, 2))])
+    options = ["--no-title", "--no-terminate-gracefuly", "--queues=parcels", f"--shards={names}", "--home=0"]
+    try:
+        with pytest.raises(SystemExit):
+            WorkerConfig(["worker", *options, *words]).execute()
+    finally:
+        logger.handlers[:] = handlers
+    assert told in capsys.readouterr().err
