@@ -33,6 +33,10 @@ class Parcel(Job):
         return "done"
 
 
+class Tracked(Parcel):
+    keep_result = True
+
+
 @pytest.fixture
 def shards(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shards]:
     """Three databases of the server of the test; all are asked soon."""
@@ -72,6 +76,14 @@ def test_its_own_come_first(shards: Shards) -> None:
     shards.add_job(Parcel, mine)
     at_home(shards, 1, 2).run()
     assert Parcel.seen == [mine, others]
+
+
+def test_a_result_is_found_by_the_identifier_alone(shards: Shards) -> None:
+    identifier = in_shard(shards, 2)
+    shards.add_job(Tracked, identifier)
+    at_home(shards, 0, 1).run()
+    [found] = shards.on(Tracked, shards.place_of(identifier)).collection(identifier=identifier).instances()
+    assert found.result(timeout=0) == "done"
 
 
 def test_what_fails_there_is_recorded_there(shards: Shards) -> None:
