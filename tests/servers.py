@@ -26,6 +26,8 @@ TIMEOUT = 60  # seconds
 # after another failover.
 FAILOVER_GIVEN_UP = 6.0
 
+KEYS_AT_ONCE = 10  # to move, as redis-cli does
+
 FIRST_PORT, LAST_PORT, SHARES = 10_000, 32_000, 16
 _given_ports: set[int] = set()
 
@@ -321,9 +323,11 @@ class Cluster:
         return source
 
     def move_keys(self, source: ClusterServer, to: ClusterServer, keys: Iterable[str]) -> None:
+        left = list(keys)
         with source.client() as client:
-            for key in keys:
-                client.execute_command("MIGRATE", *to.address, key, 0, 5000)
+            for i in range(0, len(left), KEYS_AT_ONCE):
+                some = left[i : i + KEYS_AT_ONCE]
+                client.execute_command("MIGRATE", *to.address, "", 0, 5000, "KEYS", *some)
 
     def keys_in(self, server: ClusterServer, slot: int) -> list[str]:
         with server.client() as client:

@@ -36,7 +36,7 @@ from limpyd_jobs.redis.addresses import ACCEPTED, hide_passwords, name_of, read
 from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.cluster.client import ClusterCommands, DatabasePipeline
 from limpyd_jobs.redis.cluster.names import rename_models
-from limpyd_jobs.redis.cluster.pool import ClusterPool, _to_owner
+from limpyd_jobs.redis.cluster.pool import NOTICING_DEAD_HOSTS, ClusterPool, _to_owner
 from limpyd_jobs.redis.cluster.tags import check_tag, prefix_of
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
@@ -403,6 +403,7 @@ def _client(settings: Settings) -> redis.Redis:
         "retry": Retry(NoBackoff(), 0),
         "encoding_errors": "surrogateescape",
         "redis_connect_func": _greet,
+        **(NOTICING_DEAD_HOSTS if "cluster" in settings else {}),
         **settings,
         "decode_responses": True,
     }

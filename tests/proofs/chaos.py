@@ -387,6 +387,8 @@ class Chaos:
             self._fill()
             time.sleep(0.1)
             self._tell_progress("no more faults, waiting for the last jobs")
+        if self._rescue and self._are_jobs_left():
+            self.wrong.append("queues are not empty")
         self._end_crew(self._workers)
 
     def _are_jobs_left(self) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import redis
 from running import waiting_idly, worker_of
 from servers import Cluster, ClusterOfOne, RedisServer, certificate_in, free_port, wait_until
+from split_network import Network
 
 from limpyd_jobs import ConfigurationException, Error, Job, NotReplicated, Queue, Worker
 from limpyd_jobs.check import check
@@ -278,6 +279,35 @@ def test_cluster_is_reached_over_tls(redis_binary: str, tmp_path: Path) -> None:
     finally:
         server.kill()
         server.remove()
+
+
+@pytest.fixture
+def server_on_a_host(redis_binary: str) -> Iterator[tuple[Network, ClusterOfOne]]:
+    """A cluster of one server, on the host ``server`` of a network."""
+    if not Network.is_possible():
+        pytest.skip("a network of its own needs Linux, and root")
+    with Network() as network:
+        address = network.add("server")
+        server = ClusterOfOne(redis_binary, "--bind", address, "--protected-mode", "no")
+        server.host, server._command[:0] = address, network.command_on("server")
+        with server:
+            yield network, server
+
+
+def test_calls_to_a_host_that_is_gone_end_though_no_time_was_set(
+    server_on_a_host: tuple[Network, ClusterOfOne],
+) -> None:
+    network, server = server_on_a_host
+    pool: Any = JobsDatabase(cluster=[server.address], tag="shop", socket_timeout=None).connection.connection_pool
+    waiting, other = pool.get_connection(), pool.get_connection()
+    waiting.send_command("BLPOP", "{shop}:list", 0)
+    with server.client() as client:
+        wait_until(lambda: client.info("clients")["blocked_clients"], "it waits")
+    network.cut_off(["server"])
+    other.send_command("INCR", "{shop}:number")
+    for connection in (waiting, other):
+        with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
+            connection.read_response()
 
 
 # While a slot moves

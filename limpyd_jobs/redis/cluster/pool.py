@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,18 @@ ANSWER_VALID_FOR = 1.0
 
 # How many seconds one server has to connect, and to answer. Then another one is asked.
 TIMEOUT = 1.0
+
+# A host that is gone closes no connection. After four seconds without a sign of its system the connection is an error,
+# whether a reply is waited for or not; systems that cannot do that leave it to the `socket_timeout`. A server that is
+# slow is not meant: its system answers.
+_SILENCE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 4000}
+NOTICING_DEAD_HOSTS: dict[str, Any] = {
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "socket_keepalive_options": {
+        getattr(socket, name): value for name, value in _SILENCE.items() if hasattr(socket, name)
+    },
+}
 
 # What is asked about the cluster needs no more than these settings.
 _TO_ASK = ("username", "password", "credential_provider", "protocol", "socket_keepalive")

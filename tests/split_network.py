@@ -6,9 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable
+from ipaddress import IPv4Address
 
 BRIDGE, CUT_OFF = "a", "b"  # the bridge of all hosts, and that of those that are cut off
-SUBNETS = "198.18"  # for tests of networks, as RFC 2544 says
+
+# 198.18.0.0/15 is for tests of networks, as RFC 2544 says. Each process has 16 addresses of it.
+FIRST, SIZE, PROCESSES = IPv4Address("198.18.0.0"), 16, 8192
 
 
 class Network:
@@ -16,7 +19,7 @@ class Network:
 
     def __init__(self) -> None:
         self._prefix = f"lj{os.getpid() % 100_000}"
-        self._subnet = f"{SUBNETS}.{os.getpid() % 256}"
+        self._subnet = FIRST + SIZE * (os.getpid() % PROCESSES)
         self._hosts: dict[str, int] = {}
 
     @staticmethod
@@ -34,7 +37,7 @@ class Network:
             for bridge in (BRIDGE, CUT_OFF):
                 _ip("link", "add", f"{self._prefix}{bridge}", "type", "bridge")
                 _ip("link", "set", f"{self._prefix}{bridge}", "up")
-            _ip("addr", "add", f"{self._subnet}.1/24", "dev", f"{self._prefix}{BRIDGE}")
+            _ip("addr", "add", f"{self._subnet + 1}/28", "dev", f"{self._prefix}{BRIDGE}")
         except BaseException:
             self.__exit__()
             raise
@@ -42,6 +45,7 @@ class Network:
 
     def __exit__(self, *exception: object) -> None:
         for number in self._hosts.values():
+            _ip("link", "del", f"{self._prefix}v{number}", check=False)
             _ip("netns", "del", f"{self._prefix}n{number}", check=False)
         for bridge in (BRIDGE, CUT_OFF):
             _ip("link", "del", f"{self._prefix}{bridge}", check=False)
@@ -54,10 +58,10 @@ class Network:
         _ip("link", "add", outside, "type", "veth", "peer", "name", inside)
         _ip("link", "set", inside, "netns", name)
         _ip("link", "set", outside, "master", f"{self._prefix}{BRIDGE}", "up")
-        _ip("-n", name, "addr", "add", f"{self._subnet}.{number}/24", "dev", inside)
+        _ip("-n", name, "addr", "add", f"{self._subnet + number}/28", "dev", inside)
         _ip("-n", name, "link", "set", inside, "up")
         _ip("-n", name, "link", "set", "lo", "up")
-        return f"{self._subnet}.{number}"
+        return f"{self._subnet + number}"
 
     def command_on(self, host: str) -> list[str]:
         """Return the words that run the command behind them on a host."""
