@@ -240,6 +240,7 @@ class Loop:
         worker.set_status("starting")
         self.context.connection = worker.connection
         self.strategies.refresh()
+        self._check_visits()
         if self.context.settings.prefetch != 1 and self.overrides.may_buffer:
             parts = self.recorder, self.announcer, self.context, self.executions
             self.acknowledger = AckInBatches(worker, *parts, self.claimer, self.waiter, self.guard)
@@ -258,6 +259,13 @@ class Loop:
         worker.end_date = utcnow()
         events.emit(events.WorkerEnded, worker)
         worker.run_ended()
+
+    def _check_visits(self) -> None:
+        """Take no jobs of other shards if the application might mistake them for others."""
+        if self.waiter.visits and not self.overrides.may_visit:
+            self.waiter.visits = None
+            what = "wait_for_job, get_job or get_queue is overridden, where idents and keys are those of one shard"
+            self.worker.log(f"Takes no jobs of other shards: {what}", "warning")
 
     def _telling_health(self) -> AbstractContextManager[None]:
         """Let probes ask whether the worker is healthy, if it is to tell."""

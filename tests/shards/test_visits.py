@@ -301,3 +301,21 @@ def test_the_command_line_names_what_is_wrong(
     finally:
         logger.handlers[:] = handlers
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["wait_for_job", "get_job", "get_queue"])
+def test_code_that_finds_jobs_by_their_idents_gets_none_of_other_shards(
+    name: str, shards: Shards, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Finding(Worker):
+        def get_job(self, job_ident: str) -> Job:
+            return Job.get_from_ident(job_ident)
+
+    if name != "get_job":
+        del Finding.get_job
+        setattr(Finding, name, lambda *args: getattr(super(Finding, args[0]), name)(*args[1:]))
+    away, mine = shards.add_job(Parcel, in_shard(shards, 2)), shards.add_job(Parcel, in_shard(shards, 0))
+    worker = at_home(shards, 0, 1, worker_class=Finding)
+    worker.run()
+    assert (mine.status.hget(), away.status.hget()) == (STATUSES.SUCCESS, STATUSES.WAITING)
+    assert any(text.startswith("Takes no jobs of other shards: ") for text in messages(caplog))

@@ -45,6 +45,8 @@ class Overrides:
         # Whether `wait_for_job`, `job_success` and `job_skipped` are ours.
         self.waits_as_we_do = self._are_ours("wait_for_job")
         self.has_our_success, self.has_our_skip = self._are_ours("job_success"), self._are_ours("job_skipped")
+        # Whether no code of the application finds jobs or queues by what names them in its own shard only.
+        self.may_visit = self._are_ours("wait_for_job", "get_job", "get_queue")
         # Whether no code of the application decides about successes, or about their queue.
         self.may_buffer = "job_success" in self._chained_hooks and self._are_ours("get_queue")
 
