@@ -45,17 +45,18 @@ from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import (
     FoundJob,
     Overview,
+    Period,
     QueueState,
     attention,
     large_jobs_of,
     overview,
+    overview_of_all,
+    periods_of_all,
     read_metrics,
+    series_of,
     summed,
 )
 from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
-from limpyd_jobs.query.metrics import Period, periods_of_all
-from limpyd_jobs.query.overview import overview_of_all
-from limpyd_jobs.query.series import series_of
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 

@@ -17,8 +17,7 @@ from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, show
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import NotAudited
-from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
-from limpyd_jobs.query.queues import states_of_all
+from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states, states_of_all
 from limpyd_jobs.records.audit import of_the_rest
 from limpyd_jobs.texts import one_line
 

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.command import FLAGS, UNAVAILABLE, Command
+from limpyd_jobs.commands.shared.options import SHARDS
 from limpyd_jobs.commands.shared.tables import print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException, as_written
 from limpyd_jobs.models import Job
@@ -38,11 +39,7 @@ class Shards(Command):
     words = "--shards=URLS COMMAND [options]"
     ends = "; 130 after Ctrl-C"
     option_list = (
-        WorkerOption(
-            "--shards",
-            help="The databases: redis+cluster://redis-1,redis-2/shop?shards=8, or the URLs of all, with spaces in "
-            "between, in the order in which they were first used",
-        ),
+        SHARDS,
         WorkerOption(
             "--each", action="store_true", help="One shard after the other (default: merged, where that makes sense)"
         ),

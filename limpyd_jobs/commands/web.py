@@ -12,9 +12,10 @@ from redis.exceptions import RedisError
 from limpyd_jobs.commandline.options import WorkerOption, between
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, SHARDS
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import ping
+from limpyd_jobs.shards import Shards
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -49,6 +50,7 @@ holds one for those who may only look. {USERS} holds users
 with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
     option_list = (
         *COMMON_OPTIONS,
+        SHARDS,
         WorkerOption("--host", default=HOST, help=f"The address to listen on (default: {HOST})"),
         WorkerOption(
             "--port",
@@ -92,10 +94,7 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
         listener = self._listener()
         if not (_is_guarded(settings) or settings["read_only"]):
             self.note(f"whoever reaches this port from this machine may change everything, as {TOKEN} is not set")
-        try:
-            ping()
-        except RedisError as error:
-            self.note(f"{cannot_use_redis(error)}; pages say so until it can")
+        self._note_if_unavailable(settings.get("shards"))
         config = uvicorn.Config(
             app,
             http=Connection,
@@ -114,9 +113,18 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
         server.run(sockets=[listener])
         return 0
 
+    def _note_if_unavailable(self, shards: Shards | None) -> None:
+        if shards:
+            self.note(*(f"NOT SEEN: shard {number}, {why}" for number, why in shards.each(ping).unseen.items()))
+            return
+        try:
+            ping()
+        except RedisError as error:
+            self.note(f"{cannot_use_redis(error)}; pages say so until it can")
+
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {
-            "database": BaseJobsModel.database,
+            **self._databases(),
             "token": os.environ.get(TOKEN) or None,
             "view_token": os.environ.get(VIEW_TOKEN) or None,
             "users": self._users(),
@@ -133,6 +141,13 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
                 told = f"others can reach {what}, so set the environment variable {TOKEN} to a secret first"
                 self.parser.error(f"option {option}: {told}")
         return settings
+
+    def _databases(self) -> dict[str, Any]:
+        if not self.options.shards:
+            return {"database": BaseJobsModel.database}
+        if self.options.database:
+            self.parser.error("--database and --shards do not go together")
+        return {"shards": Shards.of_text(self.options.shards)}
 
     def _users(self) -> dict[str, tuple[str, str]]:
         rows = [row.split(":", 2) for row in os.environ.get(USERS, "").split()]

@@ -9,8 +9,8 @@ from limpyd_jobs.query.audit import AuditEntry, audit_entries
 from limpyd_jobs.query.backlog import Backlog, QueueBacklog, backlog
 from limpyd_jobs.query.editing import FieldChange, edit_job
 from limpyd_jobs.query.fleet import Fleet, look_at_fleet
-from limpyd_jobs.query.metrics import Period, read_metrics, summed
-from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, ping
+from limpyd_jobs.query.metrics import Period, periods_of_all, read_metrics, summed
+from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, overview_of_all, ping
 from limpyd_jobs.query.queues import (
     QuarantineEntry,
     QueueState,
@@ -23,6 +23,7 @@ from limpyd_jobs.query.queues import (
     queue_names,
     queue_states,
     some_quarantine_entries,
+    states_of_all,
     unknown_queue_models,
 )
 from limpyd_jobs.query.releasing import release_job
@@ -39,7 +40,7 @@ from limpyd_jobs.query.scheduling import (
     schedule_state,
     schedules,
 )
-from limpyd_jobs.query.series import QueueSeries, Series, read_series
+from limpyd_jobs.query.series import QueueSeries, Series, read_series, series_of
 from limpyd_jobs.query.words import (
     JobClassFields,
     completions,
@@ -119,9 +120,11 @@ __all__ = [
     "next_times",
     "order_worker",
     "overview",
+    "overview_of_all",
     "pause_queue",
     "pause_schedule",
     "paused_queues",
+    "periods_of_all",
     "ping",
     "quarantine_entries",
     "queue_names",
@@ -134,8 +137,10 @@ __all__ = [
     "schedule_named",
     "schedule_state",
     "schedules",
+    "series_of",
     "silences",
     "some_quarantine_entries",
+    "states_of_all",
     "summed",
     "unknown_queue_models",
     "words_of_errors",

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import limpyd_jobs
-from limpyd_jobs import check, integration, query
+from limpyd_jobs import check, integration, query, shards
 
 ROOT = Path(limpyd_jobs.__file__).parent
 FILES = sorted((ROOT / "contrib").rglob("*.py"))
-PUBLIC: tuple[Any, ...] = (limpyd_jobs, integration, query, check)
+PUBLIC: tuple[Any, ...] = (limpyd_jobs, integration, query, check, shards)
 DECLARED = {f"{module.__name__}.{name}" for module in PUBLIC for name in module.__all__}
 
 

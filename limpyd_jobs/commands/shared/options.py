@@ -43,6 +43,12 @@ QUEUE_MODEL = WorkerOption(
     "models)",
 )
 
+SHARDS = WorkerOption(
+    "--shards",
+    help="The databases: redis+cluster://redis-1,redis-2/shop?shards=8, or the URLs of all, with spaces in between, in "
+    "the order in which they were first used",
+)
+
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 UNAUDITED = WorkerOption(

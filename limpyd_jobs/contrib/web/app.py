@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
@@ -29,6 +29,7 @@ from limpyd_jobs.contrib.web.live import Live
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
 from limpyd_jobs.contrib.web.pages.overview import look
+from limpyd_jobs.contrib.web.pages.shards import PAGES_OF_ALL
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import Renderer, address, as_json
@@ -65,6 +66,8 @@ def application(**settings: Any) -> Starlette:
     ----------
     database: JobsDatabase
         That of `BaseJobsModel` by default. Give another one for connections of its own: each thread uses one.
+    shards: Shards
+        Several databases, instead. The overview is that of all. Below ``/0/``, ``/1/``… there is a dashboard of each.
     token: str
         A secret of 16 characters or more, as a bearer token or as the password of basic authentication: for the role
         ``admin``.
@@ -97,21 +100,27 @@ def application(**settings: Any) -> Starlette:
         If there is no such setting, or it has no such value.
     """
     site = Site(Settings.of(settings))
-    routes = [
-        Route("/static/{name:path}", static_file, methods=["GET"]),
-        Route(HEALTH, site.health, methods=["GET"]),
-        Route("/live", site.live, methods=["GET"]),
-        *(Route(act.path, partial(site.act, act), methods=["POST"]) for page in PAGES for act in page.acts),
-        *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in PAGES),
-    ]
     app = Starlette(
-        routes=routes,
+        routes=[
+            *(Mount(f"/{number}", routes=_routes_of(each)) for number, each in enumerate(site.of_shards)),
+            *_routes_of(site),
+        ],
         middleware=[Middleware(Guard, hosts=site.settings.hosts)],
         exception_handlers={HTTPException: site.missing},
         lifespan=site.lifespan,
     )
     app.state.end = site.end
     return app
+
+
+def _routes_of(site: Site) -> list[Route]:
+    return [
+        Route("/static/{name:path}", static_file, methods=["GET"]),
+        Route(HEALTH, site.health, methods=["GET"]),
+        Route("/live", site.live, methods=["GET"]),
+        *(Route(act.path, partial(site.act, act), methods=["POST"]) for page in site.pages for act in page.acts),
+        *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in site.pages),
+    ]
 
 
 @dataclass(frozen=True)
@@ -126,20 +135,30 @@ class Shown:
 
 
 class Site:
-    """One dashboard: its settings, and what its handlers share."""
+    """One dashboard: its settings, and what its handlers share. That of several shards has one of each.
 
-    def __init__(self, settings: Settings) -> None:
+    Parameters
+    ----------
+    settings: Settings
+    above: Site
+        The one of all shards.
+    """
+
+    def __init__(self, settings: Settings, above: Site | None = None) -> None:
         self.settings = settings
+        self.pages = PAGES_OF_ALL if settings.shards else PAGES
+        self._above = above
         self.masking = Masking(settings.masked)
         self.tasks = Tasks()
         self.kept = Kept()
-        self._access = Access(settings)
-        self._renderer = Renderer()
+        self._access: Access = above._access if above else Access(settings)  # wrong secrets count together
+        self._renderer: Renderer = above._renderer if above else Renderer()
         self._limiter = CapacityLimiter(settings.threads)
         self._lanes = {page.lane: _lane_of(page.lane, settings.threads) for page in PAGES}
         self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
-        self._overview = Live(partial(look, settings.database), self._in_thread, self._renderer)
+        self._overview = Live(partial(look, settings), self._in_thread, self._renderer)
+        self.of_shards = [Site(each, self) for each in settings.of_shards()]
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -150,6 +169,8 @@ class Site:
         """End all streams, and all acts with their present step."""
         self._overview.end()
         self.tasks.stop()
+        for each in self.of_shards:
+            each.end()
 
     async def show(self, page: Page, request: Request) -> Response:
         """Answer with a page."""
@@ -175,6 +196,8 @@ class Site:
 
     def _answers(self) -> bool:
         try:
+            if self.settings.shards:
+                return bool(self.settings.shards.each(ping).value)
             ping(self.settings.database)
         except Exception:  # whatever keeps Redis from an answer
             return False
@@ -270,7 +293,8 @@ class Site:
             site=self.settings.title,
             asked=asked,
             nonce=request.scope[NONCE],
-            pages=PAGES if asked else (),
+            pages=self.pages if asked else (),
+            above=f"{root.rpartition('/')[0]}/" if self._above else "",
             here=request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/",
             done=done,
             **more,

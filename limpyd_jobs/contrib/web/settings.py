@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from limpyd_jobs import ConfigurationException
 from limpyd_jobs.contrib.web.users import ROLES, User
 from limpyd_jobs.integration import JobsDatabase, one_line
+from limpyd_jobs.shards import Shards
 
 # A function of an application that is given the ASGI scope of a request, and returns who asks; None to refuse.
 Authenticate = Callable[[Any], "User | Awaitable[User | None] | None"]
@@ -30,6 +31,7 @@ class Settings:
     """The settings of `application`, which describes them."""
 
     database: JobsDatabase | None = None
+    shards: Shards | None = None
     token: str | None = None
     view_token: str | None = None
     users: Mapping[str, tuple[str, str]] | None = None
@@ -52,12 +54,20 @@ class Settings:
             raise ConfigurationException(f"{unknown!r} is not a setting of the dashboard: {meant}")
         checked = {name: _CHECKS[name](name, value) for name, value in given.items() if value is not None}
         settings = cls(**checked)
+        if settings.database and settings.shards:
+            raise ConfigurationException("database and shards do not go together")
         foreign = [host for host in settings.hosts if not is_local(host)]
         if foreign and not settings.is_guarded:
             raise ConfigurationException(
                 f"hosts: others can reach {foreign[0]!r}, so give a token, users, or authenticate, which names users"
             )
         return settings
+
+    def of_shards(self) -> Iterator[Settings]:
+        """Yield the settings of the dashboard of each shard."""
+        databases = self.shards.databases if self.shards else ()
+        for number, database in enumerate(databases):
+            yield replace(self, database=database, shards=None, title=f"{self.title}, shard {number}")
 
     @property
     def is_guarded(self) -> bool:
@@ -82,6 +92,12 @@ def _refused(name: str, needed: str, value: object) -> ConfigurationException:
 def _database(name: str, value: Any) -> JobsDatabase:
     if not isinstance(value, JobsDatabase):
         raise _refused(name, "a JobsDatabase, as JobsDatabase(url=…)", value)
+    return value
+
+
+def _shards(name: str, value: Any) -> Shards:
+    if not isinstance(value, Shards):
+        raise _refused(name, "Shards, as Shards([JobsDatabase(url=…), …])", value)
     return value
 
 
@@ -155,6 +171,7 @@ def _threads(name: str, value: Any) -> int:
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "database": _database,
+    "shards": _shards,
     "token": _token,
     "view_token": _token,
     "users": _users,
