@@ -96,7 +96,7 @@ class Shards(Command):
                 command.place = shards.databases[number].connection_settings
                 status, text = _run(command, is_json)
             except RedisError as error:
-                unseen.append(f"{place}: {cannot_use_redis(error)}")
+                unseen.append(f"{place}: {cannot_use_redis(error, '--shards')}")
                 continue
             except LookupError as error:
                 missing.append(one_line(as_written(error, FLAGS), MESSAGE))

@@ -21,6 +21,9 @@ LONG_WAIT, MINUTES = 60.0, 10
 # From which part of the jobs on, and from how many, failures are worth a sentence.
 MANY_FAILURES, SOME_FAILURES = 0.1, 3
 
+# How many shards are named at most.
+MAX_SHOWN = 10
+
 # From which part of the memory on Redis is nearly full.
 NEARLY_FULL = 0.9
 
@@ -31,7 +34,7 @@ class Attention(NamedTuple):
     Attributes
     ----------
     code: str
-        For programs: ``memory``, ``unserved``, ``lapsed``, ``worker_silent``, ``failures``, ``waiting``,
+        For programs: ``memory``, ``unserved``, ``no_home``, ``lapsed``, ``worker_silent``, ``failures``, ``waiting``,
         ``late_schedule``, ``quarantine``, ``deferred``, ``paused`` or ``unknown_class``.
     text: str
         A sentence for people.
@@ -53,6 +56,7 @@ def attention(seen: Overview, last: Series) -> list[Attention]:
     found = [
         *_memory(seen),
         *_workers(seen),
+        *_homes(seen),
         *_schedules(seen),
         *_failures(last),
         *(each for it in _by_name(seen.queues) for each in _queue(it, served)),
@@ -71,6 +75,22 @@ def _workers(seen: Overview) -> Iterator[Attention]:
     for worker in seen.workers:
         if said := silent.get(worker.pk):
             yield Attention("worker_silent", f"The worker {one_line(worker.name)} has been {said}.", True)
+
+
+def _homes(seen: Overview) -> Iterator[Attention]:
+    """Yield the queues with jobs in shards where no worker serves them at home. Others take those that wait only."""
+    without: dict[str, list[int]] = {}
+    for number, part in seen.parts.items():
+        served = _served(part.workers)
+        for queue in _by_name(part.queues):
+            if queue.is_in_use and queue.model != BOARDS and (queue.model, queue.name) not in served:
+                without.setdefault(queue.name, []).append(number)
+    for name, numbers in without.items():
+        shards = "shard" if len(numbers) == 1 else "shards"
+        which = f"{shards} {', '.join(map(str, numbers[:MAX_SHOWN]))}{'…' if len(numbers) > MAX_SHOWN else ''}"
+        what = "delayed jobs, schedules and jobs of dead workers wait there"
+        text = f"No worker of {one_line(name)} is at home in {which}: {what}."
+        yield Attention("no_home", text, True, name)
 
 
 def _schedules(seen: Overview) -> Iterator[Attention]:

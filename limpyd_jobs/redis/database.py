@@ -281,6 +281,15 @@ def settings_of(client: redis.Redis) -> Settings:
     return found
 
 
+def client_like(client: redis.Redis, others: Settings) -> redis.Redis | None:
+    """Return a client that leads where another one does, with some other settings; None if none can be made."""
+    try:
+        settings = settings_of(client)
+    except ConfigurationException:
+        return None
+    return JobsDatabase(**{**settings, **others}).connect()
+
+
 def default_settings() -> Settings:
     """Return the settings of the database to use if none is given."""
     text = os.environ.get(VARIABLE)

@@ -9,13 +9,14 @@ from itertools import islice
 from typing import Any, TypeVar
 from zlib import crc32
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.classes.job_classes import job_class_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.adding import STEP_SIZE
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
+from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.search.classes import connection_to, on
@@ -162,9 +163,14 @@ class Shards:
             return
         expected, connection = f"{number} of {len(self.databases)}", connection_to(self.databases[number])
         key = at(connection, KEY)
-        if is_to_be:
-            connection.setnx(key, expected)
-        found = connection.get(key)
+        try:
+            if is_to_be:
+                connection.setnx(key, expected)
+            found = connection.get(key)
+        except ResponseError as error:
+            if not is_of_wrong_type(error):
+                raise
+            raise ResponseError(f"the key {key} is not a text: another program wrote it, so delete it") from error
         if found is None:
             return
         if found != expected:

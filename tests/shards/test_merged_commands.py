@@ -181,3 +181,15 @@ def test_says_so_if_no_shard_can_be_used() -> None:
 
 def test_a_queue_model_is_that_of_each_shard(urls: str) -> None:
     assert [each["waiting"] for each in shown(urls, "queues", "list", "--queue-model=jobs:queue")] == [5]
+
+
+def test_shards_with_jobs_and_without_a_worker_at_home_are_named(urls: str) -> None:
+    shards = Shards.of_text(urls)
+    details = {"queues": ["letters"], "queue_model": "jobs:queue", "lease": 60, "status": "idle"}
+    fields = {"kind": "worker", "name": "web1:1", "host": "h", "pid": "1", "details": json.dumps(details)}
+    for number, without in ((None, "shards 0, 1"), (0, "shard 1"), (1, None)):
+        if number is not None:
+            presences.keep(shards.on(WorkerPresence, number), f"worker-{number}", fields, 60, takes_orders="1")
+        found = [each["text"] for each in shown(urls, "info")["attention"] if each["code"] == "no_home"]
+        what = "delayed jobs, schedules and jobs of dead workers wait there"
+        assert found == ([f"No worker of letters is at home in {without}: {what}."] if without else [])

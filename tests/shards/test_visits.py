@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -319,3 +321,42 @@ def test_code_that_finds_jobs_by_their_idents_gets_none_of_other_shards(
     worker.run()
     assert (mine.status.hget(), away.status.hget()) == (STATUSES.SUCCESS, STATUSES.WAITING)
     assert any(text.startswith("Takes no jobs of other shards: ") for text in messages(caplog))
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards that failed are asked again soon."""
+    monkeypatch.setattr(visits, "RETRY", 0.05)
+    monkeypatch.setattr(visits, "ANSWER_TIMEOUT", 0.05)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_one_that_failed_is_asked_again(shards: Shards, redis_client: redis.Redis) -> None:
+    redis_client.acl_setuser("visitor", enabled=True, nopass=True, keys="*", commands=["+@all", "-@scripting"])
+    redis_client.acl_log_reset()
+    settings = {**shards.databases[2].connection_settings, "username": "visitor", "password": "any"}
+    some = Shards([*shards.databases[:2], JobsDatabase(**settings)])
+    job = shards.add_job(Parcel, in_shard(some, 2))
+    try:
+        with working(at_home(some, 0, 1)):
+            wait_until(lambda: "visitor" in {each["username"] for each in redis_client.acl_log()})
+            redis_client.acl_setuser("visitor", enabled=True, nopass=True, keys="*", commands=["+@all"])
+    finally:
+        redis_client.acl_deluser("visitor")
+    assert job.status.hget() == STATUSES.SUCCESS
+
+
+@pytest.mark.usefixtures("at_once")
+def test_one_that_hangs_does_not_hold_the_worker_for_its_timeout_again(shards: Shards) -> None:
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as hanging:
+        path = f"{directory}/hanging.sock"
+        hanging.settimeout(60)
+        some = Shards([shards.databases[0], JobsDatabase(unix_socket_path=path, socket_timeout=3600)])
+        worker = at_home(some, 0, 1)
+        with working(worker):
+            wait_until(lambda: worker.status == "waiting")
+            hanging.bind(path)
+            hanging.listen()
+            hanging.accept()
+            job = some.add_job(Parcel, in_shard(some, 0))
+    assert job.status.hget() == STATUSES.SUCCESS

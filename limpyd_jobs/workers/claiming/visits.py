@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from math import inf
 from time import monotonic
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -13,6 +15,7 @@ from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.models import Error, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import job_class_of, queue_of
 from limpyd_jobs.records import records
+from limpyd_jobs.redis.database import JobsDatabase, client_like
 from limpyd_jobs.shards import Shards
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery
@@ -25,6 +28,9 @@ ROUND = 9.0
 
 # After how many seconds it looks for new queues there; and asks a shard again whose Redis cannot be used.
 REFRESH, RETRY = 30.0, 60.0
+
+# How many seconds such a shard has to answer then, so that one that hangs holds the worker for no longer.
+ANSWER_TIMEOUT = 1.0
 
 
 class Visit:
@@ -97,6 +103,9 @@ class Visits:
         if monotonic() < self._not_before.get(number, 0.0):
             return None
         try:
+            if number in self._not_before:
+                _check_answers(self._shards.databases[number])
+                del self._not_before[number]
             return self._visit(number).next(self._worker.queues)
         except RedisError as error:
             self._not_before[number] = monotonic() + RETRY
@@ -113,3 +122,12 @@ class Visits:
 
     def _log(self, number: int, text: str) -> None:
         self._context.log_repeated(f"Shard {number}", f"Shard {number} ({self._shards.name_of(number)}): {text}")
+
+
+def _check_answers(database: JobsDatabase) -> None:
+    """Raise `RedisError` if the Redis of a shard does not answer soon, by a connection of its own."""
+    timeouts: Any = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
+    client = client_like(database.connect(), timeouts)
+    if client:
+        with closing(client):
+            client.ping()

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import Any
 
-from redis import Redis
-
-from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records import records
-from limpyd_jobs.redis.database import JobsDatabase, settings_of
+from limpyd_jobs.redis.database import client_like
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.health.verdict import HEALTHY, Verdict
@@ -61,7 +57,8 @@ class Monitor:
         self._was_ready: bool | None = None
         state = self.context.state
         state.turned = state.beaten = monotonic()
-        self._client = _client_like(self.worker.connection)
+        timeouts = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
+        self._client = client_like(self.worker.connection, timeouts)
 
     def close(self) -> None:
         if self._client:
@@ -125,20 +122,10 @@ class Monitor:
             return self._failure
         if silent > 2 * (self.interval + ANSWER_TIMEOUT):
             return f"Redis has not answered for {silent:.0f} seconds"
-        if not worker.keys:
+        if not (worker.keys or self.context.settings.shards):  # else others may have queues
             return "none of its queues exists" if state.lacks_queues or worker.status != "starting" else "starting"
         if worker.status == "starting":
             return "starting"
         if stalled > self._stalled_after and not state.is_quiet:
             return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
         return ""
-
-
-def _client_like(connection: Redis) -> Redis | None:
-    """Return a client that does not wait for long, whatever the timeouts of the worker; None if none can be made."""
-    try:
-        settings = settings_of(connection)
-    except ConfigurationException:
-        return None
-    timeouts: dict[str, Any] = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
-    return JobsDatabase(**{**settings, **timeouts}).connect()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 from parts import calls_of, with_part
 from running import Collector, messages, worker_of, working
 from servers import RedisServer, wait_until
@@ -119,6 +120,18 @@ class TestOfAHealthyWorker:
             200,
             {"live": True, "ready": True, "reason": "", "processes": [process]},
         )
+
+    def test_is_ready_without_a_queue_if_other_shards_may_have_some(
+        self, probe: Probe, redis_client: redis.Redis
+    ) -> None:
+        path = redis_client.connection_pool.connection_kwargs["path"]
+        before = BaseJobsModel.database.connection_settings
+        try:
+            with probed(shards=f"unix://{path}?db=4 unix://{path}?db=5", home=0):
+                probe.wait_for(200, 200)
+        finally:
+            BaseJobsModel.database.reset(**before)
+            redis.Redis(unix_socket_path=path, db=4).flushdb()
 
     def test_stays_so_while_a_job_is_long_and_its_lease_is_renewed(self, probe: Probe) -> None:
         gate = threading.Event()
