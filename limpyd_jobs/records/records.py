@@ -337,8 +337,13 @@ def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
 
 def copying_sender_of(model: type[RedisModel]) -> CopyingSender | None:
     """Return a sender that waits for the replicas; None if the database of a model does not ask for it."""
-    copies = getattr(model.database, "copies", None)
-    return CopyingSender(model.database.connect(), copies) if copies and copies.replicas else None
+    database = model.database
+    if not isinstance(database, JobsDatabase):
+        return None
+    if database.copies is None:
+        database.connect()
+    copies = database.copies
+    return CopyingSender(database.connect(), copies) if copies and copies.replicas else None
 
 
 Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]

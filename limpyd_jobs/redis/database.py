@@ -96,7 +96,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         self._embedded: EmbeddedServer | None = None
         self._direct_connection: redis.Redis | None = None
         self._shared: SharedConnection | None = None
-        self.copies = Copies.of({})
+        self.copies: Copies | None = None
         self._pipelined_connection: Any = None
         self.prefix = ""  # what the names of the models, and all keys, begin with on a cluster
         super().__init__(**connection_settings)
@@ -155,7 +155,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         """Do as `connect` does, but at the first use; without settings, go back to the default."""
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
-            self.copies = Copies.of(self.connection_settings)
+            # those of the default settings, which the environment may name, are not known before they are read
+            self.copies = Copies.of(self.connection_settings) if self.connection_settings else None
             self._turn_to_prefix(_prefix_of(self.connection_settings))
             self._direct_connection = self._shared = None
             self.forget_contents()

@@ -14,7 +14,7 @@ from limpyd import fields
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import ConfigurationException, Job, NotReplicated
-from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.database import VARIABLE, JobsDatabase
 
 
 class Order(Job):
@@ -115,6 +115,17 @@ def test_a_job_that_was_not_copied_is_there_and_may_be_added_again(
     waiting = there.queue_model.get_queue("orders").waiting
     assert waiting.lmembers() == [job.ident for job in jobs]
     assert replica.client().lrange(waiting.key, 0, -1) == waiting.lmembers()
+
+
+@pytest.mark.parametrize("add", [added, added_together, added_by_asyncio])
+def test_the_first_job_of_a_process_waits_if_the_environment_asks_for_it(
+    pair: tuple[RedisServer, RedisServer], add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary, replica = pair
+    monkeypatch.setenv(VARIABLE, f"{primary.url}?wait_for_replicas=1&replica_timeout=0.01")
+    there = Order.bound_to(JobsDatabase(), f"environment-{add.__name__}")
+    with silent(replica), pytest.raises(NotReplicated):
+        add(there, "1")
 
 
 def test_a_refusal_to_wait_is_no_secret(pair: tuple[RedisServer, RedisServer]) -> None:
