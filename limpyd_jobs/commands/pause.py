@@ -13,7 +13,7 @@ from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, J
 from limpyd_jobs.commands.shared.tables import names_near, some_of
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
-from limpyd_jobs.search.classes import BOARDS, queue_models_of
+from limpyd_jobs.search.classes import is_board, queue_models_of
 from limpyd_jobs.texts import one_line
 
 # How many names a message tells of.
@@ -88,7 +88,7 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
     asked = _asked(command, [*map(stored_queue_name, names)], paused, pauses=pauses)
     rows = []
     for model, name in asked:
-        is_refused = pauses and model == BOARDS
+        is_refused = pauses and is_board(model)
         is_changed = ((model, name) in paused) != pauses and not is_refused
         if not (is_refused or command.options.dry_run):
             is_changed = pause_queue(model, name, pauses=pauses, **command.how_audited)

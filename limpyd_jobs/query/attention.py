@@ -12,7 +12,8 @@ from limpyd_jobs.models.presence import SILENT, AliveWorker
 from limpyd_jobs.query.overview import Overview
 from limpyd_jobs.query.queues import QueueState, together
 from limpyd_jobs.query.series import Series
-from limpyd_jobs.search.classes import BOARDS
+from limpyd_jobs.redis.cluster.tags import without_tag
+from limpyd_jobs.search.classes import is_board
 from limpyd_jobs.texts import one_line
 
 # After how many seconds a job has waited for long, and of how many minutes failures are counted.
@@ -83,7 +84,7 @@ def _homes(seen: Overview) -> Iterator[Attention]:
     for number, part in seen.parts.items():
         served = _served(part.workers)
         for queue in _by_name(part.queues):
-            if queue.is_in_use and queue.model != BOARDS and (queue.model, queue.name) not in served:
+            if queue.is_in_use and not is_board(queue.model) and (without_tag(queue.model), queue.name) not in served:
                 without.setdefault(queue.name, []).append(number)
     for name, numbers in without.items():
         shards = "shard" if len(numbers) == 1 else "shards"
@@ -123,13 +124,13 @@ def _queue(state: QueueState, served: Set[tuple[str, str]]) -> Iterator[Attentio
     jobs = "1 job waits" if state.waiting == 1 else f"{state.waiting:,} jobs wait"
     waiting = f"{jobs} in {name}, {first}"
     is_late = state.latency is not None and state.latency > LONG_WAIT
-    if state.waiting and state.is_paused and state.model != BOARDS:
+    if state.waiting and state.is_paused and not is_board(state.model):
         yield Attention("paused", f"{name} is paused: {waiting}.", False, state.name)
-    elif state.waiting and state.model != BOARDS and not _is_served(state, served):
+    elif state.waiting and not is_board(state.model) and not _is_served(state, served):
         yield Attention("unserved", f"No worker serves {name}: {waiting}.", True, state.name)
     elif is_late:
         yield Attention("waiting", f"{waiting}.", True, state.name)
-    if state.lapsed and state.model != BOARDS:
+    if state.lapsed and not is_board(state.model):
         is_served = _is_served(state, served)
         jobs = "1 job" if state.running == 1 else f"{state.running:,} jobs"
         what = (
@@ -155,9 +156,9 @@ def _queue(state: QueueState, served: Set[tuple[str, str]]) -> Iterator[Attentio
 
 def _served(workers: Iterable[AliveWorker]) -> set[tuple[str, str]]:
     """Return the models and the names of the queues that workers serve."""
-    return {(each.queue_model, name) for each in workers if each.status != SILENT for name in each.queues}
+    return {(without_tag(each.queue_model), name) for each in workers if each.status != SILENT for name in each.queues}
 
 
 def _is_served(state: QueueState, served: Set[tuple[str, str]]) -> bool:
     """Whether a worker serves a queue. Workers of version 2 are not seen, but by the jobs that they run."""
-    return (state.model, state.name) in served or state.running > state.lapsed
+    return (without_tag(state.model), state.name) in served or state.running > state.lapsed

@@ -15,9 +15,10 @@ from limpyd_jobs.query.metrics import Period, periods_of_all, read_metrics, summ
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.records.records import due_key
+from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.model import Schedule
-from limpyd_jobs.search.classes import BOARDS, connection_to, on, replies_to
+from limpyd_jobs.search.classes import connection_to, is_board, on, replies_to
 
 # Of what time the runs are looked at, to know how long a job takes, and how many workers were busy.
 MEAN_OF, LOAD_OF = timedelta(hours=1), timedelta(minutes=5)
@@ -120,7 +121,7 @@ def read_load(
 ) -> Load:
     """Read that of which a backlog is calculated. For the parameters see `backlog`."""
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
-    states = [each for each in queue_states(stored, database, queue_model) if each.model != BOARDS]
+    states = [each for each in queue_states(stored, database, queue_model) if not is_board(each.model)]
     due = _due_by_name(states, stored, database)
     return Load(stored or (), states, due, read_metrics(MEAN_OF, database=database))
 
@@ -131,8 +132,8 @@ def load_of_all(found: Mapping[int, Load]) -> Load:
     states, due = [state for load in each for state in load.states], Counter[str]()
     for load in each:
         due.update(load.due)
-    served = {(state.model, state.name) for state in states if not state.is_paused}
-    states = [it._replace(is_paused=it.is_paused and (it.model, it.name) not in served) for it in states]
+    served = {(without_tag(state.model), state.name) for state in states if not state.is_paused}
+    states = [it._replace(is_paused=it.is_paused and (without_tag(it.model), it.name) not in served) for it in states]
     return Load(each[0].names, states, due, periods_of_all({number: load.periods for number, load in found.items()}))
 
 

@@ -18,13 +18,13 @@ from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import change_pause, paused_names_of
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
-from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.redis.cluster.tags import at, without_tag
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
-    BOARDS,
     classes_of,
     connection_to,
     imported_queue_model,
+    is_board,
     queue_models_of,
     replies_to,
 )
@@ -106,7 +106,8 @@ def states_of_all(found: Mapping[int, Iterable[QueueState]]) -> list[QueueState]
     """Return the queues of several databases, as one for each model, name and priority."""
     same: dict[tuple[str, str, int | str], list[QueueState]] = {}
     for state in chain.from_iterable(found.values()):
-        same.setdefault((state.model, state.name, state.priority), []).append(state)
+        model = without_tag(state.model)  # the shards of a cluster have one each
+        same.setdefault((model, state.name, state.priority), []).append(state._replace(model=model))
     return sorted((reduce(together, states) for states in same.values()), key=_rank)
 
 
@@ -268,7 +269,7 @@ def pause_queue(
     model: str, name: str, database: JobsDatabase | None = None, *, pauses: bool = True, unaudited: bool = False
 ) -> bool:
     """Pause the queues of a name, of the model whose keys begin so, or resume them; return whether they changed."""
-    if pauses and model == BOARDS:
+    if pauses and is_board(model):
         raise ValueError(f"{name!r} is a board of TaskFlow: it cannot be paused, because conductors take no notice")
     connection = connection_to(database)
     return change_pause(connection, model, name, pauses=pauses, unaudited=unaudited)

@@ -13,10 +13,16 @@ from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import naming
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
 
 # The model of the boards of TaskFlow. Conductors serve them, and no worker.
 BOARDS = "taskflow:board"
+
+
+def is_board(model: str) -> bool:
+    """Whether the keys of this model of queues are those of boards, also on a cluster."""
+    return without_tag(model) == BOARDS
 
 
 def database_of(database: JobsDatabase | None) -> JobsDatabase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +11,14 @@ import pytest
 from running import worker_of
 from servers import Cluster
 
-from limpyd_jobs import Error, Job
+from limpyd_jobs import Error, Job, WorkerPresence
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import attention, overview, overview_of_all, series_of
+from limpyd_jobs.records import presences
 from limpyd_jobs.redis.cluster.tags import slot_of
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import is_board
 from limpyd_jobs.shards import Shards
 from limpyd_jobs.workers.claiming import claimer, visits
 
@@ -29,12 +34,19 @@ class Crate(Job):
             raise OSError("it is broken")
 
 
+def delete_all(database: JobsDatabase) -> None:
+    for key in database.connection.scan_iter(f"{database.prefix}*"):
+        database.connection.delete(key)
+
+
 @pytest.fixture
 def shards(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shards]:
     monkeypatch.setattr(visits, "ROUND", 0.1)
     monkeypatch.setattr(claimer, "MAX_WAIT", 0.05)
     hosts = cluster.url("").removeprefix("redis+cluster://").rstrip("/")
-    yield Shards.of_cluster(hosts, "crates", number=4)
+    found = Shards.of_cluster(hosts, "crates", number=4)
+    yield found
+    found.each(delete_all)
     BaseJobsModel.database.reset()
 
 
@@ -53,3 +65,17 @@ def test_one_worker_runs_the_jobs_of_all_also_while_a_slot_moves(cluster: Cluste
     assert shards.filter(Crate, status="error").requeue_all().value.done == 1
     found = shards.each(lambda database: check(database=database, pause=0))
     assert [report.findings for report in found.value.values()] == [[]] * 4
+
+
+def test_its_shards_are_shown_as_one(shards: Shards) -> None:
+    shards.add_jobs(Crate, map(str, range(20)))
+    details = {"queues": ["crates"], "queue_model": "{crates-0}:jobs:queue", "lease": 60, "status": "idle"}
+    fields = {"kind": "worker", "name": "web1:1", "host": "h", "pid": "1", "details": json.dumps(details)}
+    presences.keep(shards.on(WorkerPresence, 0), "worker-0", fields, 60, takes_orders="1")
+    seen = overview_of_all(shards.each(overview).value)
+    assert [(queue.model, queue.name, queue.waiting) for queue in seen.queues] == [("jobs:queue", "crates", 20)]
+    found = attention(seen, series_of([]))
+    assert [(each.code, each.text.partition(": ")[0]) for each in found] == [
+        ("no_home", "No worker of crates is at home in shards 1, 2, 3")
+    ]
+    assert is_board("{crates-0}:taskflow:board")

@@ -17,7 +17,7 @@ from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
-from limpyd_jobs.search.classes import BOARDS, classes_of, connection_to, on, replies_to
+from limpyd_jobs.search.classes import classes_of, connection_to, is_board, on, replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import is_presumed, owner_of
@@ -142,8 +142,8 @@ class _Standing(NamedTuple):
             ident,
             name is not None,
             name or "",
-            model == BOARDS,
-            bool(paused) and model != BOARDS,
+            is_board(model),
+            bool(paused) and not is_board(model),
             position,
             None if due is None else float(due),
             None if lease is None else float(lease),

@@ -33,6 +33,11 @@ def prefix_of(tag: str) -> str:
     return f"{{{tag}}}:" if tag else ""
 
 
+def without_tag(name: str) -> str:
+    """Return the name of a model without the tag that it begins with on a cluster."""
+    return name.partition("}:")[2] if name.startswith("{") else name
+
+
 def prefix_at(connection: Any) -> str:
     """Return what all keys begin with in the database that a client, or anything else that has its pool, leads to."""
     prefix: str = getattr(connection.connection_pool, "prefix", "") if used else ""
