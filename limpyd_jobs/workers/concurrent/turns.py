@@ -158,7 +158,7 @@ class ManyAtOnce:
         if self._held:
             execution = vars(self._held[1])["_execution"]
             self._held = None
-            self._executions.end(execution)
+            self._executions.running.pop(execution, None)
             if execution.claim.delivery.database:  # those of the own shard are released together
                 self._offers.release(execution.claim)
             else:

@@ -53,8 +53,9 @@ class Executions:
     def __init__(self) -> None:
         # By ident: those of which the application makes the objects, and may choose another job.
         self.offered: dict[str, Execution] = {}
-        # Those that run, by the shard and the ident: another job may have the same ident in another shard.
-        self.running: dict[tuple[Any, str], Execution] = {}
+        # Those that run, until their end is recorded or given up. An ident is not enough: another job may have
+        # the same one in another shard.
+        self.running: dict[Execution, Execution] = {}
         self.unrecorded: deque[Execution] = deque()  # those that ran, and whose success is not recorded yet
         self.done = self.failed = 0  # how many jobs returned, and how many raised
 
@@ -70,24 +71,14 @@ class Executions:
         execution.claim.job, execution.claim.queue = job, queue
         return execution
 
-    def begin(self, execution: Execution) -> None:
-        """The job of an execution is taken up."""
-        self.running[_place_of(execution)] = execution
-
-    def end(self, execution: Execution) -> None:
-        """The end of a job is recorded, or given up."""
-        self.running.pop(_place_of(execution), None)
-
     def of(self, job: Job) -> Execution | None:
         """Return the execution of a job that runs, whatever object of it this is."""
-        ident = ident_of(job)
-        return self.running.get((type(job).database, ident)) or self.running.get((None, ident))
+        ident, database = ident_of(job), type(job).database
+        found = {
+            each.claim.delivery.database: each for each in self.now_running() if each.claim.delivery.ident == ident
+        }
+        return found.get(database) or found.get(None)
 
     def now_running(self) -> list[Execution]:
         """Those that run, at this moment."""
         return list(self.running.copy().values())
-
-
-def _place_of(execution: Execution) -> tuple[Any, str]:
-    delivery = execution.claim.delivery
-    return delivery.database, delivery.ident

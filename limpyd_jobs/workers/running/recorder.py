@@ -63,7 +63,7 @@ class Guard:
         else:
             self.abandon(execution)
         finally:
-            self.executions.end(execution)
+            self.executions.running.pop(execution, None)
             if is_away:
                 self.recorder.redis_retry.away(False)
             if not execution.is_buffered:
