@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from zlib import crc32
 
+from limpyd.model import RedisModel
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.classes.binding import is_same_database
@@ -136,7 +138,7 @@ class Shards:
 
     def place_of(self, identifier: str) -> int:
         """Return the number of the shard that has the jobs of an identifier."""
-        return crc32(identifier.encode("utf-8", "surrogateescape")) % len(self.databases)
+        return crc32(f"{identifier}".encode("utf-8", "surrogateescape")) % len(self.databases)
 
     def on(self, model: type[T], number: int) -> type[T]:
         """Return a model, such as a job class, as it is in one of the shards.
@@ -144,10 +146,11 @@ class Shards:
         Raises
         ------
         ConfigurationException
-            If the database is another shard, or one of another number of shards; or see `BaseJobsModel.bound_to`.
+            If there is no such shard, or the database is another one, or one of another number of shards; or see
+            `BaseJobsModel.bound_to`.
         """
         self.check(number)
-        found: type[T] = on(job_class_of(model), self.databases[number])
+        found: type[T] = on(_model_of(model), self.databases[number])
         return found
 
     def check(self, number: int, *, is_to_be: bool = False) -> None:
@@ -157,8 +160,10 @@ class Shards:
         Raises
         ------
         ConfigurationException
-            If it is another shard, or one of another number of shards.
+            If there is no such shard; if it is another one, or one of another number of shards.
         """
+        if number not in range(len(self.databases)):
+            raise ConfigurationException(f"There is no shard {number!r}: there are 0 to {len(self.databases) - 1}")
         if number in self._are_known:
             return
         expected, connection = f"{number} of {len(self.databases)}", connection_to(self.databases[number])
@@ -191,17 +196,17 @@ class Shards:
         identifier, *args, **how
             Those of its ``add_job``.
         """
-        cls, identifier = self._placed(job_class, identifier, how)
+        identifier = identifier_of_new(_model_of(job_class), identifier, how)
+        cls = self._to_add(job_class, self.place_of(identifier))
         return cls.add_job(identifier, *args, **how)
 
     async def aadd_job(self, job_class: Any, identifier: str = LEFT_OUT, *args: Any, **how: Any) -> Any:
-        """Do as `add_job`, under asyncio. The first job of each shard waits for an answer of Redis."""
-        cls, identifier = self._placed(job_class, identifier, how)
-        return await cls.aadd_job(identifier, *args, **how)
-
-    def _placed(self, job_class: Any, identifier: Any, fields: Mapping[str, Any]) -> tuple[Any, str]:
-        identifier = identifier_of_new(job_class_of(job_class), identifier, fields)
-        return self._to_add(job_class, self.place_of(identifier)), identifier
+        """Do as `add_job`, under asyncio."""
+        identifier = identifier_of_new(_model_of(job_class), identifier, how)
+        number = self.place_of(identifier)
+        if number not in self._are_known:
+            await asyncio.to_thread(self.check, number, is_to_be=True)
+        return await self._to_add(job_class, number).aadd_job(identifier, *args, **how)
 
     def _to_add(self, job_class: Any, number: int) -> Any:
         self.check(number, is_to_be=True)
@@ -243,7 +248,7 @@ class Shards:
     def _row(job_class: Any, job: str | Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
         row = dict(job) if isinstance(job, Mapping) else {"identifier": job}
         given = row.get("identifier", LEFT_OUT)
-        return {**row, "identifier": identifier_of_new(job_class_of(job_class), given, {**common, **row})}
+        return {**row, "identifier": identifier_of_new(_model_of(job_class), given, {**common, **row})}
 
     # -- Asking all of them
 
@@ -286,6 +291,13 @@ class Shards:
 
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(len(self.databases), thread_name_prefix="limpyd-jobs-shards")
+
+
+def _model_of(given: Any) -> Any:
+    found = job_class_of(given)
+    if not (isinstance(found, type) and issubclass(found, RedisModel)):
+        raise TypeError(f"The job class comes first, or a function that is a job, not {given!r}")
+    return found
 
 
 def _number_of(texts: Iterable[str]) -> int:

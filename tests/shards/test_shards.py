@@ -154,6 +154,16 @@ class TestAllOfThem:
 
 
 class TestWrongOnes:
+    def test_arguments_are_told(self, shards: Shards) -> None:
+        with pytest.raises(TypeError, match="The job class comes first, or a function that is a job, not 'photo:7'"):
+            shards.add_job("photo:7")
+        with pytest.raises(TypeError, match="The job class comes first"):
+            shards.on(int, 0)
+        for number in (3, -1, "0"):
+            with pytest.raises(ConfigurationException, match=f"There is no shard {number!r}: there are 0 to 2"):
+                shards.on(Photo, number)  # type: ignore[arg-type]
+        assert shards.place_of(7) == shards.place_of("7")  # type: ignore[arg-type]
+
     def test_are_refused_in_one_line(self, database_at: Make) -> None:
         with pytest.raises(ConfigurationException, match="There must be 2 to 1,000 shards, not 1"):
             Shards([database_at(1)])

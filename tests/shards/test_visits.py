@@ -360,3 +360,15 @@ def test_one_that_hangs_does_not_hold_the_worker_for_its_timeout_again(shards: S
             hanging.accept()
             job = some.add_job(Parcel, in_shard(some, 0))
     assert job.status.hget() == STATUSES.SUCCESS
+
+
+def test_a_coroutine_adds_jobs_to_all_shards_and_holds_no_event_loop(shards: Shards) -> None:
+    async def run(job: Parcel, queue: Any) -> None:
+        for number in range(3):
+            await shards.aadd_job(Parcel, in_shard(shards, number, "added"), "others")
+
+    first = shards.on(Parcel, 0).add_job("first")
+    fresh = Shards(shards.databases)
+    worker_of("parcels", callback=run, shards=fresh, home=0, concurrency=2).run()
+    assert first.status.hget() == STATUSES.SUCCESS
+    assert shards.filter(Parcel, queue="others").count().value == (3, True)
