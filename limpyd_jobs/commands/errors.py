@@ -33,6 +33,7 @@ from limpyd_jobs.commands.shared.tables import (
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Page, Tally
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.causes import groups_of_all
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
 
@@ -70,7 +71,7 @@ A filter is made of words. All of them must be met:
   type=KeyError, fingerprint=b26a57955b34a28f, queue=mails, class=shop.jobs.*, app_version=2026.11
   date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
-    merged = ("list",)
+    merged = ("", "groups", "list")
     option_list = (
         *COMMON_OPTIONS,
         ERROR_MODEL,
@@ -113,9 +114,12 @@ A filter is made of words. All of them must be met:
         return ErrorFilter(*words, error_model=self.options.error_model, **conditions)
 
     def _groups(self, words: Sequence[str]) -> None:
-        asked = self._filter(*words)
         with shown_progress("looked at {:,} of {:,} errors") as progress:
-            found = asked.groups(self.options.limit, self.options.timeout, progress)
+            how = (self.options.limit, self.options.timeout, None if self.shards else progress)
+            found = self.look(
+                lambda database=None: self._filter(*words, database=database).groups(*how),
+                lambda found: groups_of_all(found.values(), self.options.limit),
+            )
         if not self.print_as_json([*map(as_json, found.groups)]):
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))

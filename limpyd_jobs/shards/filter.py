@@ -30,12 +30,13 @@ class ShardsFilter:
     """The jobs of all shards that meet some conditions.
 
     Its methods are those of `limpyd_jobs.query.JobFilter`, with the same arguments. All shards are asked at once. One
-    that cannot be used is named in the answer; the others go on.
+    that cannot be used is named in the answer; the others go on. One that has no class with a field that is asked for
+    has no such job.
     """
 
     def __init__(
         self,
-        each: Callable[[Callable[[JobsDatabase], Any]], Seen],
+        each: Callable[[Callable[[JobsDatabase], Any], tuple[type[Exception], ...]], Seen],
         number: int,
         words: tuple[Any, ...],
         conditions: Mapping[str, Any],
@@ -46,7 +47,7 @@ class ShardsFilter:
         def ask(database: JobsDatabase) -> Any:
             return getattr(JobFilter(*self._words, database=database, **self._conditions), verb)(*args, **how)
 
-        return self._each(ask)
+        return self._each(ask, (ValueError,))
 
     def count(self, **how: Any) -> Seen:
         """Count the jobs: see `JobFilter.count`."""

@@ -259,10 +259,17 @@ class Shards:
         """
         return ShardsFilter(self.each, len(self.databases), words, conditions)
 
-    def each(self, ask: Callable[[JobsDatabase], T]) -> Seen:
+    def each(self, ask: Callable[[JobsDatabase], T], lacking: tuple[type[Exception], ...] = ()) -> Seen:
         """Call a function with the database of each shard, in threads, all at once.
 
         >>> shards.each(lambda database: overview(database).totals).value[0].waiting
+
+        Parameters
+        ----------
+        ask: callable
+        lacking: tuple of exception classes
+            A shard for which one of these is raised has nothing of what is asked for, so no value. If all of those that
+            answer have none, the first of them is raised.
 
         Returns
         -------
@@ -275,7 +282,7 @@ class Shards:
         Exception
             Any other than those of redis-py that the function raises.
         """
-        found, unseen = dict[int, T](), dict[int, str]()
+        found, unseen, missing = dict[int, T](), dict[int, str](), list[Exception]()
 
         def asked(number: int) -> T:
             self.check(number)
@@ -287,6 +294,10 @@ class Shards:
                     found[number] = answer.result()
                 except RedisError as error:
                     unseen[number] = f"{self.name_of(number)}: {one_line(error, MESSAGE)}"
+                except lacking as error:
+                    missing.append(error)
+        if missing and not found:
+            raise missing[0]
         return Seen(found, unseen)
 
     def _threads(self) -> ThreadPoolExecutor:

@@ -124,10 +124,10 @@ def test_the_command_tells_it(redis_server: RedisServer) -> None:
 
 
 @contextmanager
-def serving(server: RedisServer, path: Path) -> Iterator[HTTPConnection]:
+def serving(server: RedisServer, path: Path, *words: str) -> Iterator[HTTPConnection]:
     """Let the command answer over HTTP, then end it as Kubernetes does."""
     with open(path, "wb") as file:
-        command = [COMMAND, "backlog", "--port=0", "--queues=mails"]
+        command = [COMMAND, *words, "backlog", "--port=0", "--queues=mails"]
         process = preloaded.Process(
             command, output=file.fileno(), env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url}
         )
@@ -137,6 +137,28 @@ def serving(server: RedisServer, path: Path) -> Iterator[HTTPConnection]:
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+@pytest.mark.proof
+def test_autoscalers_are_told_nothing_while_a_shard_is_down(
+    redis_server: RedisServer, redis_binary: str, tmp_path: Path
+) -> None:
+    """Else they would end the workers of its jobs."""
+
+    def status() -> int:
+        connection.request("GET", "/backlog")
+        response = connection.getresponse()
+        response.read()
+        return response.status
+
+    with RedisServer(redis_binary) as other:
+        shards = f"--shards={redis_server.url} {other.url}"
+        with serving(redis_server, tmp_path / "output", "shards", shards) as connection:
+            assert status() == 200
+            other.kill()
+            wait_until(lambda: status() == 503)
+            other.start()
+            wait_until(lambda: status() == 200)
 
 
 def test_it_is_told_over_http(redis_server: RedisServer, tmp_path: Path) -> None:

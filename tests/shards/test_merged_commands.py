@@ -141,6 +141,28 @@ def test_errors_are_listed_with_their_shard(urls: str) -> None:
     assert (error["shard"], error["message"], error["identifier"]) == (1, "on purpose", "wrong")
 
 
+def test_errors_of_a_cause_are_counted_together(urls: str) -> None:
+    def fail(number: int, name: str, text: str) -> None:
+        claim = Shards.of_text(urls).on(Letter, number).add_job(name).claim("a test")
+        try:
+            raise OSError(text)
+        except OSError as error:
+            claim.fail(error)
+
+    for number in range(3):
+        fail(0, f"bad:{number}", "disk full")
+    fail(1, "bad:3", "disk full")
+    fail(1, "worse", "no disk")
+    first, second = shown(urls, "errors")
+    assert (first["type"], first["count"], sum(first["trend"])) == ("OSError", 5, 5)
+    assert [(each["message"], each["count"]) for each in first["messages"]] == [("disk full", 4), ("no disk", 1)]
+    assert (first["message_count"], first["queues"]) == (2, {"letters": 5})
+    assert first["first_seen"] < first["last_seen"]
+    assert (second["type"], second["count"]) == ("ValueError", 1)
+    status, out, _ = limpyd_jobs("shards", f"--shards={urls}", "errors", "groups", "--limit=1")
+    assert (status, [line.split() for line in out.splitlines() if "(others)" in line]) == (0, [["(others)", "1"]])
+
+
 def test_schedules_are_listed_by_name_with_their_shard(urls: str) -> None:
     shards = Shards.of_text(urls)
     for number, name in ((0, "weekly"), (1, "daily")):
@@ -165,11 +187,11 @@ def test_workers_are_listed_with_their_shard(urls: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["info", "stats", "backlog", "queues", "jobs", "errors list", "schedules", "workers"]
+    "command", ["info", "stats", "backlog", "queues", "jobs", "errors", "errors list", "schedules", "workers"]
 )
 def test_a_shard_that_is_down_is_named(urls: str, command: str) -> None:
     status, out, error = limpyd_jobs("shards", f"--shards={urls} {DOWN}", *command.split())
-    assert (status, "letters" in out) == (3, command not in ("stats", "schedules", "workers"))
+    assert (status, "letters" in out) == (3, command not in ("stats", "errors", "schedules", "workers"))
     assert f"NOT SEEN, so in none of the above: shard 2, {DOWN}: " in error
     assert error.count("NOT SEEN") == 1
 

@@ -142,6 +142,13 @@ class TestAllOfThem:
         assert tally.done == 30
         assert len(shards.filter(Photo, status="delayed").jobs().value) == 27  # the first of each waits at once
 
+    def test_are_none_where_no_class_has_the_field(self, shards: Shards) -> None:
+        shards.on(Photo, 1).add_job("x", album="sea")
+        assert shards.filter(album="sea").count().value == (1, True)
+        assert shards.filter(album="sea").cancel_all().value.done == 1
+        with pytest.raises(ValueError, match="colour"):
+            shards.filter(colour="red").count()
+
     def test_are_told_of_as_far_as_they_are_seen(self, with_one_down: Shards) -> None:
         names = [name for name in map(str, range(20)) if with_one_down.place_of(name) != 1]
         with_one_down.add_jobs(Photo, names)

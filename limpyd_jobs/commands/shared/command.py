@@ -37,7 +37,7 @@ from limpyd_jobs.commands.shared.tables import (
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
-from limpyd_jobs.redis.database import JobsDatabase, database_name, parse_database
+from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.search.classes import queue_models_of
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
@@ -124,21 +124,11 @@ class Command:
         """
         if self.shards is None:
             return {0: read(**how)}
-
-        def asked(database: JobsDatabase) -> T | ValueError:
-            try:
-                return read(database=database, **how)
-            except ValueError as error:
-                return error
-
-        answers, unseen = self.shards.each(asked)
+        found, unseen = self.shards.each(lambda database: read(database=database, **how), (ValueError,))
         self.unseen |= unseen
-        if not answers:
-            raise ConnectionError("; ".join(unseen.values()))
-        found = {number: each for number, each in answers.items() if not isinstance(each, ValueError)}
         if not found:
-            raise next(iter(answers.values()))
-        return found
+            raise ConnectionError("; ".join(unseen.values()))
+        return dict(found)
 
     def not_seen(self) -> list[str]:
         """Return a line for each shard that was not looked at."""
