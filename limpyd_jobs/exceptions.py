@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from limpyd.exceptions import DoesNotExist
+from redis.exceptions import ResponseError
 
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
@@ -48,6 +49,11 @@ class NotAudited(LimpydJobsException):
 
 class WorkerLost(LimpydJobsException):
     """A job is in error, because the workers that ran it died, one after the other."""
+
+
+class DatabaseMoved(LimpydJobsException, ResponseError):
+    """Nothing is added to a database, and no job is claimed there, because its jobs are being moved to another one, or
+    were moved there: see ``limpyd-jobs move-to``. It is a `redis.ResponseError`, too."""
 
 
 class JobTimeout(BaseException):

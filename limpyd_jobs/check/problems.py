@@ -82,6 +82,7 @@ PROBLEMS = {
     "audit ahead": Problem(
         "I10", "its last id, {0}, is in the future: later entries have no date, or cannot be written", "dated now"
     ),
+    "being moved": Problem("I10", "{0}. Until all are, nothing is added and no job is run. Go on: {1} (or --undo)"),
     "no meaning": Problem("I10", "belongs to nothing that the model knows"),
     "no queue, but unknown jobs": Problem(
         "I10",

@@ -8,7 +8,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Found, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.models import Job
-from limpyd_jobs.records import audit, known_classes
+from limpyd_jobs.records import audit, known_classes, relocations
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
@@ -21,7 +21,7 @@ INDEX = ":status:"
 FIELDS = ("identifier", "status", "priority")
 
 # What all models share.
-SHARED = {known_classes.KEY: "hash", audit.KEY: "stream", audit.BEGUN: "hash"}
+SHARED = {known_classes.KEY: "hash", audit.KEY: "stream", audit.BEGUN: "hash", relocations.KEY: "hash"}
 
 
 class Unknown:
@@ -66,14 +66,20 @@ class Unknown:
             if repair:
                 audit.redate(self._reader.connection)
             yield None, at(self._reader.connection, audit.KEY), "audit ahead", (ahead,)
+        note = relocations.read_note(self._reader.connection)
+        if note and note.state != relocations.MOVED:
+            yield None, at(self._reader.connection, relocations.KEY), "being moved", (note.how_far, note.line)
         for kind, problem in ((QUEUES, "queues not known"), (ERRORS, "errors not known")):
             for model, number in self._models(kind):
                 if model.path not in self._paths_of_models():
                     yield None, model.path, problem, (number,)
 
     def warnings(self) -> Iterator[str]:
-        """Say which stored classes cannot be read, and which jobs are not looked at, because their class is bound to
-        another namespace."""
+        """Say whether the jobs were moved, which stored classes cannot be read, and which jobs are not looked at,
+        because their class is bound to another namespace."""
+        note = relocations.read_note(self._reader.connection)
+        if note and note.state == relocations.MOVED:
+            yield f"{note.refusal}. Delete {at(self._reader.connection, relocations.KEY)} to use it for other jobs."
         for field in sorted(known_classes.unreadable_fields(self._reader.connection)):
             yield f"{known_classes.KEY} has a field that cannot be read, so it is not used: {one_line(field)}"
         for name, number in self._numbers():

@@ -19,6 +19,7 @@ from limpyd_jobs.classes.imports import hint_for, import_class, why_not_imported
 from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.commandline.programs import as_typed
+from limpyd_jobs.exceptions import DatabaseMoved
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
@@ -224,6 +225,8 @@ def path_of(value: Any) -> str:
 
 
 def cannot_use_redis(error: RedisError, named_by: str = "--database or LIMPYD_JOBS_DATABASE") -> str:
+    if isinstance(error, DatabaseMoved):
+        return unbroken(str(error))
     is_away = type(error) in (ConnectionError, TimeoutError)
     hint = f" Does a server run there? Name another one with {named_by}." if is_away else ""
     if is_of_wrong_type(error):

@@ -57,9 +57,10 @@ async def sent(call: Call[T]) -> T:
     try:
         text = await _text_of(call)
     except RedisError as error:
-        if not call.subject:
+        failure = call.failed(error)
+        if failure is error:
             raise
-        raise call.failed(error) from error
+        raise failure from error
     return await in_thread(partial(call.accept, text)) if _REINDEX in text else call.accept(text)
 
 

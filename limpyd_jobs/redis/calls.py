@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from limpyd.model import RedisModel
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.exceptions import DatabaseMoved, NotRecorded
 from limpyd_jobs.records.layout import special_indexes
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
@@ -27,6 +28,9 @@ from limpyd_jobs.texts import MESSAGE, one_line
 audit_log = logging.getLogger("limpyd-jobs.audit")
 
 _decoder = json.JSONDecoder()  # in half the time of `json.loads`
+
+# What a script says if the jobs are moved: see registry.lua. Redis 7 names the script behind it.
+_MOVED = re.compile(r"LIMPYD-JOBS-MOVED (.*?)(?: script: [0-9a-f]{40}.*)?\Z", re.DOTALL)
 
 P = ParamSpec("P")
 Reply = TypeVar("Reply")
@@ -80,7 +84,10 @@ class Call(Generic[Reply]):
 
     def failed(self, error: RedisError) -> RedisError | NotRecorded:
         """Return what to raise if Redis failed."""
-        return NotRecorded(f"How {self.subject} ended is not recorded: {error}") if self.subject else error
+        if self.subject:
+            return NotRecorded(f"How {self.subject} ended is not recorded: {error}")
+        moved = _MOVED.search(str(error))
+        return DatabaseMoved(one_line(moved[1], MESSAGE)) if moved else error
 
 
 class Verb(Generic[P, Reply]):
@@ -101,9 +108,10 @@ def send(call: Call[Reply]) -> Reply:
     try:
         text = call.script(call.sender, call.keys, call.words())
     except RedisError as error:
-        if not call.subject:
+        failure = call.failed(error)
+        if failure is error:
             raise
-        raise call.failed(error) from error
+        raise failure from error
     return call.accept(text)
 
 

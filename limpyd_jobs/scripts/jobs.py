@@ -27,6 +27,7 @@ PLACES = {
     "info": "info:Info",
     "jobs": "jobs:Jobs",
     "metrics": "metrics:Metrics",
+    "move-to": "move_to:MoveTo",
     "pause": "pause:Pause",
     "quarantine": "quarantine:Quarantine",
     "queues": "queues:Queues",

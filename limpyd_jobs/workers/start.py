@@ -15,6 +15,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import QUEUES, known_models
+from limpyd_jobs.records.relocations import refuse_moved
 from limpyd_jobs.redis.database import database_name
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
@@ -69,6 +70,7 @@ class Start:
         self._check_connections()
         self._warn_of_names()
         self._warn_of_eviction()
+        self._ask(partial(refuse_moved, self.worker.connection))
         worker, state = self.worker, self.context.state
         warned = False
         while not worker.must_stop():

@@ -202,6 +202,21 @@ class Command:
             yield entry
             entry.numbers = entry.numbers or {"done": 1}
 
+    def is_sure(self, question: str) -> bool:
+        """Ask whether to do something, unless ``--yes`` is given. Without a terminal to ask at, that is an error."""
+        if self.options.yes:
+            return True
+        if not (sys.stdin and sys.stdin.isatty()):
+            self.parser.error(f"{question} Give --yes to do so, or --dry-run for what would be done")
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if answer.strip().lower() in ("y", "yes"):
+            return True
+        if not answer:  # Ctrl-D
+            print(file=sys.stderr)
+        self.note("nothing was done")
+        return False
+
     def would_be(self, done: str) -> str:
         return f"would be {done}" if self.options.dry_run else done
 

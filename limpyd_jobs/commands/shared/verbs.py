@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -56,21 +55,6 @@ class VerbCommand(Command):
             if self.place and not self.shards and isinstance(error, LookupError):
                 raise  # another shard may have it
             self.parser.error(one_line(as_written(error, FLAGS), MESSAGE))
-
-    def is_sure(self, question: str) -> bool:
-        """Ask whether to do something, unless ``--yes`` is given. Without a terminal to ask at, that is an error."""
-        if self.options.yes:
-            return True
-        if not (sys.stdin and sys.stdin.isatty()):
-            self.parser.error(f"{question} Give --yes to do so, or --dry-run for what would be done")
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-        answer = sys.stdin.readline()
-        if answer.strip().lower() in ("y", "yes"):
-            return True
-        if not answer:  # Ctrl-D
-            print(file=sys.stderr)
-        self.note("nothing was done")
-        return False
 
     def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
         """Count with ``dry_run=True`` what a verb would change, ask, change it, and print the outcomes."""

@@ -38,6 +38,7 @@
 --@include registry
 --@include repeated
 
+refuse_if_moved(request.registry)
 local lists, token, lease, ident = lists_from(request.lists), request.token, tonumber(request.lease), request.ident
 local classes, worker, is_again = classes_from(request.classes), request.worker, request.is_again
 is_concurrent = request.is_concurrent

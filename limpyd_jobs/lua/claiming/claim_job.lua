@@ -22,6 +22,7 @@
 --@include places
 --@include registry
 
+refuse_if_moved(request.registry)
 local job, token = job_of(request.job_model, request.ident), request.token
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 

@@ -17,6 +17,7 @@
 --@include requeueing
 --@include registry
 
+refuse_if_moved(request.registry)
 write_classes(request.registry)
 return answer(requeue_job(job_of(request.job_model, request.ident), {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,

@@ -8,3 +8,10 @@ local function write_classes(rows)
     end
   end
 end
+
+-- Fails, before anything is written, if the jobs of the database are being moved to another one, or were moved there:
+-- see relocations.py. Processes ask with the classes that they write, so each notices within a minute.
+local function refuse_if_moved(rows)
+  local refusal = rows and redis.pcall('HGET', 'limpyd-jobs:move', 'refusal')
+  if type(refusal) == 'string' then error('LIMPYD-JOBS-MOVED ' .. refusal, 0) end
+end

@@ -19,6 +19,7 @@
 --@include adding
 --@include registry
 
+refuse_if_moved(request.registry)
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend, custom = request.custom,

@@ -14,6 +14,7 @@
 --@include adding
 --@include registry
 
+refuse_if_moved(request.registry)
 local job_model, pks = model_of(request.job_model), {}
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,

@@ -17,6 +17,7 @@
 
 local LIFETIME = 30 * 86400
 
+refuse_if_moved(request.registry)
 local job_model, known = model_of(request.job_model), redis.call('GET', KEYS[1])
 if known then
   local hash = redis.call('HMGET', hash_key(job_model, known), 'queued', 'status')

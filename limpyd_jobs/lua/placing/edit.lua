@@ -28,6 +28,7 @@
 --@include places
 --@include registry
 
+refuse_if_moved(request.registry)
 local job, queue_model = job_of(request.job_model, request.ident), model_of(request.queue_model)
 local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', 'priority', 'delayed_until', '_queue_key')
 local status, token, own_priority, own_delay, known = hash[1], hash[2], hash[4] or '0', hash[1] == 'd' and hash[5], hash[6]

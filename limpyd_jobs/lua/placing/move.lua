@@ -21,6 +21,7 @@
 --@include places
 --@include registry
 
+refuse_if_moved(request.registry)
 local job = job_of(request.job_model, request.ident)
 local queue_model, queue_name, due = model_of(request.queue_model), request.queue_name, due_at(request.delay)
 

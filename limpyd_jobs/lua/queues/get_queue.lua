@@ -14,6 +14,7 @@
 
 local queue_model, name, priority = model_of(request.queue_model), request.queue_name, request.priority
 
+refuse_if_moved(request.registry)
 write_classes(request.registry)
 local existing = find_queue(queue_model, name, priority)
 if existing then

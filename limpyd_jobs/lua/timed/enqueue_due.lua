@@ -23,6 +23,7 @@
 --@include adding
 --@include registry
 
+refuse_if_moved(request.registry)
 local model, pk = model_of(request.model), request.pk
 
 probe('ZCARD', KEYS[1])
