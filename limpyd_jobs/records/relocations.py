@@ -78,9 +78,12 @@ class Note(NamedTuple):
 
 def read_note(connection: Any) -> Note | None:
     """Return the note of a database; None without one."""
-    found: Mapping[str, str] = {}
     with passing_over_wrong_types():
-        found = connection.hgetall(at(connection, KEY))
+        return _note(connection.hgetall(at(connection, KEY)))
+    return None
+
+
+def _note(found: Mapping[str, str]) -> Note | None:
     return Note(**{name: one_line(found.get(name, "")) for name in Note._fields}) if found else None
 
 
@@ -89,8 +92,8 @@ def write_note(connection: Any, note: Note) -> None:
     connection.hset(at(connection, KEY), mapping=note.as_hash())
 
 
-def refuse_moved(connection: Any) -> None:
-    """Raise `DatabaseMoved` if the jobs of a database are being moved, or were moved."""
-    note = read_note(connection)
+def refuse_moved(found: Mapping[str, str]) -> None:
+    """Raise `DatabaseMoved` if a database has a note, given what is stored of it."""
+    note = _note(found)
     if note:
         raise DatabaseMoved(one_line(note.refusal, MESSAGE))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.records import records
+from limpyd_jobs.records import records, relocations
 from limpyd_jobs.records.known_classes import QUEUES, known_models
-from limpyd_jobs.records.relocations import refuse_moved
+from limpyd_jobs.redis.calls import Commands
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import database_name
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
@@ -69,8 +69,7 @@ class Start:
         """Wait until Redis is ready, and there is a queue. After its first answer, Redis may fail."""
         self._check_connections()
         self._warn_of_names()
-        self._warn_of_eviction()
-        self._ask(partial(refuse_moved, self.worker.connection))
+        self._look_at_server()
         worker, state = self.worker, self.context.state
         warned = False
         while not worker.must_stop():
@@ -99,16 +98,23 @@ class Start:
             what = f"{name} is not a parameter of {type(self.worker).__name__}"
             self.worker.log(f"{what}, but something else: its default is used", "warning")
 
-    def _warn_of_eviction(self) -> None:
-        """Warn if Redis may delete jobs to make room."""
-        with suppress(ResponseError):  # not every user may ask
-            memory: Any = self._ask(partial(self.worker.connection.info, "memory"))
-            policy = memory.get("maxmemory_policy", "noeviction")
-            if memory.get("maxmemory") and policy != "noeviction":
-                self.worker.log(
-                    f"Redis may DELETE JOBS when its memory is full: set maxmemory-policy to noeviction, not {policy}",
-                    "critical",
-                )
+    def _look_at_server(self) -> None:
+        """Refuse a database whose jobs are elsewhere. Warn if Redis may delete jobs to make room."""
+        connection = self.worker.connection
+        asked = Commands(connection, [("INFO", "memory"), ("HGETALL", at(connection, relocations.KEY))])
+        memory, note = self._ask(asked)
+        if isinstance(note, dict):
+            relocations.refuse_moved(note)
+        if isinstance(memory, ResponseError):  # not every user may ask
+            return
+        if isinstance(memory, Exception):
+            raise memory
+        policy = memory.get("maxmemory_policy", "noeviction")
+        if memory.get("maxmemory") and policy != "noeviction":
+            self.worker.log(
+                f"Redis may DELETE JOBS when its memory is full: set maxmemory-policy to noeviction, not {policy}",
+                "critical",
+            )
 
     def _log_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""

@@ -29,7 +29,7 @@ Stored = dict[str, tuple[Any, bool]]  # by the key: the value, and whether it ex
 
 
 class Photo(Job):
-    namespace = "photos"
+    namespace = "moved"
     queue_name = "q"
     keep_result = True
     notify_changes = True
@@ -41,6 +41,7 @@ class Photo(Job):
 
 
 class Film(Job):
+    namespace = "films"
     queue_name = "q"
 
 
@@ -309,8 +310,8 @@ def test_what_changes_meanwhile_is_copied_again(source: JobsDatabase, target: Jo
     numbers = count()
 
     def change(line: str) -> None:
-        source.connection.hset("jobs:film:1:hash", "label", next(numbers))
-        source.connection.delete("photos:photo:1:_result")
+        source.connection.hset("films:film:1:hash", "label", next(numbers))
+        source.connection.delete("moved:photo:1:_result")
 
     with pytest.raises(NotMoved, match="is changed again and again"):
         Relocation(source, target, pause=0, tell=change).run()
@@ -327,14 +328,14 @@ def test_key_that_was_written_after_the_check_is_not_deleted(
     remove = Relocation._remove
 
     def remove_late(self: Relocation, note: Any) -> None:
-        source.connection.hset("jobs:film:1:hash", "label", "late")
+        source.connection.hset("films:film:1:hash", "label", "late")
         source.connection.rpush("jobs:queue:1:waiting", "late")
         remove(self, note)
 
     monkeypatch.setattr(Relocation, "_remove", remove_late)
     assert Relocation(source, target, pause=0).run().left == 2
-    assert source.connection.hget("jobs:film:1:hash", "label") == "late"
-    assert target.connection.exists("jobs:film:1:hash")
+    assert source.connection.hget("films:film:1:hash", "label") == "late"
+    assert target.connection.exists("films:film:1:hash")
 
 
 def test_the_command(source: JobsDatabase, target: JobsDatabase) -> None:

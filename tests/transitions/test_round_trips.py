@@ -34,7 +34,7 @@ def _classes_are_known() -> None:
 
 
 # What a worker does once, before its first job.
-START = ["list_queues", "promote", "EXISTS", "rescue", "SMEMBERS", "counts", "due_schedules"]
+START = ["HGETALL", "list_queues", "promote", "EXISTS", "rescue", "SMEMBERS", "counts", "due_schedules"]
 COUNTS = ("SCARD", "LLEN", "ZCARD")
 
 
