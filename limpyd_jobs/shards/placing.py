@@ -71,10 +71,12 @@ class Shards:
                 raise TypeError(f"A shard is a JobsDatabase, such as JobsDatabase(url=…), not a {kind}")
         if not 2 <= len(self.databases) <= MAX_SHARDS:
             raise ConfigurationException(_not_so_many(len(self.databases)))
+        named: dict[str, list[JobsDatabase]] = {}
         for number, database in enumerate(self.databases):
-            for other in self.databases[:number]:
-                if is_same_database(database, other):
-                    raise ConfigurationException(f"Two shards are the same database: {self.name_of(number)}")
+            same = named.setdefault(self.name_of(number), [])
+            if any(is_same_database(database, other) for other in same):
+                raise ConfigurationException(f"Two shards are the same database: {self.name_of(number)}")
+            same.append(database)
 
     @classmethod
     def of_cluster(cls, hosts: str, name: str, number: int, *, tls: bool = False, **settings: Any) -> Shards:

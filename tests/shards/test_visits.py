@@ -372,3 +372,13 @@ def test_a_coroutine_adds_jobs_to_all_shards_and_holds_no_event_loop(shards: Sha
     worker_of("parcels", callback=run, shards=fresh, home=0, concurrency=2).run()
     assert first.status.hget() == STATUSES.SUCCESS
     assert shards.filter(Parcel, queue="others").count().value == (3, True)
+
+
+def test_the_first_job_of_another_shard_is_found_soon(
+    shards: Shards, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visits, "REFRESH", 3600)
+    with working(at_home(shards, 0, 1)):
+        wait_until(lambda: {"5", "6"} <= {each["db"] for each in redis_client.client_list()})
+        job = shards.add_job(Parcel, in_shard(shards, 2))
+    assert job.status.hget() == STATUSES.SUCCESS

@@ -46,7 +46,7 @@ class Visit:
     def next(self, names: Sequence[str]) -> Delivery | None:
         """Claim the first job of the queues of these names; raise an exception about an entry that cannot be run."""
         claimer = self._claimer
-        if monotonic() >= self._looked_at + REFRESH:
+        if not self._keys or monotonic() >= self._looked_at + REFRESH:
             self._keys, self._looked_at = self._queue_model.get_waiting_keys(names), monotonic()
         delivery = claimer.next(self._keys)
         if claimer.last_queue != self._last_queue:  # there is a new one
