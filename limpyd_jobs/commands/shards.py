@@ -35,7 +35,7 @@ class Shards(Command):
     """Exit status: the highest of all shards; 2 if the command line is wrong; 3 if a shard cannot be used: the others
     are asked all the same."""
 
-    summary = "Run another command for each of several databases that have the jobs together"
+    summary = "Run another command for several databases that have the jobs together, as if they were one"
     words = "--shards=URLS COMMAND [options]"
     ends = "; 130 after Ctrl-C"
     option_list = (

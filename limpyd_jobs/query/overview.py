@@ -61,8 +61,8 @@ def overview(
 ) -> Overview:
     """Look at a database, in some round trips, whatever the number of jobs. Queues and workers may be of one model."""
     queues = queue_states(database=database, queue_model=queue_model)
-    model = queue_models_of(database, queue_model)[0].name if queue_model else ""
-    workers = [each for each in on(WorkerPresence, database).alive() if model in ("", each.queue_model)]
+    models = {each.name for each in queue_models_of(database, queue_model)} if queue_model else set()
+    workers = [each for each in on(WorkerPresence, database).alive() if not queue_model or each.queue_model in models]
     by_status = JobFilter(database=database).facets("status").counts
     numbers = {name.lower(): by_status.get(name.lower(), 0) for name in STATUSES}
     jobs = JobFilter(database=database).count().number

@@ -80,10 +80,14 @@ def imported_queue_model(database: JobsDatabase | None, name: str) -> Any:
 
 
 def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -> list[KnownClass]:
-    if only is not None:
-        return [only if isinstance(only, KnownClass) else KnownClass.of(on(only, database))]
-    known = known_models(connection_to(database), kind, _imported(database, base))
-    return sorted(known.values(), key=attrgetter("name"))
+    if only is not None and not isinstance(only, KnownClass):
+        return [KnownClass.of(on(only, database))]
+    if only and only.name.startswith(database_of(database).prefix):
+        return [only]
+    known = known_models(connection_to(database), kind, _imported(database, base)).values()
+    if only:  # of another shard of a cluster
+        return [each for each in known if without_tag(each.name) == without_tag(only.name)]
+    return sorted(known, key=attrgetter("name"))
 
 
 def _imported(database: JobsDatabase | None, base: Any) -> list[Any]:

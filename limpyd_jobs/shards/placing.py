@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import islice
 from typing import Any, TypeVar
 from zlib import crc32
@@ -20,7 +21,7 @@ from limpyd_jobs.models.adding import STEP_SIZE
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.cluster.tags import at
-from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.redis.database import JobsDatabase, client_like, database_name
 from limpyd_jobs.search.classes import connection_to, on
 from limpyd_jobs.shards.filter import Seen, ShardsFilter
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -31,6 +32,9 @@ T = TypeVar("T")
 KEY = "limpyd-jobs:shard"
 
 MAX_SHARDS = 1_000
+
+# How many seconds a shard that failed has to answer a first question, so that one that hangs holds nobody for longer.
+ANSWER_TIMEOUT = 1.0
 
 _OF_CLUSTER = re.compile(r"(rediss?\+cluster://[^/?\s]+/[^/?\s]+)(?:\?(\S*))?")
 
@@ -64,6 +68,7 @@ class Shards:
 
     def __init__(self, databases: Iterable[JobsDatabase]) -> None:
         self.databases = tuple(databases)
+        self._failed: set[int] = set()  # those whose Redis could not be used when all were asked
         self._are_known: set[int] = set()  # those that are known to be what they are given as
         for database in self.databases:
             if not isinstance(database, JobsDatabase):
@@ -287,6 +292,9 @@ class Shards:
         found, unseen, missing = dict[int, T](), dict[int, str](), list[Exception]()
 
         def asked(number: int) -> T:
+            if number in self._failed:
+                check_answers(self.databases[number])
+                self._failed.discard(number)
             self.check(number)
             return ask(self.databases[number])
 
@@ -295,6 +303,7 @@ class Shards:
                 try:
                     found[number] = answer.result()
                 except RedisError as error:
+                    self._failed.add(number)
                     unseen[number] = f"{self.name_of(number)}: {one_line(error, MESSAGE)}"
                 except lacking as error:
                     missing.append(error)
@@ -327,3 +336,12 @@ def _number_of(texts: Iterable[str]) -> int:
 
 def _not_so_many(number: int | str) -> str:
     return f"There must be 2 to {MAX_SHARDS:,} shards, not {number}"
+
+
+def check_answers(database: JobsDatabase) -> None:
+    """Raise `RedisError` if the Redis of a shard does not answer soon, by a connection of its own."""
+    timeouts: Any = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
+    client = client_like(database.connect(), timeouts)
+    if client:
+        with closing(client):
+            client.ping()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from limpyd_jobs import ConfigurationException, Job, job
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import overview
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.shards import Shards
+from limpyd_jobs.shards import Shards, placing
 
 
 class Photo(Job):
@@ -141,6 +143,18 @@ class TestAllOfThem:
         tally = shards.filter(Photo, status="error").requeue_all(rate=300).value
         assert tally.done == 30
         assert len(shards.filter(Photo, status="delayed").jobs().value) == 27  # the first of each waits at once
+
+    def test_are_told_of_soon_though_one_hangs_that_failed_before(
+        self, database_at: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = str(tmp_path / "s")
+        monkeypatch.setattr(placing, "ANSWER_TIMEOUT", 0.05)
+        some = Shards([database_at(1), JobsDatabase(unix_socket_path=path, socket_timeout=3600)])
+        assert [*some.filter(Photo).count().unseen] == [1]  # there is no such socket
+        with socket.socket(socket.AF_UNIX) as hanging:
+            hanging.bind(path)
+            hanging.listen()
+            assert [*some.filter(Photo).count().unseen] == [1]  # it does not wait for an hour
 
     def test_are_none_where_no_class_has_the_field(self, shards: Shards) -> None:
         shards.on(Photo, 1).add_job("x", album="sea")

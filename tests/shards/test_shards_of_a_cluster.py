@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from reading import limpyd_jobs
 from running import worker_of
 from servers import Cluster
 
-from limpyd_jobs import Error, Job, WorkerPresence
+from limpyd_jobs import Error, Job, Queue, WorkerPresence
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import attention, overview, overview_of_all, series_of
@@ -79,3 +80,23 @@ def test_its_shards_are_shown_as_one(shards: Shards) -> None:
         ("no_home", "No worker of crates is at home in shards 1, 2, 3")
     ]
     assert is_board("{crates-0}:taskflow:board")
+
+
+def test_a_model_of_queues_is_named_without_a_tag(cluster: Cluster, shards: Shards) -> None:
+    class Pallets(Queue):
+        namespace = "pallets"
+
+    class Pallet(Job):
+        namespace = "pallets"
+        queue_name = "pallets"
+        queue_model = Pallets
+
+    shards.add_jobs(Crate, map(str, range(20)))
+    shards.add_jobs(Pallet, map(str, range(30)))
+    url = f"--shards={cluster.url('crates')}?shards=4"
+    found = json.loads(limpyd_jobs("shards", url, "queues", "list", "--json")[1])
+    assert [(each["model"], each["waiting"]) for each in found] == [("jobs:queue", 20), ("pallets:pallets", 30)]
+    for model, number in (("jobs:queue", 20), ("pallets:pallets", 30)):
+        status, out, error = limpyd_jobs("shards", url, "info", f"--queue-model={model}", "--json")
+        assert (status, error) == (0, "")
+        assert [queue["waiting"] for queue in json.loads(out)["queues"]] == [number]

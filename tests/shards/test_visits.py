@@ -17,7 +17,7 @@ from servers import wait_until
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.shards import Shards
+from limpyd_jobs.shards import Shards, placing
 from limpyd_jobs.workers.claiming import claimer, visits, waiter
 from limpyd_jobs.workers.config import WorkerConfig
 
@@ -327,7 +327,7 @@ def test_code_that_finds_jobs_by_their_idents_gets_none_of_other_shards(
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards that failed are asked again soon."""
     monkeypatch.setattr(visits, "RETRY", 0.05)
-    monkeypatch.setattr(visits, "ANSWER_TIMEOUT", 0.05)
+    monkeypatch.setattr(placing, "ANSWER_TIMEOUT", 0.05)
 
 
 @pytest.mark.usefixtures("at_once")

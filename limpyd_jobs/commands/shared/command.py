@@ -37,6 +37,7 @@ from limpyd_jobs.commands.shared.tables import (
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
+from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.search.classes import queue_models_of
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
@@ -289,6 +290,8 @@ class Command:
         name = getattr(self.options, "queue_model", None)
         if isinstance(name, str):
             known = {model.name: model for model in queue_models_of(None)}
+            if self.shards:  # which show it without the tag of a cluster
+                known |= {without_tag(each): model for each, model in known.items()}
             if name not in known:
                 self.parser.error(f"option --queue-model: {one_line(name)} is not known{is_meant(name, known)}")
             self.options.queue_model = known[name]

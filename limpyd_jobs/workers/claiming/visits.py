@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import closing
 from math import inf
 from time import monotonic
-from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -15,8 +13,8 @@ from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.models import Error, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import job_class_of, queue_of
 from limpyd_jobs.records import records
-from limpyd_jobs.redis.database import JobsDatabase, client_like
 from limpyd_jobs.shards import Shards
+from limpyd_jobs.shards.placing import check_answers
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
@@ -28,9 +26,6 @@ ROUND = 9.0
 
 # After how many seconds it looks for new queues there; and asks a shard again whose Redis cannot be used.
 REFRESH, RETRY = 30.0, 60.0
-
-# How many seconds such a shard has to answer then, so that one that hangs holds the worker for no longer.
-ANSWER_TIMEOUT = 1.0
 
 
 class Visit:
@@ -104,7 +99,7 @@ class Visits:
             return None
         try:
             if number in self._not_before:
-                _check_answers(self._shards.databases[number])
+                check_answers(self._shards.databases[number])
                 del self._not_before[number]
             return self._visit(number).next(self._worker.queues)
         except RedisError as error:
@@ -122,12 +117,3 @@ class Visits:
 
     def _log(self, number: int, text: str) -> None:
         self._context.log_repeated(f"Shard {number}", f"Shard {number} ({self._shards.name_of(number)}): {text}")
-
-
-def _check_answers(database: JobsDatabase) -> None:
-    """Raise `RedisError` if the Redis of a shard does not answer soon, by a connection of its own."""
-    timeouts: Any = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
-    client = client_like(database.connect(), timeouts)
-    if client:
-        with closing(client):
-            client.ping()
