@@ -33,7 +33,7 @@ KEY = "limpyd-jobs:shard"
 
 MAX_SHARDS = 1_000
 
-# How many seconds a shard that failed has to answer a first question, so that one that hangs holds nobody for longer.
+# How many seconds a shard that failed has to answer a first question, so that one that hangs is not waited for again.
 ANSWER_TIMEOUT = 1.0
 
 _OF_CLUSTER = re.compile(r"(rediss?\+cluster://[^/?\s]+/[^/?\s]+)(?:\?(\S*))?")
