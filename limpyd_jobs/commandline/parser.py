@@ -231,7 +231,10 @@ def cannot_use_redis(error: RedisError, named_by: str = "--database or LIMPYD_JO
     hint = f" Does a server run there? Name another one with {named_by}." if is_away else ""
     if is_of_wrong_type(error):
         hint = ": another program wrote a key of ours, which limpyd-jobs check names"
-    return f"cannot use Redis: {unbroken(str(error).partition(' script: ')[0])}{hint}"
+    reason = unbroken(str(error).partition(" script: ")[0])
+    if is_away:
+        reason = f"{reason.rstrip('.')}."
+    return f"cannot use Redis: {reason}{hint}"
 
 
 def unbroken(text: str) -> str:

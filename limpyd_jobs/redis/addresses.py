@@ -139,6 +139,8 @@ def _read_options(url: SplitResult) -> Settings:
     for name, value in parse_qsl(url.query, keep_blank_values=True):
         if name == "db" and "cluster" in url.scheme:
             raise ValueError("a cluster has no other databases: write another name after the hosts")
+        if name == "shards" and "cluster" in url.scheme:
+            raise ValueError(f"shards are named by --shards; the first of them alone is …{url.path}-0")
         is_for_sentinels = name in ("sentinel_username", "sentinel_password") and "sentinel" in url.scheme
         if is_for_sentinels:
             settings.setdefault("sentinel_kwargs", {})[name.removeprefix("sentinel_")] = value

@@ -42,7 +42,7 @@ from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies
-from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave, refuse_cluster
+from limpyd_jobs.redis.servers import as_lost, check_server, of_cluster, reasons_to_leave, refuse_cluster
 
 Settings = dict[str, Any]
 
@@ -327,6 +327,8 @@ def parse_database(text: str) -> Settings:
     ConfigurationException
         If the text is none of these; the message shows it without its password.
     """
+    if not isinstance(text, str):
+        raise ConfigurationException(f"The name of a database must be a text, not a {type(text).__name__}")
     text = text.strip()
     try:
         settings = read(text)
@@ -379,12 +381,23 @@ def _expand(settings: Settings) -> Settings:
 def _check_cluster(settings: Settings) -> None:
     if not settings.get("cluster") or not settings.get("tag"):
         raise ConfigurationException("a cluster needs both: cluster, a list of (host, port), and the tag of all keys")
+    if "sentinels" in settings:
+        raise ConfigurationException("a cluster has no sentinels: give one of cluster and sentinels")
+    if not _are_servers(settings["cluster"]):
+        raise ConfigurationException('cluster must be a list of (host, port), such as [("redis-1", 6379)]')
     if settings.get("db"):
         raise ConfigurationException("A cluster has no database but 0: choose another tag")
     try:
         check_tag(settings["tag"])
     except ValueError as error:
         raise ConfigurationException(f"{settings['tag']!r} is not a tag: {error}") from None
+
+
+def _are_servers(given: Any) -> bool:
+    is_list = isinstance(given, (list, tuple))
+    return is_list and all(
+        isinstance(each, (list, tuple)) and [type(part) for part in each] == [str, int] for each in given
+    )
 
 
 def _prefix_of(settings: Settings) -> str:
@@ -463,8 +476,13 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
 
 def _greet(connection: Any) -> None:
     """Set a new connection up, and refuse a server that is too old."""
-    information = _greet_in_cluster(connection)
     with _disconnecting(connection):
+        try:
+            information = _greet_in_cluster(connection)
+        except redis.ResponseError as error:
+            if "not allowed in cluster mode" in str(error):  # to select another database than 0
+                raise of_cluster(connection) from None
+            raise
         refuse_cluster(information, connection)
 
 

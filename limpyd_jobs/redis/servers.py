@@ -25,8 +25,13 @@ def check_server(information: str) -> None:
 def refuse_cluster(information: str, connection: Any) -> None:
     """Refuse a server of a cluster, where the keys of a script must have one tag, by its reply to ``INFO server``."""
     if re.search(r"^(redis|server)_mode:cluster", information, re.MULTILINE):  # Valkey has the other name
-        where = f"{getattr(connection, 'host', None) or 'host'}:{getattr(connection, 'port', None) or 6379}"
-        raise ConfigurationException(f"The server is one of a cluster: write redis+cluster://{where}/name")
+        raise of_cluster(connection)
+
+
+def of_cluster(connection: Any) -> ConfigurationException:
+    """Return what to raise if a connection leads to a server of a cluster."""
+    where = f"{getattr(connection, 'host', None) or 'host'}:{getattr(connection, 'port', None) or 6379}"
+    return ConfigurationException(f"The server is one of a cluster: write redis+cluster://{where}/name")
 
 
 def reasons_to_leave(connection_class: Any) -> tuple[str, ...]:

@@ -186,6 +186,7 @@ def test_collections_are_filtered_and_sorted_or_say_what_to_do_instead(tag: str)
         ("redis+cluster://host:6379/shop/2", "begins all keys"),
         ("redis+cluster://host:6379/shop?db=2", "a cluster has no other databases"),
         ("redis+cluster:///shop", "there is no host"),
+        ("redis+cluster://host/shop?shards=8", "shards are named by --shards; the first of them alone is …/shop-0"),
     ],
 )
 def test_url_that_names_no_tag_is_refused(url: str, told: str) -> None:
@@ -200,6 +201,13 @@ def test_settings_without_a_tag_or_with_a_database_are_refused() -> None:
         JobsDatabase(cluster=[("host", 6379)], tag="shop", db=2)
     with pytest.raises(ConfigurationException, match="no braces"):
         JobsDatabase(cluster=[("host", 6379)], tag="{shop}")
+    with pytest.raises(ConfigurationException, match="give one of cluster and sentinels"):
+        JobsDatabase(cluster=[("host", 6379)], tag="shop", sentinels=[("host", 26379)], service_name="main")
+    for servers in ("host:6379", ["host"], [("host", "6379")], [(5, 6379)], 7):
+        with pytest.raises(ConfigurationException, match=r"cluster must be a list of \(host, port\)"):
+            JobsDatabase(cluster=servers, tag="shop")
+    with pytest.raises(ConfigurationException, match="must be a text, not a int"):
+        JobsDatabase(url=5)
 
 
 def test_name_of_the_database_is_its_url() -> None:
@@ -219,6 +227,8 @@ def test_cluster_given_as_one_server_is_refused(cluster: Cluster) -> None:
     address = f"127.0.0.1:{cluster.servers[0].port}"
     with pytest.raises(ConfigurationException, match=re.escape(f"write redis+cluster://{address}/name")):
         JobsDatabase(url=f"redis://{address}/0").connection.ping()
+    with pytest.raises(ConfigurationException, match=re.escape(f"write redis+cluster://{address}/name")):
+        JobsDatabase(url=f"redis://{address}/3").connection.ping()
 
 
 def test_seeds_that_are_down_are_passed_over(cluster: Cluster) -> None:
