@@ -13,7 +13,7 @@ from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.texts import MESSAGE, one_line
 
-# A hash: what `Note` says, and `refusal`, the text of the exceptions.
+# A hash: what `Note` says, and `told`, the text of the exceptions.
 KEY = "limpyd-jobs:move"
 
 # What the source says while keys are copied, and while they are removed because all are copied; and once it is empty.
@@ -73,7 +73,7 @@ class Note(NamedTuple):
 
     def as_hash(self) -> Mapping[str, str]:
         """Return the note as it is stored."""
-        return {**self._asdict(), "refusal": self.refusal}
+        return {**self._asdict(), "told": self.refusal}
 
 
 def read_note(connection: Any) -> Note | None:

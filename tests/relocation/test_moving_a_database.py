@@ -218,14 +218,14 @@ ADDING: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("add", ADDING.values(), ids=ADDING)
 def test_nothing_is_added_or_run_afterwards(add: Callable[[], Any], source: JobsDatabase) -> None:
     fill()
-    source.connection.hset(KEY, mapping={"state": "moved", "refusal": "they are elsewhere"})
+    source.connection.hset(KEY, mapping={"state": "moved", "told": "they are elsewhere"})
     forget_what_is_written()
     with pytest.raises(DatabaseMoved):
         add()
 
 
 def test_hostile_note_is_told_in_one_line(source: JobsDatabase) -> None:
-    source.connection.hset(KEY, mapping={"refusal": "gone\n\x1b[31m script: x"})
+    source.connection.hset(KEY, mapping={"told": "gone\n\x1b[31m script: x"})
     with pytest.raises(DatabaseMoved) as caught:
         Film.add_job("new")
     assert not {"\n", "\x1b"} & {*str(caught.value)}

@@ -12,6 +12,6 @@ end
 -- Fails, before anything is written, if the jobs of the database are being moved to another one, or were moved there:
 -- see relocations.py. Processes ask with the classes that they write, so each notices within a minute.
 local function refuse_if_moved(rows)
-  local refusal = rows and redis.pcall('HGET', 'limpyd-jobs:move', 'refusal')
-  if type(refusal) == 'string' then error('LIMPYD-JOBS-MOVED ' .. refusal, 0) end
+  local told = rows and redis.pcall('HGET', 'limpyd-jobs:move', 'told')
+  if type(told) == 'string' then error('LIMPYD-JOBS-MOVED ' .. told, 0) end
 end
