@@ -9,7 +9,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.classes.naming import key_name_of, made_model
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.redis.database import JobsDatabase, databases_lock
+from limpyd_jobs.redis.database import JobsDatabase, databases_lock, default_settings
 
 Model = TypeVar("Model", bound=type[RedisModel])
 
@@ -49,7 +49,13 @@ def bound_like(model: Model, other: type[RedisModel]) -> Model:
 
 def is_same_database(one: Any, other: Any) -> bool:
     """Whether two databases are the same one, as far as their settings tell."""
-    return one is other or bool(one.connection_settings == other.connection_settings)
+    return one is other or bool(_settings_of(one) == _settings_of(other))
+
+
+def _settings_of(database: Any) -> Any:
+    """Return the settings of a database; the default ones, which it has only once it was used, if it has no others."""
+    settings = database.connection_settings
+    return settings or (default_settings() if isinstance(database, JobsDatabase) else settings)
 
 
 def bound_models(database: Any, base: Any) -> list[Any]:

@@ -224,6 +224,23 @@ def test_models_can_use_a_plain_database_of_limpyd(jobs_database: JobsDatabase, 
         assert client.exists("jobs:queue:collection")
 
 
+def test_a_class_with_a_default_database_of_its_own_goes_with_the_queues_of_the_other_default_one(
+    jobs_database: JobsDatabase, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from limpyd_jobs.models import Job
+
+    monkeypatch.setenv("LIMPYD_JOBS_DATABASE", redis_server.url)
+    jobs_database.reset()
+
+    class Photo(Job):
+        namespace = "default-of-its-own"
+        queue_name = "photos"
+        database = JobsDatabase()
+
+    before, after = Photo.add_job("1"), Photo.add_job("2")  # its database knows its settings only now
+    assert Photo.queue_model.get_queue("photos").waiting.lmembers() == [before.ident, after.ident]
+
+
 @pytest.mark.parametrize("settings", [{}, {"service_name": ""}, {"service_name": None}])
 def test_sentinels_without_the_name_of_a_service_are_refused(database: JobsDatabase, settings: dict[str, Any]) -> None:
     before = database.connection
