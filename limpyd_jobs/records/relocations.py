@@ -36,6 +36,10 @@ class Note(NamedTuple):
         A date, UTC.
     done, number: str
         How many keys are done in this state, and of how many.
+    run: str
+        Of the run of the command that may change the database: the last one.
+    begins: str
+        The JSON of a list: how the keys begin that are moved, without the tag.
     """
 
     id: str
@@ -45,6 +49,13 @@ class Note(NamedTuple):
     begun: str
     done: str = "0"
     number: str = "0"
+    run: str = ""
+    begins: str = ""
+
+    @property
+    def which(self) -> tuple[str, str, str]:
+        """What tells it from others."""
+        return self.id, self.state, self.run
 
     @property
     def total(self) -> int:
@@ -84,12 +95,10 @@ def read_note(connection: Any) -> Note | None:
 
 
 def _note(found: Mapping[str, str]) -> Note | None:
-    return Note(**{name: one_line(found.get(name, "")) for name in Note._fields}) if found else None
-
-
-def write_note(connection: Any, note: Note) -> None:
-    """Write the note of a database."""
-    connection.hset(at(connection, KEY), mapping=note.as_hash())
+    if not found:
+        return None
+    told = {name: one_line(found.get(name, ""), MESSAGE) for name in Note._fields}
+    return Note(**{**told, "begins": found.get("begins", "")})
 
 
 def refuse_moved(found: Mapping[str, str]) -> None:

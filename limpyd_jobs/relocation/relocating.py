@@ -9,33 +9,37 @@ The two may be on two servers, so no step changes both. In each, a note says how
 3. The source notes that all are copied. From now on, the jobs are those of the target.
 4. Each key of the source is deleted that is the same in the target. Others were changed too late: they stay, and are
    told of.
-5. The note of the target is deleted: workers may begin there. The note of the source stays.
+5. The source notes that its jobs are elsewhere.
+6. The note of the target is deleted: workers may begin there. The note of the source stays.
 
-The next call goes on with what the notes say.
+The next call goes on with what the notes say. Of several at once, only the last one does: see `sides`.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 from uuid import uuid4
 
-from limpyd_jobs.check.reader import Reader
+from redis.exceptions import RedisError
+
 from limpyd_jobs.classes.binding import bound, is_same_database
-from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import AlivePresence, Presence, WorkerPresence
 from limpyd_jobs.records.audit import audited
 from limpyd_jobs.records.known_classes import WRITTEN_FOR
-from limpyd_jobs.records.relocations import COPYING, FILLING, KEY, MOVED, REMOVING, Note, read_note, write_note
+from limpyd_jobs.records.relocations import COPYING, FILLING, KEY, MOVED, REMOVING, Note
 from limpyd_jobs.redis.calls import chunks
-from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.relocation.renaming import Renaming, foreign_name, namespaces_of
-from limpyd_jobs.relocation.values import Values
-from limpyd_jobs.search.classes import connection_to
+from limpyd_jobs.relocation.sides import Command, NotMoved, Side
+from limpyd_jobs.relocation.values import Entry, Values
 from limpyd_jobs.texts import one_line
 
 # After how many seconds all processes have noticed that jobs are moved: they ask when they write their classes again.
@@ -44,10 +48,6 @@ NOTICED_AFTER = WRITTEN_FOR + 2
 # How many keys are copied at once, after how many of these steps is noted how far it is, and how often all keys are
 # compared at most until there is no difference.
 BATCH, KEEP_EVERY, PASSES = 100, 10, 10
-
-
-class NotMoved(LimpydJobsException):
-    """The jobs of a database are not moved to another one, for a reason that this says."""
 
 
 class Plan(NamedTuple):
@@ -121,23 +121,34 @@ class Relocation:
     ) -> None:
         if is_same_database(source, target):
             raise ConfigurationException(f"The jobs are in {database_name(source.connection_settings)} already")
-        self._databases, self._pause, self._tell = (source, target), pause, tell
-        self.names = [database_name(each.connection_settings) for each in self._databases]
-        self._source, self._target = map(connection_to, self._databases)
-        self._notes = [at(connection, KEY) for connection in (self._source, self._target)]
-        namespaces = namespaces_of(source) | namespaces_of(target)
-        self.namespaces = sorted(namespaces)
-        self._renaming = Renaming(source, target, [*(f"{each}:" for each in namespaces), *also])
+        self._databases, self._also, self._pause, self._tell = (source, target), also, pause, tell
+        self._source, self._target = map(Side, self._databases)
+        self.names = [self._source.name, self._target.name]
+
+    @cached_property
+    def _namespaces(self) -> list[str]:
+        return sorted(set().union(*map(namespaces_of, self._databases)))
+
+    @cached_property
+    def _renaming(self) -> Renaming:
+        """What is moved: that with which the move was begun."""
+        note, filling = self._source.note(), self._target.note()
+        begun = note or (filling if filling and filling.state == FILLING else None)
+        begins = _begins_of(begun) if begun else [*(f"{each}:" for each in self._namespaces), *self._also]
+        more = set(self._also).difference(begins)
+        if more:
+            raise NotMoved(f"The move was begun without --also={min(more)}: type the line without it, or --undo first")
+        return Renaming(*self._databases, begins)
 
     def plan(self) -> Plan:
         """Return what would be moved. Nothing is changed."""
         number, left = 0, Counter[str]()
-        for key in _keys_of(self._source):
+        for key in self._source.all_keys():
             if self._renaming.is_meant(key):
-                number += key != self._notes[0]
+                number += key != self._source.key
             else:
                 left[foreign_name(self._renaming.plain(key))] += 1
-        return Plan(number, dict(left.most_common()), [*self._present()], read_note(self._source))
+        return Plan(number, dict(left.most_common()), [*self._present()], self._source.note())
 
     def run(self) -> Moved:
         """Move them, or go on with that.
@@ -145,8 +156,9 @@ class Relocation:
         Raises
         ------
         NotMoved
-            If workers, schedulers or others are there; if the target has jobs, or is part of another move; or if the
-            source changes again and again. What was done stays, and can be gone on with.
+            If workers, schedulers or others are there; if the target has jobs, or is part of another move; if another
+            run goes on with the move; or if the source changes again and again. What was done stays, and can be gone
+            on with.
         redis.RedisError
             If one of the databases cannot be used.
         """
@@ -156,8 +168,8 @@ class Relocation:
             self._refuse_present()
             note = self._copy(note)
         if note.state == REMOVING:
-            self._remove(note)
-            self._switch(note)
+            note = self._remove(note)
+        self._open(note)
         return Moved(note.total, sum(1 for _ in self._meant()))
 
     def undo(self) -> None:
@@ -166,19 +178,48 @@ class Relocation:
         Raises
         ------
         NotMoved
-            If there is nothing to give up, or the jobs are those of the target already.
+            If there is nothing to give up, or the jobs are those of the target already; or if the target cannot be
+            used, so that what was copied stays.
         """
-        note, filling = read_note(self._source), read_note(self._target)
+        note, failure, filling = self._source.note(), None, None
+        try:
+            filling = self._target.note()
+        except RedisError as error:
+            if note is None:
+                raise
+            failure = error
+        if filling and filling.state != FILLING:
+            filling = None
+        self._refuse_to_give_up(note, filling)
+        if filling:
+            _ = self._renaming  # as the notes say, while they are there
+            filling = self._target.take(filling, filling)  # so no other run copies any more
+        if note:
+            self._source.take(note, note)
+            self._source.change([("UNLINK", self._source.key)])
+        if failure:
+            raise NotMoved(
+                f"{self.names[0]} is used again. But {self.names[1]} cannot be used, so what was copied there is not "
+                f"deleted: {failure}. Type the line again for that"
+            )
+        if filling:
+            self._target.change(_deletions(self._copied()))
+            self._target.change([("UNLINK", self._target.key)])
+
+    def _refuse_to_give_up(self, note: Note | None, filling: Note | None) -> None:
+        if note is None and filling is None:
+            raise NotMoved("Nothing is being moved there")
+        if note and (note.state == FILLING or not self._is_to_here(note, filling)):
+            raise NotMoved(f"{self.names[0]}: {note.how_far}. The line for that move: {note.line}")
         if note and note.state != COPYING:
             raise NotMoved(f"It is too late to give it up: {note.how_far}. Move them back: {self._line_back}")
-        if note is None and (filling is None or filling.state != FILLING):
-            raise NotMoved("Nothing is being moved there")
         if note and filling and note.id != filling.id:
             raise NotMoved(f"{self.names[1]}: {filling.how_far}")
-        self._source.delete(self._notes[0])
-        if filling:
-            self._delete(self._target, self._copied())
-            self._target.delete(self._notes[1])
+        if note is None and next(self._copied(), "") and not next(self._meant(), ""):
+            raise NotMoved(
+                f"{self.names[0]} has no jobs, so those that were copied to {self.names[1]} are all that there are. To "
+                f"use them, delete {self._target.key} there"
+            )
 
     @property
     def _line_back(self) -> str:
@@ -188,7 +229,7 @@ class Relocation:
 
     def _present(self) -> Iterator[str]:
         for database, name in zip(self._databases, self.names, strict=True):
-            for namespace in self.namespaces:
+            for namespace in self._namespaces:
                 for model in (WorkerPresence, Presence):
                     there: list[AlivePresence] = bound(model, database, namespace).alive()
                     yield from (f"{one_line(each.kind or 'worker')} {one_line(each.name)} in {name}" for each in there)
@@ -204,33 +245,49 @@ class Relocation:
 
     def _begin(self) -> Note:
         """Return the note of the source, a new one if there is none, after it is written in both."""
-        note, filling = read_note(self._source), read_note(self._target)
+        note, filling = self._source.note(), self._target.note()
+        self._refuse_other_moves(note, filling)
+        if note and note.state == MOVED:
+            return note
+        is_filled = bool(note and filling and filling.id == note.id)
+        if note and note.state == REMOVING:
+            if not is_filled:
+                raise NotMoved(
+                    f"{self.names[1]} does not know of the move: it was emptied, or is another one. So nothing more is "
+                    f"removed. To use what {self.names[0]} has, delete {self._source.key} there"
+                )
+        else:
+            self._refuse_present()
+            if not is_filled and (found := next(self._copied(), "")):
+                raise NotMoved(f"{self.names[1]} has jobs, or has been used for them: {one_line(found)} is there")
+        taken = self._source.take(note, note or self._new_note())
+        if self._target.note() == taken:
+            self._source.change([("UNLINK", self._source.key)])
+            raise NotMoved(f"{self.names[0]} and {self.names[1]} are two names of the same database")
+        self._target.take(filling, taken._replace(state=FILLING))
+        return taken
+
+    def _new_note(self) -> Note:
+        begun = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+        number, begins = sum(1 for _ in self._meant()), json.dumps(self._renaming.prefixes)
+        return Note(
+            uuid4().hex, COPYING, self._source.name, self._target.name, begun, number=f"{number}", begins=begins
+        )
+
+    def _refuse_other_moves(self, note: Note | None, filling: Note | None) -> None:
         if note and (note.state == FILLING or not self._is_to_here(note, filling)):
             raise NotMoved(f"{self.names[0]}: {note.how_far}. The line for that move: {note.line}")
-        if note and note.state != COPYING:
-            return note
-        self._refuse_present()
         if filling and filling.state != MOVED and (note is None or filling.id != note.id):
             raise NotMoved(f"{self.names[1]} is part of another move: {filling.how_far}")
-        is_new = filling is None or filling.state == MOVED
-        if is_new and (found := next(self._copied(), "")):
-            raise NotMoved(f"{self.names[1]} has jobs, or has been used for them: {one_line(found)} is there")
-        if note is None:
-            begun = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-            number = sum(1 for _ in self._meant())
-            note = Note(uuid4().hex, COPYING, self.names[0], self.names[1], begun, number=f"{number}")
-            write_note(self._source, note)
-        if is_new:
-            write_note(self._target, note._replace(state=FILLING))
-        return note
 
     def _is_to_here(self, note: Note, filling: Note | None) -> bool:
         """Whether the source has a note of a move to this target, of which there may be several names."""
-        return note.target == self.names[1] or bool(filling and filling.id == note.id)
+        is_filled = filling and (filling.id, filling.state) == (note.id, FILLING)
+        return bool(note.target == self.names[1] or is_filled)
 
     def _copied(self) -> Iterator[str]:
         """Return the keys of the target that are, or could be, those of the jobs."""
-        return (key for key in _keys_of(self._target) if self._renaming.is_moved(key) and key != self._notes[1])
+        return (key for key in self._target.all_keys() if self._renaming.is_moved(key) and key != self._target.key)
 
     def _wait(self) -> None:
         until = time.monotonic() + self._pause
@@ -242,13 +299,13 @@ class Relocation:
 
     def _meant(self) -> Iterator[str]:
         """Return the keys of the source that are to be moved."""
-        return (key for key in _keys_of(self._source) if self._renaming.is_meant(key) and key != self._notes[0])
+        return (key for key in self._source.all_keys() if self._renaming.is_meant(key) and key != self._source.key)
 
     def _copy(self, note: Note) -> Note:
         for number in range(PASSES):
             if not self._pass(note, number) and number:  # at least two: the second one is the check
                 note = note._replace(state=REMOVING, done="0")
-                write_note(self._source, note)
+                self._source.write(note)
                 return note
         raise NotMoved(
             f"{self.names[0]} is changed again and again, so it is not known to be copied: stop all that uses it, "
@@ -273,45 +330,75 @@ class Relocation:
 
     def _keep(self, note: Note, done: int) -> None:
         """Note in both how far it is."""
-        done = min(done, note.total)
-        for connection, key in zip((self._source, self._target), self._notes, strict=True):
-            connection.hset(key, "done", done)
+        for side in (self._source, self._target):
+            side.change([("HSET", side.key, "done", min(done, note.total))])
 
     def _delete_ended(self) -> int:
         """Delete what the target has, and the source has no longer; return how many keys that were."""
-        number, source = 0, Reader(self._source)
+        number = 0
         for batch in chunks(self._copied(), BATCH):
-            are_there = source.all(("EXISTS", self._renaming.old(key)) for key in batch)
+            are_there = self._source.ask(("EXISTS", self._renaming.old(key)) for key in batch)
             gone = [key for key, is_there in zip(batch, are_there, strict=True) if not is_there]
-            self._delete(self._target, gone)
+            if gone:
+                self._source.check()  # it was not emptied
+                self._target.change(_deletions(gone))
             number += len(gone)
         return number
 
     # -- Changing over
 
-    def _remove(self, note: Note) -> None:
-        """Delete each key of the source that is the same in the target."""
+    def _remove(self, note: Note) -> Note:
+        """Delete each key of the source that is the same in the target; copy those that it has not. Return the note of
+        a source whose jobs are elsewhere."""
+        while self._remove_once(note):
+            pass
+        note = note._replace(state=MOVED)
+        self._source.write(note)
+        return note
+
+    def _remove_once(self, note: Note) -> int:
+        """Do so with all keys; return how many were removed, or copied. While a slot of a cluster moves, some are not
+        seen."""
         values = Values(self._source, self._target, self._renaming)
+        number = 0
         for seen, batch in enumerate(chunks(self._meant(), BATCH), 1):
-            entries = values.entries(batch)
-            late = {entry.key for entry in values.differing(entries)}
-            self._delete(self._source, (entry.key for entry in entries if entry.key not in late))
+            late: list[Entry] = []
+            self._source.change_by(lambda batch=batch, late=late: self._removing(values, batch, late), *batch)  # type: ignore[misc]
+            missing = values.missing(late)
+            values.copy(missing)
+            number += len(batch) - len(late) + len(missing)
             if seen % KEEP_EVERY == 0:
                 self._keep(note, seen * BATCH)
             self._tell(f"removed {seen * BATCH:,} of {note.total:,} keys")
+        return number
 
-    def _switch(self, note: Note) -> None:
+    def _removing(self, values: Values, keys: Sequence[str], late: list[Entry]) -> Iterable[Command]:
+        """Return what deletes those of some keys that are the same in the target, and list the others."""
+        self._target.check()
+        entries = values.entries(keys)
+        late[:] = values.differing(entries)
+        different = {entry.key for entry in late}
+        return _deletions(entry.key for entry in entries if entry.key not in different)
+
+    def _open(self, note: Note) -> None:
         """Let workers begin in the target, and write to its audit that all is moved."""
-        self._target.delete(self._notes[1])
-        with audited(self._target, unaudited=True, verb="move-to", filter=f"{self.names[0]} to here") as entry:
-            entry.numbers = {"done": note.total}
-        write_note(self._source, note._replace(state=MOVED))
+        filling = self._target.note()
+        if filling and (filling.id, filling.state) == (note.id, FILLING):
+            with audited(
+                self._target.connection, unaudited=True, verb="move-to", filter=f"{self.names[0]} to here"
+            ) as entry:
+                entry.numbers = {"done": note.total}
+            self._target.take(filling, filling)
+            self._target.change([("UNLINK", self._target.key)])
 
-    @staticmethod
-    def _delete(connection: Any, keys: Iterable[str]) -> None:
-        for batch in chunks(keys, BATCH):
-            connection.unlink(*batch)
+
+def _begins_of(note: Note) -> list[str]:
+    with suppress(ValueError):
+        begins = json.loads(note.begins)
+        if isinstance(begins, list) and all(isinstance(each, str) and each for each in begins):
+            return begins
+    raise NotMoved(f"What {one_line(KEY)} says cannot be read: another program wrote it. Delete it")
 
 
-def _keys_of(connection: Any) -> Iterator[str]:
-    return (key for keys in Reader(connection).all_keys() for key in keys)
+def _deletions(keys: Iterable[str]) -> Iterator[Command]:
+    return (("UNLINK", *batch) for batch in chunks(keys, BATCH))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.relocation.renaming import Renaming
+from limpyd_jobs.relocation.sides import Command, Side
 
 # How many elements one command reads or writes.
 PART = 500
 
-Command = Sequence[Any]
 Elements = Sequence[Any]
 
 
@@ -128,21 +127,21 @@ class Values:
 
     Parameters
     ----------
-    source, target: redis.Redis
-        They read what is not UTF-8 as surrogate escapes.
+    source, target: Side
+        Their connections read what is not UTF-8 as surrogate escapes.
     """
 
-    def __init__(self, source: Any, target: Any, renaming: Renaming) -> None:
-        self._source, self._target, self._renaming = Reader(source), Reader(target), renaming
+    def __init__(self, source: Side, target: Side, renaming: Renaming) -> None:
+        self._source, self._target, self._renaming = source, target, renaming
         self.odd: dict[str, str] = {}  # the keys that cannot be copied, with their type
 
     def entries(self, keys: Sequence[str]) -> list[Entry]:
         """Read the beginnings of some keys. Those that are gone are left out."""
-        kinds = dict(zip(keys, self._source.all(("TYPE", key) for key in keys), strict=True))
+        kinds = dict(zip(keys, self._source.ask(("TYPE", key) for key in keys), strict=True))
         self.odd |= {key: kind for key, kind in kinds.items() if kind not in KINDS and kind != "none"}
         known = {key: KINDS[kind] for key, kind in kinds.items() if kind in KINDS}
         questions = ((kind.read(key, None), (kind.size, key), ("PTTL", key)) for key, kind in known.items())
-        replies = iter([*self._source.all(each for question in questions for each in question)])
+        replies = iter([*self._source.ask(each for question in questions for each in question)])
         entries = []
         for (key, kind), reply, size, lifetime in zip(known.items(), replies, replies, replies, strict=True):
             if lifetime != -2 and not isinstance(reply, Exception):  # it may have ended meanwhile
@@ -166,7 +165,7 @@ class Values:
             if following is None:
                 return
             place = following
-            (reply,) = self._source.all([entry.kind.read(entry.key, place)])
+            (reply,) = self._source.ask([entry.kind.read(entry.key, place)])
             if isinstance(reply, Exception):
                 raise reply
             elements, following = self._found(entry.key, entry.kind, reply, place)
@@ -175,14 +174,14 @@ class Values:
         """Return those that are not the same in the target."""
         news = [self._renaming.new(entry.key) for entry in entries]
         questions = (((entry.kind.size, new), ("PTTL", new)) for entry, new in zip(entries, news, strict=True))
-        replies = iter([*self._target.all(each for question in questions for each in question)])
+        replies = iter([*self._target.ask(each for question in questions for each in question)])
         alike = [
             size == entry.size and (lifetime < 0) == (entry.lifetime < 0)
             for entry, size, lifetime in zip(entries, replies, replies, strict=True)
         ]
         likely = [entry for entry, is_alike in zip(entries, alike, strict=True) if is_alike]
         asked = [self._question(entry, None, entry.elements) for entry in likely]
-        found = self._target.all(command for command, _ in asked)
+        found = self._target.ask(command for command, _ in asked)
         same = {
             entry.key
             for entry, (_, expected), reply in zip(likely, asked, found, strict=True)
@@ -206,14 +205,19 @@ class Values:
         for place, elements in self._parts(entry):
             if place is not None:
                 command, expected = self._question(entry, place, elements)
-                (reply,) = self._target.all([command])
+                (reply,) = self._target.ask([command])
                 if self._answer(entry, reply, place) != expected:
                     return False
         return True
 
     def copy(self, entries: Sequence[Entry]) -> None:
         """Copy some keys, in place of what the target has of them."""
-        self._write(command for entry in entries for command in self._copying(entry))
+        self._target.change(command for entry in entries for command in self._copying(entry))
+
+    def missing(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return those of which the target has nothing."""
+        there = self._target.ask(("EXISTS", self._renaming.new(entry.key)) for entry in entries)
+        return [entry for entry, is_there in zip(entries, there, strict=True) if not is_there]
 
     def _copying(self, entry: Entry) -> Iterator[Command]:
         new = self._renaming.new(entry.key)
@@ -223,8 +227,3 @@ class Values:
                 yield from entry.kind.write(new, elements)
         if entry.lifetime >= 0:
             yield "PEXPIRE", new, max(entry.lifetime, 1)
-
-    def _write(self, commands: Iterable[Command]) -> None:
-        for reply in self._target.all(commands):
-            if isinstance(reply, Exception):
-                raise reply

@@ -327,10 +327,10 @@ def test_key_that_was_written_after_the_check_is_not_deleted(
     monkeypatch.setattr(relocating, "BATCH", 10_000)
     remove = Relocation._remove
 
-    def remove_late(self: Relocation, note: Any) -> None:
+    def remove_late(self: Relocation, note: Any) -> Any:
         source.connection.hset("films:film:1:hash", "label", "late")
         source.connection.rpush("jobs:queue:1:waiting", "late")
-        remove(self, note)
+        return remove(self, note)
 
     monkeypatch.setattr(Relocation, "_remove", remove_late)
     assert Relocation(source, target, pause=0).run().left == 2
