@@ -32,6 +32,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.classes.binding import bound, is_same_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import AlivePresence, Presence, WorkerPresence
+from limpyd_jobs.query.queues import queue_states
 from limpyd_jobs.records.audit import audited
 from limpyd_jobs.records.known_classes import WRITTEN_FOR
 from limpyd_jobs.records.relocations import COPYING, FILLING, KEY, MOVED, REMOVING, Note
@@ -233,6 +234,10 @@ class Relocation:
                 for model in (WorkerPresence, Presence):
                     there: list[AlivePresence] = bound(model, database, namespace).alive()
                     yield from (f"{one_line(each.kind or 'worker')} {one_line(each.name)} in {name}" for each in there)
+        for queue in queue_states(database=self._databases[0]):  # by a worker of another shard, for example
+            if running := queue.running - queue.lapsed:
+                jobs = "a job" if running == 1 else f"{running:,} jobs"
+                yield f"what runs {jobs} of {one_line(queue.name)} in {self.names[0]}"
 
     def _refuse_present(self) -> None:
         present = [*self._present()]

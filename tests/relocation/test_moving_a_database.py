@@ -243,6 +243,15 @@ def test_it_is_refused_while_someone_is_there(source: JobsDatabase, target: Jobs
     assert read_note(source.connection) is None
 
 
+def test_it_is_refused_while_a_job_runs_whose_worker_is_not_seen_there(
+    source: JobsDatabase, target: JobsDatabase
+) -> None:
+    with Film.add_job("film").claim("a worker of another shard"):
+        with pytest.raises(NotMoved, match="first: what runs a job of q in "):
+            Relocation(source, target, pause=0).run()
+    assert Relocation(source, target, pause=0).run().left == 0
+
+
 def name_of(database: JobsDatabase) -> str:
     return f"unix://{database.connection_settings['unix_socket_path']}?db={database.connection_settings.get('db', 0)}"
 
