@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from optparse import Values
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -26,9 +27,6 @@ COMMANDS = (
     *("audit", "backlog", "check", "errors", "info", "integrations", "jobs", "pause", "quarantine", "queues", "resume"),
     *("schedules", "stats", "top", "workers"),
 )
-
-# Those that have no sense for one shard after the other.
-MERGED_ONLY = ("top",)
 
 
 class Shards(Command):
@@ -59,11 +57,11 @@ class Shards(Command):
         try:
             shards = Databases.of_text(self.options.shards)
             command = self._command(name, argv)
-            verb, *_ = [*command.parser.parse_args(argv)[1], ""]
-            if verb in command.merged and not self.options.each:
+            given, words = command.parser.parse_args(argv)
+            if [*words, ""][0] in command.merged and not self.options.each:
                 return self._run_merged(shards, command)
-            if name in MERGED_ONLY:
-                self.parser.error(f"--each does not go with {name}")
+            if endless := _endless(name, given):
+                self.parser.error(f"--each does not go with {endless}")
             return self._run_for_all(shards, name, argv)
         except ConfigurationException as error:
             self.parser.error(f"option --shards: {error}")
@@ -79,8 +77,10 @@ class Shards(Command):
             self.note(*command.not_seen())
             return UNAVAILABLE
         command.shards, command.place = shards, shards.databases[min(seen)].connection_settings
-        status = command.execute()
-        self.note(*command.not_seen())
+        try:
+            status = command.execute()
+        finally:  # also if what is asked for is not known
+            self.note(*command.not_seen())
         return max(status, UNAVAILABLE) if command.unseen else status
 
     def _run_for_all(self, shards: Databases, name: str, argv: list[str]) -> int:
@@ -116,6 +116,15 @@ class Shards(Command):
             print_json_lines(answers) if "--jsonl" in argv else print_json(answers)
         self.note(*(f"NOT SEEN, so in none of the above: {one_line(each, MESSAGE)}" for each in unseen))
         return max([*statuses, UNAVAILABLE] if unseen else statuses)
+
+
+def _endless(name: str, given: Values) -> str:
+    """Return what lets a command not end by itself; empty if it does."""
+    if name == "top":
+        return name
+    if getattr(given, "port", None) is not None:
+        return "--port"
+    return "--watch" if getattr(given, "watch", None) else ""
 
 
 def _run(command: Command, is_json: bool) -> tuple[int, str]:

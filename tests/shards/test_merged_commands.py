@@ -196,6 +196,11 @@ def test_a_shard_that_is_down_is_named(urls: str, command: str) -> None:
     assert error.count("NOT SEEN") == 1
 
 
+def test_a_shard_that_is_down_is_named_also_if_no_other_one_knows_what_is_asked_for(urls: str) -> None:
+    status, _, error = limpyd_jobs("shards", f"--shards={urls} {DOWN}", "jobs", "list", "colour=red")
+    assert (status, "colour" in error, "NOT SEEN" in error) == (2, True, True)
+
+
 def test_says_so_if_no_shard_can_be_used() -> None:
     status, out, error = limpyd_jobs("shards", f"--shards={DOWN} {DOWN.replace('0', '1')}", "info")
     assert (status, out, error.count("NOT SEEN")) == (3, "", 2)

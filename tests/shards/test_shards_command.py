@@ -72,6 +72,8 @@ def test_says_which_it_did_not_see(urls: str) -> None:
         ([], "a command is needed, one of: audit, "),
         (["web"], "no such command for shards: 'web'"),
         (["--shards=redis://a redis://b", "--each", "top"], "--each does not go with top"),
+        (["--shards=redis://a redis://b", "--each", "info", "--watch"], "--each does not go with --watch"),
+        (["--shards=redis://a redis://b", "--each", "backlog", "--port=0"], "--each does not go with --port"),
         (["infos"], "is info meant?"),
         (["info"], "name the databases with --shards"),
         (["--shards=redis://localhost", "info"], "option --shards: There must be 2 to 1,000 shards, not 1"),
