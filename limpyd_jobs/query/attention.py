@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import reduce
 from typing import NamedTuple
 
@@ -58,6 +58,7 @@ def attention(seen: Overview, last: Series) -> list[Attention]:
         *_memory(seen),
         *_workers(seen),
         *_homes(seen),
+        *_pauses(seen),
         *_schedules(seen),
         *_failures(last),
         *(each for it in _by_name(seen.queues) for each in _queue(it, served)),
@@ -87,11 +88,27 @@ def _homes(seen: Overview) -> Iterator[Attention]:
             if queue.is_in_use and not is_board(queue.model) and (without_tag(queue.model), queue.name) not in served:
                 without.setdefault(queue.name, []).append(number)
     for name, numbers in without.items():
-        shards = "shard" if len(numbers) == 1 else "shards"
-        which = f"{shards} {', '.join(map(str, numbers[:MAX_SHOWN]))}{'…' if len(numbers) > MAX_SHOWN else ''}"
         what = "delayed jobs, schedules and jobs of dead workers wait there"
-        text = f"No worker of {one_line(name)} is at home in {which}: {what}."
+        text = f"No worker of {one_line(name)} is at home in {_shown(numbers)}: {what}."
         yield Attention("no_home", text, True, name)
+
+
+def _pauses(seen: Overview) -> Iterator[Attention]:
+    """Yield the queues that are paused in some shards only, such as those that could be used then."""
+    paused: dict[str, dict[int, bool]] = {}
+    for number, part in seen.parts.items():
+        for queue in part.queues:
+            paused.setdefault(queue.name, {})[number] = queue.is_paused
+    for name, by_shard in paused.items():
+        numbers = [number for number, is_paused in by_shard.items() if is_paused]
+        if numbers and len(numbers) < len(by_shard):
+            text = f"{one_line(name)} is paused in {_shown(numbers)}, but not in the others."
+            yield Attention("paused", text, False, name)
+
+
+def _shown(shards: Sequence[int]) -> str:
+    many = "…" if len(shards) > MAX_SHOWN else ""
+    return f"shard{'s' * (len(shards) > 1)} {', '.join(map(str, shards[:MAX_SHOWN]))}{many}"
 
 
 def _schedules(seen: Overview) -> Iterator[Attention]:

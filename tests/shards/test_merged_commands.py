@@ -90,6 +90,15 @@ def test_a_backlog_is_that_of_all(urls: str) -> None:
     assert shown(urls, "backlog")["queues"]["letters"]["is_paused"]
 
 
+def test_a_queue_that_is_paused_in_some_shards_only_is_named(urls: str) -> None:
+    first, second = Shards.of_text(urls).databases
+    told = "letters is paused in shard 1, but not in the others."
+    pause_queue("jobs:queue", "letters", second)
+    assert told in [each["text"] for each in shown(urls, "info")["attention"]]
+    pause_queue("jobs:queue", "letters", first)
+    assert not any("others" in each["text"] for each in shown(urls, "info")["attention"])
+
+
 def test_jobs_are_listed_with_their_shard_the_newest_first(urls: str) -> None:
     found = shown(urls, "jobs", "list", "status=waiting")
     assert [each["added"] for each in found] == sorted((each["added"] for each in found), reverse=True)
