@@ -99,6 +99,8 @@ class RunState:
     has_waited: bool = False  # whether the last job did not come at once
     is_between_jobs: bool = False  # whether its status is too short to be seen, because the next job is there already
     gives_up_at: float = inf  # when it has to end at last, even if ends of jobs are not recorded
+    # Other shards that could not be used, and until when not to ask them, by the clock of `monotonic`.
+    unusable: dict[Any, float] = field(default_factory=dict)
     parent: int = 0  # the pid of the parent of its pool
     tell_health: Callable[[Any], None] | None = None  # tells that parent whether the worker is healthy
     turned: float = 0.0  # when the loop was last seen to turn, by the clock of `monotonic`, if its health is watched

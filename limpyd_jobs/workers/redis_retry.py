@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -22,6 +22,13 @@ T = TypeVar("T")
 
 # How long a worker sleeps at most before it looks whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
+
+# For how many seconds another shard is not asked after the end of one of its jobs could not be recorded.
+UNUSABLE_FOR = 10.0
+
+OF_ANOTHER_SHARD = (
+    "How it ended is not recorded: it is of a shard that cannot be used, and is rescued there when its lease has lapsed"
+)
 
 
 def sleep(seconds: float) -> None:
@@ -46,7 +53,8 @@ class RedisRetry:
         self.may_log = OncePer(1)  # whether to say now what may happen thousands of times a second
         self.backoff = Backoff()  # the waits before another try to get a job
         self._has_given_up = False
-        self._is_away, self._away_until = False, 0.0
+        self._shard: Any = None  # the database of another shard, while something is recorded there
+        self._away_until = 0.0
 
     def retry(self, record: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Record something in Redis; try again while that fails for a reason that may pass, or is denied.
@@ -55,6 +63,8 @@ class RedisRetry:
         """
         backoff, began = None, monotonic()
         while True:
+            if self._shard is not None and monotonic() < self.context.state.unusable.get(self._shard, 0.0):
+                raise NotRecorded(OF_ANOTHER_SHARD)
             try:
                 return record(*args, **kwargs)
             except (RedisError, NotRecorded) as error:
@@ -64,16 +74,17 @@ class RedisRetry:
                         self._log("Not tried again", reason)
                     raise
                 self.log("Unable to record how a job went", reason)
-                if self._is_away and self._is_too_long(began):
-                    text = "it is of a shard that cannot be used, and is rescued there when its lease has lapsed"
-                    raise NotRecorded(f"How it ended is not recorded: {text}") from error
+                if self._shard is not None and self._is_too_long(began):
+                    self.context.state.unusable[self._shard] = monotonic() + UNUSABLE_FOR
+                    raise NotRecorded(OF_ANOTHER_SHARD) from error
                 backoff = backoff or Backoff()
                 sleep(min(backoff.next(), max(self.context.state.gives_up_at - monotonic(), WAIT_SLICE / 10)))
 
-    def away(self, is_away: bool) -> None:
-        """What is recorded from now on is in another shard, or not any more. While that shard fails, it is tried for
-        half a lease in all, because the worker has jobs of its own, too."""
-        self._is_away, self._away_until = is_away, 0.0
+    def away(self, shard: Any) -> None:
+        """What is recorded from now on is in this database of another shard; None if it is not any more. While that
+        shard fails, it is tried for half a lease in all, because the worker has jobs of its own, too. Then it is not
+        tried for others for a while, either."""
+        self._shard, self._away_until = shard, 0.0
 
     def _is_too_long(self, began: float) -> bool:
         self._away_until = self._away_until or began + self.context.settings.lease / 2

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
+from parts import Parts
 from running import messages, work, worker_of, working
 from servers import refuse_all, refuse_nothing, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers import backoff
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -234,3 +237,22 @@ class TestBackoff:
 
     def test_differs_from_worker_to_worker(self) -> None:
         assert len({backoff.Backoff().next() for _ in range(20)}) > 1
+
+
+def test_a_shard_that_failed_for_the_end_of_one_job_is_not_tried_for_the_next_ones() -> None:
+    retry, tried = Parts(worker_of(lease=0.1)).redis_retry, list[int]()
+    shard = JobsDatabase(unix_socket_path="/nowhere/redis.sock")
+
+    def record() -> None:
+        tried.append(1)
+        shard.connection.ping()
+
+    numbers = []
+    for _ in range(3):
+        retry.away(shard)
+        with pytest.raises(NotRecorded, match="is rescued there when its lease has lapsed"):
+            retry.retry(record)
+        retry.away(None)
+        numbers.append(len(tried))
+    assert numbers[0] == numbers[2]
+    assert retry.retry(lambda: "recorded") == "recorded"

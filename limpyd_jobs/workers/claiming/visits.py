@@ -71,7 +71,6 @@ class Visits:
         # Those that it asks, the next one first: workers of each shard begin with another one.
         self._numbers = deque([*range(home + 1, len(shards)), *range(home)])
         self._visits: dict[int, Visit] = {}
-        self._not_before: dict[int, float] = {}  # when to ask again those that failed
         self._interval = ROUND / len(self._numbers)
         self._due = monotonic() + self._interval  # when to ask next
 
@@ -95,15 +94,16 @@ class Visits:
         return delivery
 
     def _ask(self, number: int) -> Delivery | None:
-        if monotonic() < self._not_before.get(number, 0.0):
+        database, unusable = self._shards.databases[number], self._context.state.unusable
+        if monotonic() < unusable.get(database, 0.0):
             return None
         try:
-            if number in self._not_before:
-                check_answers(self._shards.databases[number])
-                del self._not_before[number]
+            if database in unusable:
+                check_answers(database)
+                del unusable[database]
             return self._visit(number).next(self._worker.queues)
         except RedisError as error:
-            self._not_before[number] = monotonic() + RETRY
+            unusable[database] = monotonic() + RETRY
             self._log(number, f"cannot be used, and is asked again in {RETRY:.0f} s: {one_line(error, MESSAGE)}")
         except Exception as error:  # of an entry that is not a job, for example
             self._log(number, one_line(error, MESSAGE))

@@ -48,9 +48,9 @@ class Guard:
 
     def run(self, execution: Execution, step: Callable[[], None]) -> None:
         """Do a step that ends the claim on a job; then make sure that the claim is ended."""
-        job, is_away = execution.claim.job, execution.claim.delivery.database is not None
-        if is_away:
-            self.recorder.redis_retry.away(True)
+        job, shard = execution.claim.job, execution.claim.delivery.database
+        if shard is not None:
+            self.recorder.redis_retry.away(shard)
         try:
             step()
         except ClaimLost as error:
@@ -64,8 +64,8 @@ class Guard:
             self.abandon(execution)
         finally:
             self.executions.running.pop(execution, None)
-            if is_away:
-                self.recorder.redis_retry.away(False)
+            if shard is not None:
+                self.recorder.redis_retry.away(None)
             if not execution.is_buffered:
                 job.__dict__.pop("_execution", None)  # so that the garbage collector need not find the cycle
 
