@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException, NotReplicated
 
@@ -18,6 +18,9 @@ TIMEOUT = 0.2
 # Redis counts a WAIT from the last write of the same connection, but a job that is there already is not written again.
 # A message is copied to replicas like a write, and is kept nowhere.
 PUBLISHED = ("PUBLISH", "limpyd-jobs:copied", "")
+
+# What WAIT says if the server became a replica, meanwhile or just before.
+_DEMOTED = ("UNBLOCKED", "WAIT cannot be used with replica")
 
 
 class Copies(NamedTuple):
@@ -68,6 +71,8 @@ class CopyingSender:
         """Raise an exception if the jobs that were written have too few copies, or Redis does not allow to wait for
         them."""
         if isinstance(self._copied, RedisError):
+            if any(told in str(self._copied) for told in _DEMOTED):
+                raise ConnectionError(f"The server is not the primary any more: {self._copied}") from self._copied
             raise self._copied
         if self._copied is not None and self._copied < self._wanted.replicas:
             raise NotReplicated(idents, self._copied, *self._wanted)

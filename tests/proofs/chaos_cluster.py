@@ -41,6 +41,9 @@ NODE_TIMEOUT = 1_500  # milliseconds
 # A primary that no replica hears takes no writes: see "What a failover loses".
 NEEDS_A_REPLICA = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 
+# In a cluster, Valkey 9 goes on with a WAIT when the primary is demoted: wrong if it is promoted again meanwhile.
+REPLICA_TIMEOUT = 0.5  # seconds
+
 TAG = "chaos"
 SLOT = slot_of(TAG)
 
@@ -58,7 +61,7 @@ class ClusterChaos(Chaos):
         else:
             self._tell("the network cannot be split: that needs root, on Linux")
         self._cluster = stack.enter_context(Cluster(self._binary, NODE_TIMEOUT, self._server_of))
-        url = f"{self._cluster.url(TAG)}?wait_for_replicas=1&replica_timeout=2"
+        url = f"{self._cluster.url(TAG)}?wait_for_replicas=1&replica_timeout={REPLICA_TIMEOUT}"
         stack.callback(BaseJobsModel.database.reset)
         BaseJobsModel.database.from_url(url)
         self._client = BaseJobsModel.database.connection
@@ -143,6 +146,7 @@ class ClusterChaos(Chaos):
         yield
         wait_until(self._is_whole, "the cluster is whole")
         self.faults.append(Fault(begun, kind, until=time.monotonic()))
+        time.sleep(REPLICA_TIMEOUT)
 
     def _is_whole(self) -> bool:
         return self._cluster.is_whole() and self._cluster.is_settled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -126,6 +127,32 @@ def test_the_first_job_of_a_process_waits_if_the_environment_asks_for_it(
     there = Order.bound_to(JobsDatabase(), f"environment-{add.__name__}")
     with silent(replica), pytest.raises(NotReplicated):
         add(there, "1")
+
+
+def test_a_wait_on_a_primary_that_becomes_a_replica_is_a_failed_connection_as_other_calls_then(
+    pair: tuple[RedisServer, RedisServer],
+) -> None:
+    primary, replica = pair
+    raised: list[Exception] = []
+
+    def add() -> None:
+        try:
+            there.add_job("1")
+        except (redis.RedisError, NotReplicated) as error:
+            raised.append(error)
+
+    settings = {"unix_socket_path": primary.socket, "wait_for_replicas": 1, "replica_timeout": 9}
+    there = Order.bound_to(JobsDatabase(**settings), "demoted")
+    with primary.client() as client, replica.client() as following:
+        with silent(replica):
+            adding = threading.Thread(target=add)
+            adding.start()
+            wait_until(lambda: client.info("clients")["blocked_clients"], "it waits for the replica")
+            client.replicaof("127.0.0.1", str(free_port()))
+            adding.join()
+            client.replicaof("NO", "ONE")
+        wait_until(lambda: following.info("replication")["master_link_status"] == "up", "the replica follows again")
+    assert [type(error) for error in raised] == [redis.ConnectionError]
 
 
 def test_a_refusal_to_wait_is_no_secret(pair: tuple[RedisServer, RedisServer]) -> None:
