@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
@@ -210,14 +210,17 @@ class Shards:
     async def aadd_job(self, job_class: Any, identifier: str = LEFT_OUT, *args: Any, **how: Any) -> Any:
         """Do as `add_job`, under asyncio."""
         identifier = identifier_of_new(_model_of(job_class), identifier, how)
-        number = self.place_of(identifier)
-        if number not in self._are_known:
-            await asyncio.to_thread(self.check, number, is_to_be=True)
-        return await self._to_add(job_class, number).aadd_job(identifier, *args, **how)
+        cls = await self._ato_add(job_class, self.place_of(identifier))
+        return await cls.aadd_job(identifier, *args, **how)
 
     def _to_add(self, job_class: Any, number: int) -> Any:
         self.check(number, is_to_be=True)
         return self.on(job_class, number)
+
+    async def _ato_add(self, job_class: Any, number: int) -> Any:
+        if number not in self._are_known:
+            await asyncio.to_thread(self.check, number, is_to_be=True)
+        return self._to_add(job_class, number)
 
     def add_jobs(self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], *args: Any, **how: Any) -> list[Any]:
         """Add many jobs, each to its shard, as `Job.add_jobs` does; return them in the order of the given ones.
@@ -231,25 +234,45 @@ class Shards:
         jobs, *args, **how
             Those of its ``add_jobs``, but ``progress``.
         """
+
+        def add(number: int, some: list[dict[str, Any]]) -> list[Any]:
+            return list(self._to_add(job_class, number).add_jobs(some, *args, **how))
+
+        added = list[Any]()
+        with self._threads() as threads:
+            for rows, places in self._divided(job_class, jobs, how):
+                steps = [threads.submit(add, *each) for each in rows.items()]
+                added += _sorted_as(places, rows, [step.result() for step in steps])
+        return added
+
+    async def aadd_jobs(
+        self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], *args: Any, **how: Any
+    ) -> list[Any]:
+        """Do as `add_jobs`, under asyncio."""
+
+        async def add(number: int, some: list[dict[str, Any]]) -> list[Any]:
+            cls = await self._ato_add(job_class, number)
+            return list(await cls.aadd_jobs(some, *args, **how))
+
+        added = list[Any]()
+        for rows, places in self._divided(job_class, jobs, how):
+            added += _sorted_as(places, rows, await asyncio.gather(*(add(*each) for each in rows.items())))
+        return added
+
+    def _divided(
+        self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], how: Mapping[str, Any]
+    ) -> Iterator[tuple[dict[int, list[dict[str, Any]]], list[int]]]:
+        """Yield the jobs in steps: those of each shard, and the shards of all in their order."""
         if isinstance(jobs, (str, bytes, Mapping)):
             raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
-        given, added = iter(jobs), list[Any]()
-        with self._threads() as threads:
-            while some := list(islice(given, STEP_SIZE * len(self.databases))):
-                rows = [self._row(job_class, job, how) for job in some]
-                places = [self.place_of(row["identifier"]) for row in rows]
-                steps = {
-                    number: threads.submit(
-                        self._to_add(job_class, number).add_jobs,
-                        [row for row, place in zip(rows, places, strict=True) if place == number],
-                        *args,
-                        **how,
-                    )
-                    for number in sorted(set(places))
-                }
-                found = {number: iter(step.result()) for number, step in steps.items()}
-                added += [next(found[number]) for number in places]
-        return added
+        given = iter(jobs)
+        while some := list(islice(given, STEP_SIZE * len(self.databases))):
+            rows: dict[int, list[dict[str, Any]]] = {}
+            places = list[int]()
+            for row in (self._row(job_class, job, how) for job in some):
+                places.append(self.place_of(row["identifier"]))
+                rows.setdefault(places[-1], []).append(row)
+            yield rows, places
 
     @staticmethod
     def _row(job_class: Any, job: str | Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,6 +336,12 @@ class Shards:
 
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(len(self.databases), thread_name_prefix="limpyd-jobs-shards")
+
+
+def _sorted_as(places: Iterable[int], numbers: Iterable[int], added: Iterable[Iterable[Any]]) -> list[Any]:
+    """Return what each shard added, in the order in which all were given."""
+    found = dict(zip(numbers, map(iter, added), strict=True))
+    return [next(found[number]) for number in places]
 
 
 def _model_of(given: Any) -> Any:

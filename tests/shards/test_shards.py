@@ -96,6 +96,17 @@ class TestAdding:
         with pytest.raises(TypeError, match="Give a list of jobs"):
             shards.add_jobs(Photo, "photo:1")
 
+    def test_of_many_under_asyncio_keeps_their_order(self, shards: Shards) -> None:
+        names = [f"photo:{number}" for number in range(800)]
+        added = asyncio.run(shards.aadd_jobs(Photo, names, album="a"))
+        assert [each.identifier.hget() for each in added[:20]] == names[:20]
+        assert [type(each).database for each in added[-20:]] == [
+            shards.databases[shards.place_of(name)] for name in names[-20:]
+        ]
+        assert sum(numbers(shards)) == 800
+        with pytest.raises(TypeError, match="Give a list of jobs"):
+            asyncio.run(shards.aadd_jobs(Photo, "photo:1"))
+
     def test_takes_functions_and_works_under_asyncio(self, shards: Shards) -> None:
         added = asyncio.run(shards.aadd_job(send_mail, "mail:1", to="ann"))
         assert type(added).database is shards.databases[shards.place_of("mail:1")]
