@@ -101,7 +101,7 @@ interrupted, even killed, at any moment: type the line again for the rest."""
         try:
             moved = relocation.run()
         except (KeyboardInterrupt, RedisError):
-            self.note("not all is done: type the line again for the rest. See limpyd-jobs check")
+            self.note("not all is done: type the line again for the rest, or with --undo. See limpyd-jobs check")
             raise
         if not self.print_as_json(moved._asdict()):
             rows = [("keys", ""), (f"{moved.keys:,}", "moved")]

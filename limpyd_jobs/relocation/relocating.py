@@ -398,7 +398,7 @@ class Relocation:
 
 
 def _begins_of(note: Note) -> list[str]:
-    with suppress(ValueError):
+    with suppress(RecursionError, ValueError):
         begins = json.loads(note.begins)
         if isinstance(begins, list) and all(isinstance(each, str) and each for each in begins):
             return begins

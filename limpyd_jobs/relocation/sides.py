@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
-from redis.exceptions import WatchError
+from redis.exceptions import RedisError, ResponseError, WatchError
 
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.exceptions import LimpydJobsException
@@ -124,8 +124,10 @@ class Side:
                         pipeline.execute_command(*command)
                     pipeline.execute()
                     is_done = True
-                except WatchError:
-                    pass
+                except WatchError as error:  # redis-py says so, too, if the connection broke
+                    broken = error.__context__
+                    if isinstance(broken, RedisError) and not isinstance(broken, ResponseError):
+                        raise broken from None
 
 
 def _written(key: str, note: Note) -> Command:

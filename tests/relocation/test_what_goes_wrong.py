@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, RedisError
+from servers import RedisServer, free_port
 
 from limpyd_jobs import Job
 from limpyd_jobs.records.relocations import KEY, read_note
@@ -42,6 +43,12 @@ def target(source: JobsDatabase) -> Iterator[JobsDatabase]:
 @pytest.fixture
 def third(source: JobsDatabase) -> Iterator[JobsDatabase]:
     yield from another(source, 6)
+
+
+@pytest.fixture
+def own_server(redis_binary: str) -> Iterator[RedisServer]:
+    with RedisServer(redis_binary) as server:
+        yield server
 
 
 def another(source: JobsDatabase, number: int) -> Iterator[JobsDatabase]:
@@ -176,6 +183,34 @@ def test_missing_rights_are_no_reason_to_pass_keys_over(source: JobsDatabase, ta
         few.connection.connection_pool.disconnect()
     finally:
         client.acl_deluser("few")
+
+
+@pytest.mark.parametrize("writable", ["source", "target"])
+def test_database_that_refuses_all_changes_is_no_reason_to_wait(
+    writable: str, source: JobsDatabase, own_server: RedisServer
+) -> None:
+    own = JobsDatabase(url=own_server.url)
+    with own_server.client() as client:
+        if writable == "target":
+            Song.bound_to(own).add_job("1")
+        client.replicaof("127.0.0.1", f"{free_port()}")
+    relocation = Relocation(source, own, pause=0) if writable == "source" else Relocation(own, source, pause=0)
+    if writable == "target":
+        source.connection.flushdb()
+    with pytest.raises(RedisError, match=r"(?i)read.?only"):
+        relocation.run()
+    own.connection.connection_pool.disconnect()
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "{}", "[1]", '[""]'], ids=lambda text: text[:4])
+def test_note_of_another_program_moves_nothing(text: str, source: JobsDatabase, target: JobsDatabase) -> None:
+    before = keys_in(source)
+    broken_off(source, target)
+    source.connection.hset(KEY, "begins", text)
+    for do in (Relocation.run, Relocation.undo):
+        with pytest.raises(NotMoved, match=f"What {KEY} says cannot be read: another program wrote it. Delete it"):
+            do(Relocation(source, target, pause=0))
+    assert keys_in(source) == before
 
 
 def test_what_is_changed_between_the_look_and_the_removal_stays(
