@@ -482,6 +482,8 @@ def _greet(connection: Any) -> None:
         except redis.ResponseError as error:
             if "not allowed in cluster mode" in str(error):  # to select another database than 0
                 raise of_cluster(connection) from None
+            if "DB index is out of range" in str(error):  # so says Valkey 9 of a cluster
+                refuse_cluster(_information_of(connection), connection)
             raise
         refuse_cluster(information, connection)
 
@@ -489,14 +491,18 @@ def _greet(connection: Any) -> None:
 def _greet_in_cluster(connection: Any) -> str:
     """Do the same for a server of a cluster; return what it says of itself."""
     connection.on_connect()
-    connection.send_command("INFO", "server", check_health=False)
-    try:
-        information = str(connection.read_response())
-    except redis.ResponseError:
-        return ""  # INFO is forbidden to this user
+    information = _information_of(connection)
     with _disconnecting(connection):
         check_server(information)
     return information
+
+
+def _information_of(connection: Any) -> str:
+    connection.send_command("INFO", "server", check_health=False)
+    try:
+        return str(connection.read_response())
+    except redis.ResponseError:
+        return ""  # INFO is forbidden to this user
 
 
 @contextmanager
