@@ -20,6 +20,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized, overrides
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records.indexes import DateTimeRangeIndex
+from limpyd_jobs.redis.cluster.names import check_namespace
 
 Model = TypeVar("Model", bound=type)
 
@@ -74,7 +75,8 @@ class Layout:
 
 @memoized
 def layout_of(model: type[RedisModel]) -> Layout:
-    """Return the layout of a model class."""
+    """Return the layout of a model class. If no script can work with it, `ConfigurationException` is raised."""
+    check_namespace(model)
     fields = {name: model.get_field(name) for name in model._fields if name != model.get_field("pk").name}
     hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
     special = {name for name, field in hash_fields.items() if special_indexes(field)}

@@ -9,11 +9,13 @@ from limpyd_jobs.check.catalogue import INTEGRATIONS
 from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, UNREADABLE, KnownClass, known_classes, known_models
 from limpyd_jobs.records.known_classes import KEY as CLASSES
 from limpyd_jobs.redis.cluster.tags import prefix_of
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to
+from limpyd_jobs.texts import one_line
 
 # The keys that belong to no model.
 SHARED = "limpyd-jobs"
@@ -46,6 +48,12 @@ class Renaming:
     def __init__(self, source: JobsDatabase, target: JobsDatabase, prefixes: Iterable[str]) -> None:
         self._from, self._to = (prefix_of(each.connection_settings.get("tag", "")) for each in (source, target))
         self.prefixes = tuple(sorted(prefixes))
+        odd = [each for each in self.prefixes if self._to and {"{", "}"} & {*each}]
+        if odd:
+            raise ConfigurationException(
+                f"Keys that begin with {one_line(odd[0])!r} cannot be moved to a cluster, where only the tag is in braces: "
+                "rename them, or delete them, first"
+            )
         self._olds = tuple(f"{self._from}{each}" for each in self.prefixes)
         self._news = tuple(f"{self._to}{each}" for each in self.prefixes)
 

@@ -160,6 +160,12 @@ def test_models_of_different_tags_are_refused(cluster: Cluster, tag: str) -> Non
         Worker(queues="q", error_model=OtherError, max_loops=1).run()
 
 
+def test_namespace_with_braces_is_refused(tag: str) -> None:
+    odd = Photo.bound_to(BaseJobsModel.database, namespace="ph}otos")
+    with pytest.raises(ConfigurationException, match=r"'ph}otos': on a cluster.*as namespace = 'photos'"):
+        odd.add_job("photo:1")
+
+
 def test_collections_are_filtered_and_sorted_or_say_what_to_do_instead(tag: str) -> None:
     Photo.add_jobs(["photo:1", "photo:2"], priority=3)
     assert len(Photo.collection(status="w", priority=3)) == 2

@@ -23,6 +23,7 @@ from limpyd_jobs.records.relocations import KEY, read_note
 from limpyd_jobs.redis.cluster.tags import slot_of
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.relocation import NotMoved, Relocation, relocating, values
+from limpyd_jobs.relocation.renaming import Renaming, namespaces_of
 from limpyd_jobs.schedules import Schedule
 
 Stored = dict[str, tuple[Any, bool]]  # by the key: the value, and whether it expires
@@ -267,6 +268,13 @@ def test_target_with_jobs_is_refused(source: JobsDatabase, target: JobsDatabase)
 def test_same_database_is_refused(source: JobsDatabase) -> None:
     with pytest.raises(ConfigurationException, match=r"The jobs are in unix://.* already"):
         Relocation(source, JobsDatabase(**source.connection_settings))
+
+
+def test_namespace_with_braces_is_not_moved_to_a_cluster(source: JobsDatabase) -> None:
+    Film.bound_to(source, namespace="fi}lms").add_job("one")
+    there = JobsDatabase(url="redis+cluster://localhost:1/shop")
+    with pytest.raises(ConfigurationException, match="'fi}lms:' cannot be moved to a cluster"):
+        Renaming(source, there, [f"{each}:" for each in namespaces_of(source)])
 
 
 class BreaksOff(Exception):

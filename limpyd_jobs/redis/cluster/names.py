@@ -49,6 +49,16 @@ def without_prefix(model: Any) -> str:
     return str(model._name).removeprefix(prefix_in(model.database))
 
 
+def check_namespace(model: Any) -> None:
+    """Refuse a namespace with braces on a cluster: there, they are around the tag."""
+    if prefix_in(model.database) and {"{", "}"} & {*without_prefix(model)}:
+        namespace = without_prefix(model).rpartition(":")[0]
+        raise ConfigurationException(
+            f"{model.__name__} has the namespace {namespace!r}: on a cluster, only the tag is in braces. Write it "
+            f"without them, as namespace = {namespace.translate({ord('{'): None, ord('}'): None})!r}"
+        )
+
+
 def check_one_tag(one: Any, other: Any) -> None:
     """Refuse models whose keys are in different slots, which no script can change together."""
     first, second = prefix_in(one.database), prefix_in(other.database)
