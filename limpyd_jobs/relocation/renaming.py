@@ -51,8 +51,8 @@ class Renaming:
         odd = [each for each in self.prefixes if self._to and {"{", "}"} & {*each}]
         if odd:
             raise ConfigurationException(
-                f"Keys that begin with {one_line(odd[0])!r} cannot be moved to a cluster, where only the tag is in braces: "
-                "rename them, or delete them, first"
+                f"Keys that begin with {one_line(odd[0])!r} cannot be moved to a cluster, where only the tag is in "
+                "braces: rename them, or delete them, first"
             )
         self._olds = tuple(f"{self._from}{each}" for each in self.prefixes)
         self._news = tuple(f"{self._to}{each}" for each in self.prefixes)
