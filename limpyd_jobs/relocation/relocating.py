@@ -124,6 +124,7 @@ class Relocation:
             raise ConfigurationException(f"The jobs are in {database_name(source.connection_settings)} already")
         self._databases, self._also, self._pause, self._tell = (source, target), also, pause, tell
         self._source, self._target = map(Side, self._databases)
+        self._is_new = False  # whether the target has nothing yet
         self.names = [self._source.name, self._target.name]
 
     @cached_property
@@ -270,6 +271,7 @@ class Relocation:
             self._source.change([("UNLINK", self._source.key)])
             raise NotMoved(f"{self.names[0]} and {self.names[1]} are two names of the same database")
         self._target.take(filling, taken._replace(state=FILLING))
+        self._is_new = not is_filled
         return taken
 
     def _new_note(self) -> Note:
@@ -322,7 +324,9 @@ class Relocation:
         values = Values(self._source, self._target, self._renaming)
         changed = 0
         for seen, batch in enumerate(chunks(self._meant(), BATCH), 1):
-            entries = values.differing(values.entries(batch))
+            entries = values.entries(batch)
+            if number or not self._is_new:
+                entries = values.differing(entries)
             values.copy(entries)
             changed += len(entries)
             if not number and seen % KEEP_EVERY == 0:

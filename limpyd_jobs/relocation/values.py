@@ -118,8 +118,14 @@ class Entry(NamedTuple):
     kind: Kind
     elements: Elements
     following: Any  # where the next ones begin; None if these are all
-    size: int
     lifetime: int  # in milliseconds; -1 if it does not end
+
+    def is_like(self, elements: Elements, lifetime: int) -> bool:
+        """Whether elements of the target are the same ones, and end if these do."""
+        mine: Any = self.elements
+        if self.kind.look:  # they have no order
+            mine, elements = set(mine), set(elements)  # type: ignore[assignment]
+        return bool(mine == elements) and (lifetime < 0) == (self.lifetime < 0)
 
 
 class Values:
@@ -140,12 +146,12 @@ class Values:
         kinds = dict(zip(keys, self._source.ask(("TYPE", key) for key in keys), strict=True))
         self.odd |= {key: kind for key, kind in kinds.items() if kind not in KINDS and kind != "none"}
         known = {key: KINDS[kind] for key, kind in kinds.items() if kind in KINDS}
-        questions = ((kind.read(key, None), (kind.size, key), ("PTTL", key)) for key, kind in known.items())
+        questions = ((kind.read(key, None), ("PTTL", key)) for key, kind in known.items())
         replies = iter([*self._source.ask(each for question in questions for each in question)])
         entries = []
-        for (key, kind), reply, size, lifetime in zip(known.items(), replies, replies, replies, strict=True):
+        for (key, kind), reply, lifetime in zip(known.items(), replies, replies, strict=True):
             if lifetime != -2 and not isinstance(reply, Exception):  # it may have ended meanwhile
-                entries.append(Entry(key, kind, *self._found(key, kind, reply, None), size, lifetime))
+                entries.append(Entry(key, kind, *self._found(key, kind, reply, None), lifetime))
         return entries
 
     def _found(self, key: str, kind: Kind, reply: Any, place: Any) -> tuple[Elements, Any]:
@@ -172,22 +178,22 @@ class Values:
 
     def differing(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return those that are not the same in the target."""
-        news = [self._renaming.new(entry.key) for entry in entries]
-        questions = (((entry.kind.size, new), ("PTTL", new)) for entry, new in zip(entries, news, strict=True))
+        questions = ((entry.kind.read(new, None), ("PTTL", new)) for entry, new in self._with_new_keys(entries))
         replies = iter([*self._target.ask(each for question in questions for each in question)])
-        alike = [
-            size == entry.size and (lifetime < 0) == (entry.lifetime < 0)
-            for entry, size, lifetime in zip(entries, replies, replies, strict=True)
+        return [
+            entry
+            for entry, reply, lifetime in zip(entries, replies, replies, strict=True)
+            if isinstance(reply, Exception) or not self._is_same(entry, reply, lifetime)
         ]
-        likely = [entry for entry, is_alike in zip(entries, alike, strict=True) if is_alike]
-        asked = [self._question(entry, None, entry.elements) for entry in likely]
-        found = self._target.ask(command for command, _ in asked)
-        same = {
-            entry.key
-            for entry, (_, expected), reply in zip(likely, asked, found, strict=True)
-            if self._answer(entry, reply, None) == expected and self._is_same_behind(entry)
-        }
-        return [entry for entry in entries if entry.key not in same]
+
+    def _with_new_keys(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, str]]:
+        return ((entry, self._renaming.new(entry.key)) for entry in entries)
+
+    def _is_same(self, entry: Entry, reply: Any, lifetime: int) -> bool:
+        elements, following = entry.kind.found(reply, None)
+        if entry.following is None and following is None:
+            return entry.is_like(elements, lifetime)
+        return (lifetime < 0) == (entry.lifetime < 0) and self._is_same_in_parts(entry)
 
     def _question(self, entry: Entry, place: Any, elements: Elements) -> tuple[Command, Any]:
         """Return the command that looks for elements in the target, and the right answer."""
@@ -200,14 +206,16 @@ class Values:
     def _answer(entry: Entry, reply: Any, place: Any) -> Any:
         return reply if entry.kind.look or isinstance(reply, Exception) else list(entry.kind.found(reply, place)[0])
 
-    def _is_same_behind(self, entry: Entry) -> bool:
-        """Whether the parts of a key behind the first one are the same."""
+    def _is_same_in_parts(self, entry: Entry) -> bool:
+        (old_size,) = self._source.ask([(entry.kind.size, entry.key)])
+        (new_size,) = self._target.ask([(entry.kind.size, self._renaming.new(entry.key))])
+        if old_size != new_size:
+            return False
         for place, elements in self._parts(entry):
-            if place is not None:
-                command, expected = self._question(entry, place, elements)
-                (reply,) = self._target.ask([command])
-                if self._answer(entry, reply, place) != expected:
-                    return False
+            command, expected = self._question(entry, place, elements)
+            (reply,) = self._target.ask([command])
+            if self._answer(entry, reply, place) != expected:
+                return False
         return True
 
     def copy(self, entries: Sequence[Entry]) -> None:
@@ -216,7 +224,7 @@ class Values:
 
     def missing(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return those of which the target has nothing."""
-        there = self._target.ask(("EXISTS", self._renaming.new(entry.key)) for entry in entries)
+        there = self._target.ask(("EXISTS", new) for _, new in self._with_new_keys(entries))
         return [entry for entry, is_there in zip(entries, there, strict=True) if not is_there]
 
     def _copying(self, entry: Entry) -> Iterator[Command]:
