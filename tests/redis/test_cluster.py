@@ -315,7 +315,8 @@ def test_calls_to_a_host_that_is_gone_end_though_no_time_was_set(
 ) -> None:
     network, server = server_on_a_host
     pool: Any = JobsDatabase(cluster=[server.address], tag="shop", socket_timeout=None).connection.connection_pool
-    waiting, other = pool.get_connection(), pool.get_connection()
+    waiting, other = pool.make_connection(), pool.make_connection()
+    other.connect()
     waiting.send_command("BLPOP", "{shop}:list", 0)
     with server.client() as client:
         wait_until(lambda: client.info("clients")["blocked_clients"], "it waits")
