@@ -271,10 +271,12 @@ def test_same_database_is_refused(source: JobsDatabase) -> None:
 
 
 def test_namespace_with_braces_is_not_moved_to_a_cluster(source: JobsDatabase) -> None:
-    Film.bound_to(source, namespace="fi}lms").add_job("one")
+    here = JobsDatabase(**source.connection_settings)  # a process knows what was bound to its own one for ever
+    Film.bound_to(here, namespace="fi}lms").add_job("one")
     there = JobsDatabase(url="redis+cluster://localhost:1/shop")
     with pytest.raises(ConfigurationException, match="'fi}lms:' cannot be moved to a cluster"):
-        Renaming(source, there, [f"{each}:" for each in namespaces_of(source)])
+        Renaming(here, there, [f"{each}:" for each in namespaces_of(here)])
+    here.connection.connection_pool.disconnect()
 
 
 class BreaksOff(Exception):
