@@ -161,7 +161,7 @@ def test_models_of_different_tags_are_refused(cluster: Cluster, tag: str) -> Non
 
 
 def test_namespace_with_braces_is_refused(tag: str) -> None:
-    odd = Photo.bound_to(BaseJobsModel.database, namespace="ph}otos")
+    odd = Photo.bound_to(JobsDatabase(**BaseJobsModel.database.connection_settings), namespace="ph}otos")
     with pytest.raises(ConfigurationException, match=r"'ph}otos': on a cluster.*as namespace = 'photos'"):
         odd.add_job("photo:1")
 
