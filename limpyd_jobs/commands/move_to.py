@@ -105,7 +105,8 @@ interrupted, even killed, at any moment: type the line again for the rest."""
             raise
         if not self.print_as_json(moved._asdict()):
             rows = [("keys", ""), (f"{moved.keys:,}", "moved")]
-            rows += [(f"{moved.left:,}", "left: they were changed after they were copied")] if moved.left else []
+            such = f"such as {one_line(moved.example)} in {relocation.names[0]}"
+            rows += [(f"{moved.left:,}", f"left: changed after they were copied, {such}")] if moved.left else []
             print_fields(rows, MESSAGE)
         self.note("all programs need the new database now")
         return 1 if moved.left else 0

@@ -81,10 +81,13 @@ class Moved(NamedTuple):
         How many keys.
     left: int
         How many keys are in the source that were written after they were copied.
+    example: str
+        One of them.
     """
 
     keys: int
     left: int
+    example: str = ""
 
 
 class Relocation:
@@ -172,7 +175,7 @@ class Relocation:
         if note.state == REMOVING:
             note = self._remove(note)
         self._open(note)
-        return Moved(note.total, sum(1 for _ in self._meant()))
+        return Moved(note.total, sum(1 for _ in self._meant()), min(self._meant(), default=""))
 
     def undo(self) -> None:
         """Give a move up that was broken off: the source is used again, and what was copied is deleted.
@@ -265,7 +268,10 @@ class Relocation:
         else:
             self._refuse_present()
             if not is_filled and (found := next(self._copied(), "")):
-                raise NotMoved(f"{self.names[1]} has jobs, or has been used for them: {one_line(found)} is there")
+                raise NotMoved(
+                    f"{self.names[1]} has jobs, or has been used for them: {one_line(found)} is there. Name "
+                    "another one, which is empty"
+                )
         taken = self._source.take(note, note or self._new_note())
         if self._target.note() == taken:
             self._source.change([("UNLINK", self._source.key)])
@@ -316,7 +322,7 @@ class Relocation:
                 return note
         raise NotMoved(
             f"{self.names[0]} is changed again and again, so it is not known to be copied: stop all that uses it, "
-            f"such as the dashboard, and type the line again: {note.line}"
+            f"such as the dashboard and programs of version 2, and type the line again: {note.line}"
         )
 
     def _pass(self, note: Note, number: int) -> int:

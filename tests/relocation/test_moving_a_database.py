@@ -96,7 +96,7 @@ def test_all_is_the_same_in_the_target(source: JobsDatabase, target: JobsDatabas
     client.set("jobs:none", "")
     client.hset("jobs:bytes", "\udcff", "\udcfe\x00")
     before = stored_in(client)
-    assert Relocation(source, target, pause=0).run() == (len(before), 0)
+    assert Relocation(source, target, pause=0).run() == (len(before), 0, "")
     assert without_the_move(stored_in(target.connection)) == before
     assert stored_in(client).keys() == {KEY}
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from reading import limpyd_jobs
 from redis.exceptions import NoPermissionError, RedisError
 from servers import RedisServer, free_port
 
@@ -64,6 +65,10 @@ def keys_in(database: JobsDatabase) -> set[str]:
     return {
         key for key in database.connection.scan_iter() if not key.startswith(("limpyd-jobs:move", "limpyd-jobs:aud"))
     }
+
+
+def url_of(database: JobsDatabase) -> str:
+    return f"unix://{database.connection_settings['unix_socket_path']}?db={database.connection_settings['db']}"
 
 
 def during(when: str, do: Callable[[], Any]) -> Callable[[str], None]:
@@ -228,7 +233,11 @@ def test_what_is_changed_between_the_look_and_the_removal_stays(
         return found
 
     monkeypatch.setattr(Values, "differing", change_behind)
-    assert Relocation(source, target, pause=0).run().left == 1
+    moved = Relocation(source, target, pause=0).run()
+    assert (moved.left, moved.example) == (1, *changed)
+    status, out, _ = limpyd_jobs("move-to", url_of(target), f"--database={url_of(source)}", "--yes", "--pause=0")
+    assert status == 1
+    assert f"left: changed after they were copied, such as {changed[0]} in {url_of(source)}" in out
     assert source.connection.lrange(changed[0], 0, -1) == ["late"]
 
 
