@@ -317,6 +317,7 @@ class Relocation:
     def _copy(self, note: Note) -> Note:
         for number in range(PASSES):
             if not self._pass(note, number) and number:  # at least two: the second one is the check
+                self._target.wait_for_a_replica()
                 note = note._replace(state=REMOVING, done="0")
                 self._source.write(note)
                 return note

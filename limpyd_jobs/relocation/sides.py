@@ -18,12 +18,16 @@ from limpyd_jobs.records.relocations import KEY, Note, read_note
 from limpyd_jobs.redis.calls import chunks, is_of_wrong_type
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.redis.replication import PUBLISHED
 from limpyd_jobs.search.classes import connection_to
 
 Command = Sequence[Any]
 
 # How many commands are in a transaction.
 AT_ONCE = 500
+
+# For how many seconds to wait until a replica has all.
+REPLICATED_WITHIN = 5.0
 
 
 class NotMoved(LimpydJobsException):
@@ -98,6 +102,22 @@ class Side:
             return commands()
 
         self._execute(checked, *watched)
+
+    def wait_for_a_replica(self) -> None:
+        """Return as soon as one replica, if there are any, has all that was written.
+
+        Raises
+        ------
+        NotMoved
+            If none has.
+        """
+        if not self.connection.info("replication").get("connected_slaves"):
+            return
+        pipeline = self.connection.pipeline(transaction=False)
+        pipeline.execute_command(*PUBLISHED)
+        pipeline.execute_command("WAIT", 1, int(1000 * REPLICATED_WITHIN))
+        if not pipeline.execute()[-1]:
+            raise NotMoved(f"No replica of {self.name} has what was copied, so a failover would lose it: see to it")
 
     def check(self) -> None:
         """Raise `NotMoved` if its note is not one of this run."""

@@ -3,6 +3,7 @@ that are missing, what is changed too late."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import pytest
 from reading import limpyd_jobs
 from redis.exceptions import NoPermissionError, RedisError
-from servers import RedisServer, free_port
+from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import Job
 from limpyd_jobs.records.relocations import KEY, read_note
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.relocation import NotMoved, Relocation, relocating
+from limpyd_jobs.relocation import NotMoved, Relocation, relocating, sides
 from limpyd_jobs.relocation.values import Values
 
 
@@ -265,6 +266,30 @@ def test_move_is_given_up_though_the_target_is_dead(source: JobsDatabase, target
     Relocation(source, target).undo()  # the rest of it
     assert keys_in(target) == set()
     assert read_note(target.connection) is None
+
+
+@pytest.mark.proof
+def test_nothing_is_removed_before_a_replica_of_the_target_has_it(
+    source: JobsDatabase, redis_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides, "REPLICATED_WITHIN", 0.2)
+    before, port = keys_in(source), free_port()
+    with (
+        RedisServer(redis_binary, "--repl-diskless-sync-delay", "0", port=port) as primary,
+        RedisServer(redis_binary, "--replicaof", "127.0.0.1", str(port)) as replica,
+    ):
+        wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up")
+        target = JobsDatabase(url=primary.url)
+        assert replica.process
+        replica.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(NotMoved, match=r"No replica of .* has what was copied, so a failover would lose it"):
+            Relocation(source, target, pause=0).run()
+        assert keys_in(source) == before
+        replica.process.send_signal(signal.SIGCONT)
+        monkeypatch.setattr(sides, "REPLICATED_WITHIN", 60.0)
+        Relocation(source, target, pause=0).run()
+        assert keys_in(target) == before
+        target.connection.connection_pool.disconnect()
 
 
 def test_end_that_was_broken_off_is_done_by_the_next_run(
