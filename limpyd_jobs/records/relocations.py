@@ -89,20 +89,17 @@ class Note(NamedTuple):
 
 def read_note(connection: Any) -> Note | None:
     """Return the note of a database; None without one."""
+    found: Mapping[str, str] = {}
     with passing_over_wrong_types():
-        return _note(connection.hgetall(at(connection, KEY)))
-    return None
-
-
-def _note(found: Mapping[str, str]) -> Note | None:
+        found = connection.hgetall(at(connection, KEY))
     if not found:
         return None
     told = {name: one_line(found.get(name, ""), MESSAGE) for name in Note._fields}
     return Note(**{**told, "begins": found.get("begins", "")})
 
 
-def refuse_moved(found: Mapping[str, str]) -> None:
-    """Raise `DatabaseMoved` if a database has a note, given what is stored of it."""
-    note = _note(found)
+def refuse_moved(connection: Any) -> None:
+    """Raise `DatabaseMoved` if the jobs of a database are being moved, or were moved."""
+    note = read_note(connection)
     if note:
         raise DatabaseMoved(one_line(note.refusal, MESSAGE))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.records import records, relocations
+from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import QUEUES, known_models
-from limpyd_jobs.redis.calls import Commands
-from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.records.relocations import refuse_moved
 from limpyd_jobs.redis.database import database_name
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
@@ -69,13 +69,16 @@ class Start:
         """Wait until Redis is ready, and there is a queue. After its first answer, Redis may fail."""
         self._check_connections()
         self._warn_of_names()
-        self._look_at_server()
+        self._warn_of_eviction()
         worker, state = self.worker, self.context.state
-        warned = False
+        warned, is_asked = False, False
         while not worker.must_stop():
             state.turned = monotonic()
             try:
                 self._check_home()
+                if not is_asked:
+                    refuse_moved(worker.connection)
+                    is_asked = True
                 look()
             except RedisError as error:
                 if not warned and not is_transient(error):
@@ -98,23 +101,16 @@ class Start:
             what = f"{name} is not a parameter of {type(self.worker).__name__}"
             self.worker.log(f"{what}, but something else: its default is used", "warning")
 
-    def _look_at_server(self) -> None:
-        """Refuse a database whose jobs are elsewhere. Warn if Redis may delete jobs to make room."""
-        connection = self.worker.connection
-        asked = Commands(connection, [("INFO", "memory"), ("HGETALL", at(connection, relocations.KEY))])
-        memory, note = self._ask(asked)
-        if isinstance(note, dict):
-            relocations.refuse_moved(note)
-        if isinstance(memory, ResponseError):  # not every user may ask
-            return
-        if isinstance(memory, Exception):
-            raise memory
-        policy = memory.get("maxmemory_policy", "noeviction")
-        if memory.get("maxmemory") and policy != "noeviction":
-            self.worker.log(
-                f"Redis may DELETE JOBS when its memory is full: set maxmemory-policy to noeviction, not {policy}",
-                "critical",
-            )
+    def _warn_of_eviction(self) -> None:
+        """Warn if Redis may delete jobs to make room."""
+        with suppress(ResponseError):  # not every user may ask
+            memory: Any = self._ask(partial(self.worker.connection.info, "memory"))
+            policy = memory.get("maxmemory_policy", "noeviction")
+            if memory.get("maxmemory") and policy != "noeviction":
+                self.worker.log(
+                    f"Redis may DELETE JOBS when its memory is full: set maxmemory-policy to noeviction, not {policy}",
+                    "critical",
+                )
 
     def _log_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""

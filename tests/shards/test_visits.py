@@ -80,6 +80,18 @@ def test_its_own_come_first(shards: Shards) -> None:
     assert Parcel.seen == [mine, others]
 
 
+def test_its_log_names_the_shard_of_a_job_unless_it_is_its_own(
+    shards: Shards, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = (in_shard(shards, number) for number in (0, 2))
+    shards.add_jobs(Parcel, [own, other])
+    at_home(shards, 0, 2).run()
+    told = [message for message in messages(caplog) if "|parcel:" in message]
+    assert [(own in message, message.endswith(" (shard 2)")) for message in told] == 2 * [(True, False)] + 2 * [
+        (False, True)
+    ]
+
+
 def test_a_result_is_found_by_the_identifier_alone(shards: Shards) -> None:
     identifier = in_shard(shards, 2)
     shards.add_job(Tracked, identifier)

@@ -29,9 +29,13 @@ class Announcer:
         self.class_names = ClassNames()
 
     def emit(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
-        """Emit an event of a job; the log names its class if there are several in the queue."""
+        """Emit an event of a job; the log names its class if there are several in the queue, and its shard if that is
+        another one than that of the worker: there are jobs of the same pk in each."""
         if message and self.class_names.are_several:
             message += self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
+        shards = self.worker._settings.shards
+        if message and shards and queue.database in shards.databases:
+            message += f" (shard {shards.databases.index(queue.database)})"
         events.emit(kind, self.worker, message, job, queue, *details)
 
     def emit_again(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
