@@ -5,6 +5,7 @@ While it is there, scripts refuse to add and to claim jobs: see ``registry.lua``
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ class Note(NamedTuple):
     @property
     def line(self) -> str:
         """The line to type to go on."""
-        return f"limpyd-jobs move-to {self.target} --database={self.source}"
+        return line_of(self.target, self.source)
 
     @property
     def how_far(self) -> str:
@@ -85,6 +86,11 @@ class Note(NamedTuple):
     def as_hash(self) -> Mapping[str, str]:
         """Return the note as it is stored."""
         return {**self._asdict(), "told": self.refusal}
+
+
+def line_of(target: str, source: str) -> str:
+    """Return the line to type to move the jobs of a source to a target."""
+    return shlex.join(["limpyd-jobs", "move-to", target, f"--database={source}"])
 
 
 def read_note(connection: Any) -> Note | None:

@@ -35,7 +35,7 @@ from limpyd_jobs.models import AlivePresence, Presence, WorkerPresence
 from limpyd_jobs.query.queues import queue_states
 from limpyd_jobs.records.audit import audited
 from limpyd_jobs.records.known_classes import WRITTEN_FOR
-from limpyd_jobs.records.relocations import COPYING, FILLING, KEY, MOVED, REMOVING, Note
+from limpyd_jobs.records.relocations import COPYING, FILLING, KEY, MOVED, REMOVING, Note, line_of
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.relocation.renaming import Renaming, foreign_name, namespaces_of
@@ -175,7 +175,8 @@ class Relocation:
         if note.state == REMOVING:
             note = self._remove(note)
         self._open(note)
-        return Moved(note.total, sum(1 for _ in self._meant()), min(self._meant(), default=""))
+        left = [*self._meant()]
+        return Moved(note.total, len(left), min(left, default=""))
 
     def undo(self) -> None:
         """Give a move up that was broken off: the source is used again, and what was copied is deleted.
@@ -217,7 +218,7 @@ class Relocation:
         if note and (note.state == FILLING or not self._is_to_here(note, filling)):
             raise NotMoved(f"{self.names[0]}: {note.how_far}. The line for that move: {note.line}")
         if note and note.state != COPYING:
-            raise NotMoved(f"It is too late to give it up: {note.how_far}. Move them back: {self._line_back}")
+            raise NotMoved(f"It is too late to give it up: {note.how_far}. Move them back: {line_of(*self.names)}")
         if note and filling and note.id != filling.id:
             raise NotMoved(f"{self.names[1]}: {filling.how_far}")
         if note is None and next(self._copied(), "") and not next(self._meant(), ""):
@@ -225,10 +226,6 @@ class Relocation:
                 f"{self.names[0]} has no jobs, so those that were copied to {self.names[1]} are all that there are. To "
                 f"use them, delete {self._target.key} there"
             )
-
-    @property
-    def _line_back(self) -> str:
-        return f"limpyd-jobs move-to {self.names[0]} --database={self.names[1]}"
 
     # -- Whether it can be done
 

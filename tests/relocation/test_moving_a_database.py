@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
@@ -300,7 +301,9 @@ def test_move_that_was_broken_off_is_known_and_can_be_given_up(source: JobsDatab
     (found,) = check(pause=0).findings
     assert f"being moved to {name_of(target)}" in found.problem
     assert f"0 of {number} keys are copied" in found.problem
-    assert f"Go on: limpyd-jobs move-to {name_of(target)} --database={name_of(source)}" in found.problem
+    line = found.problem.partition("Go on: ")[2].partition(" (or")[0]
+    assert shlex.split(line) == ["limpyd-jobs", "move-to", name_of(target), f"--database={name_of(source)}"]
+    assert f"move-to '{name_of(target)}'" in line  # zsh looks for files if it meets a "?" without quotes
     with pytest.raises(NotMoved, match="The line for that move"):
         Relocation(source, JobsDatabase(**{**source.connection_settings, "db": 6}), pause=0).run()
     with pytest.raises(NotMoved, match="The line for that move"):

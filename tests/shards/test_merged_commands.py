@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 from limpyd import fields
 from reading import limpyd_jobs
 
 from limpyd_jobs import Job, WorkerPresence
-from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import pause_queue
 from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.schedules import Schedule
@@ -28,18 +25,12 @@ class Letter(Job):
 
 
 @pytest.fixture
-def urls(redis_client: redis.Redis) -> Iterator[str]:
+def urls(two_databases: str) -> str:
     """The names of two databases, with three jobs that wait in one, two in the other, of which one is in error."""
-    path = redis_client.connection_pool.connection_kwargs["path"]
-    before = BaseJobsModel.database.connection_settings
-    text = f"unix://{path}?db=4 unix://{path}?db=5"
-    shards = Shards.of_text(text)
+    shards = Shards.of_text(two_databases)
     shards.on(Letter, 0).add_jobs(["a", "b", "c"])
     shards.on(Letter, 1).add_jobs(["d", "e", "wrong"])[2].claim("a test").fail(ValueError("on purpose"))
-    yield text
-    BaseJobsModel.database.reset(**before)
-    for number in (4, 5):
-        redis.Redis(unix_socket_path=path, db=number).flushdb()
+    return two_databases
 
 
 def shown(urls: str, *words: str) -> Any:

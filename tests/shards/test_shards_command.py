@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import redis
@@ -17,18 +16,12 @@ from limpyd_jobs.shards import Shards
 
 
 @pytest.fixture
-def urls(redis_client: redis.Redis) -> Iterator[str]:
+def urls(two_databases: str) -> str:
     """The names of two databases, with five jobs in each."""
-    path = redis_client.connection_pool.connection_kwargs["path"]
-    before = BaseJobsModel.database.connection_settings
-    text = f"unix://{path}?db=4 unix://{path}?db=5"
-    shards = Shards.of_text(text)
+    shards = Shards.of_text(two_databases)
     for number in (0, 1):  # each with jobs of its own, whatever their identifiers say
         shards.on(Job, number).add_jobs([f"{number}:{each}" for each in range(5)], "mails")
-    yield text
-    BaseJobsModel.database.reset(**before)
-    for number in (4, 5):
-        redis.Redis(unix_socket_path=path, db=number).flushdb()
+    return two_databases
 
 
 def test_prints_what_each_has(urls: str) -> None:

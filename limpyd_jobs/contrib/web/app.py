@@ -140,25 +140,25 @@ class Site:
     Parameters
     ----------
     settings: Settings
-    above: Site
-        The one of all shards.
+    access, renderer: Access, Renderer
+        Of a dashboard of one shard: those of the one of all.
     """
 
-    def __init__(self, settings: Settings, above: Site | None = None) -> None:
+    def __init__(self, settings: Settings, access: Access | None = None, renderer: Renderer | None = None) -> None:
         self.settings = settings
         self.pages = PAGES_OF_ALL if settings.shards else PAGES
-        self._above = above
+        self._is_of_one = access is not None
         self.masking = Masking(settings.masked)
         self.tasks = Tasks()
         self.kept = Kept()
-        self._access: Access = above._access if above else Access(settings)  # wrong secrets count together
-        self._renderer: Renderer = above._renderer if above else Renderer()
+        self._access = access or Access(settings)  # wrong secrets count together
+        self._renderer = renderer or Renderer()
         self._limiter = CapacityLimiter(settings.threads)
         self._lanes = {page.lane: _lane_of(page.lane, settings.threads) for page in PAGES}
         self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
         self._overview = Live(partial(look, settings), self._in_thread, self._renderer)
-        self.of_shards = [Site(each, self) for each in settings.of_shards()]
+        self.of_shards = [Site(each, self._access, self._renderer) for each in settings.of_shards()]
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -294,7 +294,7 @@ class Site:
             asked=asked,
             nonce=request.scope[NONCE],
             pages=self.pages if asked else (),
-            above=f"{root.rpartition('/')[0]}/" if self._above else "",
+            above=f"{root.rpartition('/')[0]}/" if self._is_of_one else "",
             here=request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/",
             done=done,
             **more,
