@@ -48,6 +48,13 @@ def described(error: BaseException) -> str:
     return f"{kind_of(error)}: {text}" if text else kind_of(error)
 
 
+def described_with_notes(error: BaseException) -> str:
+    """Return the same, and the notes that were added to the exception."""
+    notes = getattr(error, "__notes__", None)
+    text = one_line("; ".join(map(str, notes)), MESSAGE) if isinstance(notes, list) else ""
+    return f"{described(error)} ({text})" if text else described(error)
+
+
 def kind_of(error: BaseException) -> str:
     """Return the name of the type of an exception, in one line: its class may have any name."""
     return one_line(type(error).__name__)

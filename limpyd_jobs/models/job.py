@@ -742,10 +742,9 @@ class Job(JobRecord):
         object
             Any value: it is passed on to the worker's ``job_success`` and to ``on_success``.
         """
-        name = type(self).__name__
-        raise NotImplementedError(
-            f"You must implement your own action: {name} has no method run(self, queue), and its worker no callback"
-        )
+        error = NotImplementedError("You must implement your own action")
+        error.add_note(f"{type(self).__name__} has no method run(self, queue), and its worker no callback")
+        raise error
 
 
 job_classes.base = roots.job = Job

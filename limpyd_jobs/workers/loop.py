@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from math import inf
 from time import monotonic
 
 from redis.exceptions import RedisError
@@ -380,9 +381,18 @@ class Loop:
         self.executions.offered.clear()
 
     def wait(self) -> tuple[Queue, Job] | None:
-        """Wait for a job; what `Worker.wait_for_job` does."""
-        delivery = self.waiter.wait(only_take=not self.overrides.waits_as_we_do)
-        return self.offers.objects_of(delivery) if delivery else None
+        """Wait for a job; what `Worker.wait_for_job` does.
+
+        In a run, the loop looks after everything else in between. A loop of the application may not know of that, so
+        that is done here, as long as there is no job and time is left.
+        """
+        until = monotonic() + (self.worker.timeout or inf)
+        while True:
+            delivery = self.waiter.wait(only_take=not self.overrides.waits_as_we_do)
+            found = self.offers.objects_of(delivery) if delivery else None
+            if found or self.worker.status is not None or self.worker.must_stop() or monotonic() >= until:
+                return found
+            self._maintain()
 
     def _log_unable(self, error: Exception) -> None:
         """Log why there is no job: with a traceback, unless the entry of the list was wrong."""

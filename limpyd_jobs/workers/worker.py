@@ -20,7 +20,7 @@ from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import LOGGED, as_lines, described, one_line
+from limpyd_jobs.texts import LOGGED, as_lines, described_with_notes, one_line
 from limpyd_jobs.workers.claiming.queue_selector import Place
 from limpyd_jobs.workers.context import RunState
 from limpyd_jobs.workers.loop import Loop
@@ -211,7 +211,7 @@ class Worker(Parameters):
         Returns
         -------
         tuple of Queue and Job
-            None if there was none for `timeout` seconds, or if something else has to be done first.
+            None if there was none for `timeout` seconds. In a run, also if something else has to be done first.
         """
         return self._loop.wait()
 
@@ -327,7 +327,7 @@ class Worker(Parameters):
     ) -> str:
         """Return what to log when a job failed."""
         requeued = "requeued" if to_be_requeued else "NOT requeued"
-        return f"{name_of(job, queue)} error: {described(exception)} [{requeued}]"
+        return f"{name_of(job, queue)} error: {described_with_notes(exception)} [{requeued}]"
 
     def job_requeue_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job that failed was put back in a queue."""

@@ -63,9 +63,9 @@ TYPE_OF_ERROR = re.compile(r"((?:\]|unexpected) error: )[A-Z]\w*(?:: |(?= \[))")
 # Version 2 logs the text of an exception in several lines.
 LINES_OF_ERROR = re.compile(r"(?<=\] error: ).*(?= \[(?:NOT )?requeued\])", re.DOTALL)
 REASON_OF_END = re.compile(r"(?<=\)): [\w ()=]+$")  # so it does
-# Version 3 goes on, and says which class, and what it lacks.
+# Version 3 adds a note, which the log and the traceback show: which class that is, and what it lacks.
 WITHOUT_RUN = re.compile(
-    r"(?<=You must implement your own action): \w+ has no method run\(self, queue\)[\w ,]*(?=$| \[|\")"
+    r"(?<=You must implement your own action)(?: \(|\n)\w+ has no method run\(self, queue\)[\w ,]*(?:\)(?= \[))?"
 )
 TRACEBACK = re.compile(r"^Traceback .*", re.MULTILINE | re.DOTALL)
 
@@ -156,8 +156,8 @@ class Normalizer:
         text = QUEUE_KEY.sub(self._queue_key, text)
         text = self._queue_member(text)
         text = WORKER_ID.sub("[id]", text)
-        text = TRACEBACK.sub(lambda match: f"Traceback … {match[0].strip().splitlines()[-1]}", text)
         text = WITHOUT_RUN.sub("", text)
+        text = TRACEBACK.sub(lambda match: f"Traceback … {match[0].strip().splitlines()[-1]}", text)
         text = TRACEBACK_OF_DELETED.sub(r"\1", text)
         text = TYPE_OF_ERROR.sub(r"\1", text)
         text = LINES_OF_ERROR.sub(lambda match: match[0].replace("\n", "\\n"), text)

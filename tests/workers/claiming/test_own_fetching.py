@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,6 +20,30 @@ from running import Collector, fail, messages, succeed, work
 from limpyd_jobs import STATUSES, Job, Queue, Worker
 
 pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class TestALoopOfTheApplication:
+    """A worker that does not run, whose `wait_for_job` is called by other code."""
+
+    def test_gets_the_jobs_at_once(self) -> None:
+        jobs = [Task.add_job("a"), Task.add_job("b")]
+        worker = Worker("queue", timeout=30)
+        assert [worker.wait_for_job()[1].pk.get() for _ in jobs] == [job.pk.get() for job in jobs]  # type: ignore[index]
+
+    def test_gets_a_job_of_a_queue_that_is_made_while_it_waits(self) -> None:
+        class Late(Worker):
+            def update_keys(self) -> None:
+                super().update_keys()
+                jobs.append(Task.add_job("a"))
+
+        jobs: list[Task] = []
+        found = Late("queue", timeout=30).wait_for_job()
+        assert found and found[1].pk.get() == jobs[0].pk.get()
+
+    def test_gets_none_no_sooner_than_after_the_timeout(self) -> None:
+        worker, began = Worker("queue", timeout=0.5), monotonic()
+        assert worker.wait_for_job() is None
+        assert monotonic() - began >= 0.5
 
 
 class TestFetching:
