@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from apscheduler.triggers import calendarinterval, combining, cron, date, interval
@@ -46,8 +46,15 @@ class CronTrigger(_Bounded, cron.CronTrigger):
         return sum(len(field.expressions) for field in self.fields) // len(self.fields)
 
     def _increment_field_value(self, dateval: datetime, fieldnum: int) -> Any:
+        """Go to the next value of a field, by the clock on the wall.
+
+        APScheduler adds the difference to the time in UTC. Where clocks go forward on that way, it arrives an hour
+        late: behind a midnight that does not exist, so that a time of that day is never found.
+        """
         SearchBudget.take(self.cost)
-        return super()._increment_field_value(dateval, fieldnum)
+        found, number = super()._increment_field_value(dateval, fieldnum)
+        forward = found.utcoffset() - dateval.utcoffset()
+        return (found - forward if forward > timedelta() else found), number
 
 
 class CalendarIntervalTrigger(_Bounded, calendarinterval.CalendarIntervalTrigger):

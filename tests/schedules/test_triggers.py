@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from itertools import islice, pairwise
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
@@ -134,6 +136,42 @@ def test_a_time_that_does_not_exist_comes_an_hour_later_on_that_day() -> None:
     assert cron_times("30 2 * * *", "2026-03-28 00:00:00", zone="Europe/Paris") == [
         *("2026-03-28 02:30:00", "2026-03-29 03:30:00", "2026-03-30 02:30:00", "2026-03-31 02:30:00")
     ]
+
+
+def gaps(first: datetime, last: datetime) -> Iterator[tuple[str, datetime]]:
+    """Yield a zone and the first moment after a time that does not exist there, for one zone of each kind."""
+    seen = set()
+    for name in sorted(available_timezones()):
+        zone, moment = ZoneInfo(name), first
+        while (later := moment + timedelta(days=14)) < last:
+            before, after = offset_at(moment, zone), offset_at(later, zone)
+            if after > before:
+                seconds = range(14 * 86400)
+                at = bisect(seconds, before, key=lambda second: offset_at(moment + timedelta(seconds=second), zone))
+                found = moment + timedelta(seconds=at)
+                if (found, before, after) not in seen:
+                    seen.add((found, before, after))
+                    yield name, found
+            moment = later
+
+
+def offset_at(moment: datetime, zone: ZoneInfo) -> timedelta:
+    offset = moment.astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset
+
+
+def test_no_zone_has_a_time_that_is_skipped_because_it_does_not_exist() -> None:
+    """Clocks go forward at midnight in Santiago, Cairo, Havana, Beirut, Asunción and on the Azores."""
+    wrong = []
+    for name, moment in gaps(utc("2025-12-01 00:00:00"), utc("2027-12-01 00:00:00")):
+        missing = (moment - timedelta(microseconds=1)).astimezone(ZoneInfo(name)) + timedelta(microseconds=1)
+        time = f"{missing.minute} {missing.hour}"
+        for days in (f"{missing.day} {missing.month} *", f"{missing.day} * *", f"* * {missing:%a}", "* * *"):
+            times, early = Times({"cron": f"{time} {days}"}, name), moment - timedelta(days=2)
+            if moment not in times.until(times.after(early) or NEVER, moment):
+                wrong.append((name, str(moment), f"{time} {days}"))
+    assert wrong == []
 
 
 def test_what_runs_several_times_an_hour_passes_over_the_hour_that_does_not_exist() -> None:

@@ -38,7 +38,8 @@ class TestALoopOfTheApplication:
 
         jobs: list[Task] = []
         found = Late("queue", timeout=30).wait_for_job()
-        assert found and found[1].pk.get() == jobs[0].pk.get()
+        assert found
+        assert found[1].pk.get() == jobs[0].pk.get()
 
     def test_gets_none_no_sooner_than_after_the_timeout(self) -> None:
         worker, began = Worker("queue", timeout=0.5), monotonic()
