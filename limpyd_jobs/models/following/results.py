@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from limpyd.model import RedisModel
 from redis.exceptions import RedisError, ResponseError
@@ -12,6 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.arguments import check_size
 from limpyd_jobs.exceptions import ConfigurationException, JobCanceled, JobFailed, JobGone, NoResult, ResultTimeout
 from limpyd_jobs.fields.codecs import codec_of, dump_compact
+from limpyd_jobs.functions import memoized
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.explaining.details import errors_of
 from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys
@@ -25,6 +27,9 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import KeptResult
 
+if TYPE_CHECKING:
+    from limpyd_jobs.fields.forms import Form
+
 # The text of one result: a script has to hold it.
 MAX_BYTES = 512 * 1024
 
@@ -34,12 +39,50 @@ def kept_result(job_class: type[RedisModel], result: Any) -> KeptResult | None:
     seconds = kept_for(job_class)
     if seconds is None:
         return None
-    try:
-        text = dump_compact(result)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"JSON cannot hold it: {one_line(error, MESSAGE)}") from None
+    text = _text_of(job_class, result)
     check_size("A result", text, MAX_BYTES)
     return KeptResult(text, max(int(seconds * 1000), 1))
+
+
+def _text_of(job_class: type[RedisModel], result: Any) -> str:
+    """Return a result as JSON, by the type that its code is annotated to return; without one, or if it is of another
+    type, as JSON alone can hold it."""
+    failure, form = None, _form_of_result(job_class)
+    if form is not None:
+        try:
+            return _checked(dump_compact(form.dump(result)))
+        except _UNFIT as error:
+            failure = f"it cannot be kept as {form.name}: {one_line(error, MESSAGE)}"
+    try:
+        return _checked(dump_compact(result))
+    except _UNFIT as error:
+        raise TypeError(failure or f"JSON cannot hold it: {one_line(error, MESSAGE)}") from None
+
+
+# What is raised for a value that cannot be stored.
+_UNFIT = (TypeError, ValueError, ArithmeticError, RecursionError, AttributeError)
+
+
+def _checked(text: str) -> str:
+    """Return a text that Redis can keep and that can be read again: lone surrogates and NaN cannot."""
+    text.encode()
+    if "NaN" in text:
+        codec_of(json).load(text)
+    return text
+
+
+@memoized
+def _form_of_result(job_class: Any) -> Form | None:
+    """Return the form of what the code of a job is annotated to return, if it is a type that JSON does not have."""
+    from limpyd_jobs.fields.forms import ALL_SHAPES, form_of  # not at the start of each process
+
+    function = getattr(job_class, "_function", None)
+    try:
+        hints = get_type_hints(function.__wrapped__ if function else job_class.run, include_extras=True)
+        form = form_of(hints.get("return", Any))
+    except Exception:  # names that are only there for type checkers, types that cannot travel
+        return None
+    return None if form.shapes == ALL_SHAPES else form
 
 
 def result_of(job: Any, timeout: float | None, error_model: Any) -> Any:
@@ -125,9 +168,13 @@ def _result_in(job: Any, text: str | ResponseError | None) -> Any:
         key = f"{type(job)._name}:{pk_of(job)}:{RESULT_KEY}"
         raise NoResult(f"{job.ident} succeeded, but what is stored as its result, at {key}, is not a text: {text}")
     try:
-        return codec_of(json).load(text)
+        found = codec_of(json).load(text)
     except (ValueError, RecursionError):
         raise NoResult(f"{job.ident} succeeded, but what is stored as its result is not JSON") from None
+    form = _form_of_result(type(job))
+    with suppress(*_UNFIT):  # it was of another type than its annotation says
+        return form.load(found) if form else found
+    return found
 
 
 def _failure_of(job: Any, error_model: Any) -> list[str]:

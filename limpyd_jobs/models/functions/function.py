@@ -49,7 +49,8 @@ class AddedJob(Generic[Result]):
         return str(self.job.identifier.hget())
 
     def result(self, timeout: float | None = None) -> Result:
-        """Wait until the job has ended, and return what the function returned, as JSON keeps it: see `Job.result`."""
+        """Wait until the job has ended, and return what the function returned, as the type that it is annotated to
+        return: see `Job.result`."""
         return cast(Result, result_of(self.job, timeout, None))
 
     def wait(self, timeout: float | None = None) -> bool:

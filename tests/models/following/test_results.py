@@ -37,6 +37,8 @@ RESULTS: dict[str, Any] = {
     "nested": {"rows": [[1, 2]], "raw": b"\x00"},
 }
 
+UNREADABLE = {"not a number": [float("nan")], "half a character": {"text": "\ud800"}}
+
 
 class Sum(Job):
     namespace = "results"
@@ -49,6 +51,8 @@ class Sum(Job):
             raise KeyError("no such number")
         if name == "strange":
             return object()
+        if name in UNREADABLE:
+            return UNREADABLE[name]
         if name == "long":
             return "x" * 600_000
         return RESULTS.get(name)
@@ -117,7 +121,10 @@ def test_that_of_another_class_is_not_kept(redis_client: redis.Redis) -> None:
         job.result()
 
 
-@pytest.mark.parametrize(("name", "told"), [("strange", "JSON cannot hold it"), ("long", "at most 524,288 bytes")])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [(name, "JSON cannot hold it") for name in ("strange", *UNREADABLE)] + [("long", "at most 524,288 bytes")],
+)
 def test_one_that_cannot_be_kept_is_told_and_the_job_succeeds(
     name: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:

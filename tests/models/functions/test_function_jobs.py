@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import job as odd_names
@@ -128,6 +128,16 @@ async def double(number: int) -> int:
 @job(queue="async", keep_result=True)
 async def sizes(one: str, other: str) -> int:
     return len(one + other)
+
+
+@job(queue="async", keep_result=True)
+async def stock(name: str) -> tuple[Item, dict[int, set[date]]]:
+    return Item(name, Decimal("1.50")), {1: {date(2026, 1, 31)}}
+
+
+@job(keep_result=True)
+def mistaken(name: str) -> date:
+    return cast(date, name)
 
 
 @job(base=Tracked)
@@ -266,6 +276,18 @@ class TestAnAsyncFunction:
     def test_is_added_by_an_overridden_add_job_as_well(self) -> None:
         assert asyncio.run(tracked.aadd(1)).added
         assert Tracked.given == ((), {"number": 1})
+
+
+class TestAResult:
+    def test_comes_back_as_the_function_is_annotated_to_return_it(self) -> None:
+        added = stock.add("apple")
+        run_all("async", concurrency=2)
+        assert added.result() == (Item("apple", Decimal("1.50")), {1: {date(2026, 1, 31)}})
+
+    def test_of_another_type_than_annotated_comes_back_as_json_keeps_it(self) -> None:
+        added = mistaken.add("soon")
+        run_all()
+        assert added.result() == cast(date, "soon")
 
 
 class TestUniqueness:
