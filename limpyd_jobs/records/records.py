@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd.model import RedisModel
@@ -215,17 +215,37 @@ def set_schedule(
     return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys, fields=fields))
 
 
-def due_schedules(
-    schedule_model: type[RedisModel], limit: int
-) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
-    """Return the time, the next time that one is due, or None, and the pk and fields of those that are due now."""
+class DueSchedules(NamedTuple):
+    """The schedules that are due.
 
-    def read(reply: Reply) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
+    Attributes
+    ----------
+    moment: float
+        Now, in seconds since the epoch.
+    upcoming: float
+        When the next one is due after that; None for never.
+    number: int
+        How many are due.
+    found: list of pairs
+        The pk and the fields of some of them.
+    """
+
+    moment: float
+    upcoming: float | None
+    number: int
+    found: list[tuple[str, dict[str, str]]]
+
+
+def due_schedules(schedule_model: type[RedisModel], limit: int, part: float = 0.0) -> DueSchedules:
+    """Return schedules that are due, at most so many: the first ones for the part 0, the last ones for the part 1."""
+
+    def read(reply: Reply) -> DueSchedules:
         schedules = [(pk, list(flat)) for pk, flat in reply["schedules"]]
         found = [(pk, dict(zip(flat[::2], flat[1::2], strict=True))) for pk, flat in schedules]
-        return float(reply["moment"]), float(reply["upcoming"]) if "upcoming" in reply else None, found
+        upcoming = float(reply["upcoming"]) if "upcoming" in reply else None
+        return DueSchedules(float(reply["moment"]), upcoming, reply["number"], found)
 
-    request = {"model": layout_of(schedule_model).json, "limit": limit}
+    request = {"model": layout_of(schedule_model).json, "limit": limit, "part": part}
     return send(Call(redis_of(schedule_model), _due_schedules, request, read, keys=[due_key(schedule_model)]))
 
 

@@ -233,15 +233,34 @@ def test_what_is_deleted_or_of_a_wrong_type_stops_no_other(redis_client: redis.R
     assert identifiers() == ["good"]
 
 
-def test_more_than_a_round_looks_at_are_fired_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_are_read_at_once_are_fired_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "LIMIT", 2)
+    monkeypatch.setattr(scheduler, "MAX_ENQUEUING", 60)
     for number in range(5):
         hourly(str(number))
-    worker = worker_of("reports")
-    assert run_task(worker, "scheduler") == 0
-    run_task(worker, "scheduler")
-    run_task(worker, "scheduler")
+    assert run_task(worker_of("reports"), "scheduler") > 1
     assert sorted(identifiers()) == ["0", "1", "2", "3", "4"]
+
+
+def test_jobs_come_between_many_that_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "MAX_ENQUEUING", 0)
+    for number in range(3):
+        hourly(str(number))
+    worker = worker_of("reports")
+    assert [run_task(worker, "scheduler") for _ in range(3)] == [0, 0, 0]
+    assert len(identifiers()) == 3
+
+
+def test_workers_share_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LIMIT", 2)
+    monkeypatch.setattr(scheduler, "MAX_ENQUEUING", 60)
+    parts = iter([0, 1, *range(2, 100)])  # the first of one worker, the last of the other
+    monkeypatch.setattr(scheduler, "random", lambda: next(parts) % 2)
+    for number in range(6):
+        hourly(str(number))
+    one, other = (worker_of("reports")._loop.scheduler.enqueue_due() for _ in range(2))
+    fired = [next(each).name for _ in range(2) for each in (one, other)]
+    assert fired == ["0", "4", "1", "5"]
 
 
 def test_what_a_class_declares_is_made_once(monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:

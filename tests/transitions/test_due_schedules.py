@@ -21,28 +21,30 @@ def make(*dues: float | str) -> None:
 def test_without_schedules_there_is_only_the_time(world: World) -> None:
     began = time.time()
     with world.unchanged():
-        now, following, due = records.due_schedules(Schedule, 10)
-    assert began - 1 <= now <= time.time() + 1
-    assert (following, due) == (None, [])
+        due = records.due_schedules(Schedule, 10)
+    assert began - 1 <= due.moment <= time.time() + 1
+    assert due[1:] == (None, 0, [])
 
 
 def test_those_that_are_due_come_with_their_fields_the_first_first(world: World) -> None:
     make(20, "", 4e9, 10)
     with world.unchanged():
-        _, following, due = records.due_schedules(Schedule, 10)
-    assert following == 4e9
-    assert due == [("4", {"name": "3", "priority": "0"}), ("1", {"name": "0", "priority": "0"})]
+        due = records.due_schedules(Schedule, 10)
+    assert (due.upcoming, due.number) == (4e9, 2)
+    assert due.found == [("4", {"name": "3", "priority": "0"}), ("1", {"name": "0", "priority": "0"})]
 
 
-def test_it_returns_so_many_at_the_most(world: World) -> None:
-    make(1, 2, 3)
-    assert [pk for pk, _ in records.due_schedules(Schedule, 2)[2]] == ["1", "2"]
+@pytest.mark.parametrize(("part", "pks"), [(0, ["1", "2"]), (0.5, ["2", "3"]), (0.99, ["2", "3"]), (1, ["3", "4"])])
+def test_it_returns_so_many_at_the_most_from_a_part_of_all(world: World, part: float, pks: list[str]) -> None:
+    make(1, 2, 3, 4)
+    due = records.due_schedules(Schedule, 2, part)
+    assert (due.number, [pk for pk, _ in due.found]) == (4, pks)
 
 
 def test_those_that_are_gone_lose_their_place(world: World) -> None:
     make(1)
     world.client.zadd(KEY, {"7": 1})
-    assert [pk for pk, _ in records.due_schedules(Schedule, 5)[2]] == ["1"]
+    assert [pk for pk, _ in records.due_schedules(Schedule, 5).found] == ["1"]
     assert world.client.zrange(KEY, 0, -1) == ["1"]
 
 
@@ -54,4 +56,4 @@ def test_a_hash_of_a_wrong_type_has_no_fields(world: World, kind: str) -> None:
         world.client.set("jobs:schedule:1:hash", "x")
     else:
         world.client.rpush("jobs:schedule:1:hash", "x")
-    assert records.due_schedules(Schedule, 5)[2] == [("1", {})]
+    assert records.due_schedules(Schedule, 5).found == [("1", {})]

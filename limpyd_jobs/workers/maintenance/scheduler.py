@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
+from random import random
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -26,8 +27,12 @@ from limpyd_jobs.transitions import instrumented
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context
 
-# The most schedules that one run looks at, beside the schedules that rest.
-LIMIT = 100
+# The most schedules that are read at once, beside the schedules that rest. If more are due, each worker reads some at
+# another place, so that several share them.
+LIMIT = 50
+
+# For how many seconds one run adds jobs, at most. Then jobs are run for as long.
+MAX_ENQUEUING = 0.1
 
 # How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
 RETRY_SCHEDULE_AFTER = 60
@@ -121,14 +126,24 @@ class Scheduler:
         return is_same_database(self._queue_model.database, Schedule.database)
 
     def enqueue_due(self) -> Iterator[Occurrence]:
-        """Enqueue the schedules that are due; yield the outcome of each."""
-        self.interval = self._longest
-        if not self.is_here:
-            return
-        self._resting = {pk: until for pk, until in self._resting.items() if until > monotonic()}
-        now, upcoming, due = records.due_schedules(Schedule, LIMIT + len(self._resting))
-        self._look_again_at(upcoming, now)
-        moment = (EPOCH + timedelta(seconds=now)).replace(tzinfo=timezone.utc)
+        """Enqueue the schedules that are due, as long as there is time; yield the outcome of each."""
+        self.interval, until = self._longest, monotonic() + MAX_ENQUEUING
+        for occurrence in self._enqueue_all_due() if self.is_here else ():
+            yield occurrence
+            if monotonic() >= until or isinstance(occurrence.error, SearchTooLong):
+                self.interval = MAX_ENQUEUING
+                return
+
+    def _enqueue_all_due(self) -> Iterator[Occurrence]:
+        has_more = True
+        while has_more:
+            self._resting = {pk: until for pk, until in self._resting.items() if until > monotonic()}
+            due = records.due_schedules(Schedule, LIMIT + len(self._resting), random())
+            self._look_again_at(due.upcoming, due.moment)
+            yield from self._enqueue(due.found, (EPOCH + timedelta(seconds=due.moment)).replace(tzinfo=timezone.utc))
+            has_more = due.number > len(due.found)
+
+    def _enqueue(self, due: Iterable[tuple[str, Mapping[str, str]]], moment: datetime) -> Iterator[Occurrence]:
         for pk, stored in due:
             if pk in self._resting:
                 continue
@@ -139,11 +154,6 @@ class Scheduler:
                     raise
                 self._resting[pk] = monotonic() + RETRY_SCHEDULE_AFTER
                 yield Occurrence(records.attached(Schedule, pk), stored.get("name", pk), None, "failed", error=error)
-                if isinstance(error, SearchTooLong):  # jobs and signals come first, as it took long
-                    self.interval = 0
-                    return
-        if len(due) == LIMIT + len(self._resting):
-            self.interval = 0
 
     def _look_again_at(self, moment: float | None, now: float) -> None:
         if moment is not None:
