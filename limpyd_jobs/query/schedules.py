@@ -14,9 +14,8 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job, WorkerPresence
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query.queues import paused_queues
-from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.records import due_key
-from limpyd_jobs.redis.calls import passing_over_wrong_types
+from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.misfires import steps
 from limpyd_jobs.schedules.model import Schedule, aware, identifier_of
@@ -28,6 +27,9 @@ from limpyd_jobs.texts import MESSAGE, one_line
 # After how many seconds a schedule is late: until then, a worker may be about to add its job.
 LATE_AFTER = 5
 
+# How many schedules are asked about at once.
+AT_ONCE = 500
+
 # What is said of a job that is queued, by its status.
 QUEUED = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
 
@@ -37,8 +39,12 @@ def notes_of(
 ) -> list[list[str] | None]:
     """Return why, by their stored fields: ``late 4 min``, ``last job still waiting``, ``queue paused``; None of those
     that it did not look at within some seconds."""
-    until, looking = monotonic() + timeout, _Looking(database)
-    return [looking.notes(each) if monotonic() < until else None for each in schedules]
+    until, looking, notes = monotonic() + timeout, _Looking(database), list[list[str] | None]()
+    for some in chunks(schedules, AT_ONCE):
+        last_jobs = looking.last_jobs(some) if monotonic() < until else [""] * len(some)
+        for each, last_job in zip(some, last_jobs, strict=True):
+            notes.append(looking.notes(each, last_job) if monotonic() < until else None)
+    return notes
 
 
 def lateness(database: JobsDatabase | None = None, after: float = 0.0) -> tuple[float, int]:
@@ -62,14 +68,14 @@ class _Looking:
         workers = [each for each in on(WorkerPresence, database).alive() if each.status != SILENT]
         self._served = {(worker.queue_model, name) for worker in workers for name in worker.queues}
 
-    def notes(self, stored: Mapping[str, str]) -> list[str]:
+    def notes(self, stored: Mapping[str, str], last_job: str) -> list[str]:
         if stored.get("paused") or not stored.get("next_run"):
             return []
         queue = stored.get("queue_name", "")
         found = [
             _obstacle(stored),
             self._late(stored),
-            self._last_job(stored),
+            last_job,
             "queue paused" if queue in self._paused else "",
         ]
         model = self._queue_models.get(stored.get("job_model_repr", ""), stored.get("queue_model"))
@@ -82,23 +88,29 @@ class _Looking:
         late = (utcnow() - due).total_seconds() if due else 0
         return f"late {span(late)}" if late >= LATE_AFTER else ""
 
-    def _last_job(self, stored: Mapping[str, str]) -> str:
-        """Say that the job that was added last is still queued."""
-        known, last = self._classes.get(stored.get("job_model_repr", "")), aware(stored.get("last_run"))
-        if not known or last is None:
-            return ""
-        with suppress(TypeError, ValueError):  # what is stored makes no identifier
-            status = self._status_of_queued(known, identifier_of(stored, last))
-            return f"last job still {QUEUED[status]}" if status in QUEUED else ""
-        return ""
+    def last_jobs(self, schedules: Sequence[Mapping[str, str]]) -> list[str]:
+        """Say of each schedule whether the job that was added last is still queued, in two round trips for all."""
+        sets = [self._indexes_of_last_job(each) for each in schedules]
+        pks = iter(replies_to(self._connection, (("SINTER", *keys) for _, keys in filter(None, sets))))
+        hashes = [f"{found[0]}:{pk}:hash" if found and (pk := _first(next(pks))) else "" for found in sets]
+        statuses = iter(replies_to(self._connection, (("HGET", key, "status") for key in filter(None, hashes))))
+        found = (next(statuses) if key else None for key in hashes)
+        return [f"last job still {QUEUED[status]}" if status in QUEUED else "" for status in found]
 
-    def _status_of_queued(self, known: KnownClass, identifier: str) -> Any:
-        if not {"identifier", "queued"} <= known.indexes.keys():
+    def _indexes_of_last_job(self, stored: Mapping[str, str]) -> tuple[str, list[str]] | None:
+        """The name of its model, and the keys of the two indexes that both have it while it is queued."""
+        known, last = self._classes.get(stored.get("job_model_repr", "")), aware(stored.get("last_run"))
+        if not known or last is None or not {"identifier", "queued"} <= known.indexes.keys():
             return None
-        keys = (f"{known.indexes['identifier']}{identifier}", f"{known.indexes['queued']}1")
-        [pks] = replies_to(self._connection, [("SINTER", *keys)])
-        found = replies_to(self._connection, [("HGET", f"{known.name}:{pk}:hash", "status") for pk in pks or ()])
-        return next(iter(found), None)
+        with suppress(TypeError, ValueError):  # what is stored makes no identifier
+            identifier = identifier_of(stored, last)
+            return known.name, [f"{known.indexes['identifier']}{identifier}", f"{known.indexes['queued']}1"]
+        return None
+
+
+def _first(pks: Any) -> str:
+    """The first of the members that Redis answered; empty without one."""
+    return str(next(iter(pks or ()), ""))
 
 
 def _obstacle(stored: Mapping[str, str]) -> str:
