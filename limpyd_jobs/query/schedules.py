@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from math import inf, isfinite
 from time import monotonic
 from typing import Any
@@ -66,6 +67,7 @@ class _Looking:
         self._queue_models = {path_of(each): each.queue_model._name for each in concrete(Job)}
         self._paused = {name for _, name in paused_queues(database)}
         workers = [each for each in on(WorkerPresence, database).alive() if each.status != SILENT]
+        self._obstacle = lru_cache(maxsize=None)(_obstacle)  # many schedules may have one trigger
         self._served = {(worker.queue_model, name) for worker in workers for name in worker.queues}
 
     def notes(self, stored: Mapping[str, str], last_job: str) -> list[str]:
@@ -73,7 +75,7 @@ class _Looking:
             return []
         queue = stored.get("queue_name", "")
         found = [
-            _obstacle(stored),
+            self._obstacle(*(stored.get(name, "") for name in ("next_run", "trigger", "timezone", "misfire_policy"))),
             self._late(stored),
             last_job,
             "queue paused" if queue in self._paused else "",
@@ -113,14 +115,13 @@ def _first(pks: Any) -> str:
     return str(next(iter(pks or ()), ""))
 
 
-def _obstacle(stored: Mapping[str, str]) -> str:
-    """Say what is wrong with its trigger."""
-    due, now = aware(stored["next_run"]), aware(str(utcnow()))
+def _obstacle(next_run: str, trigger: str, timezone: str, misfire_policy: str) -> str:
+    """Say what is wrong with the trigger of a schedule."""
+    due, now = aware(next_run), aware(str(utcnow()))
     if not due or not now:
-        return f"cannot be enqueued: its next_run is not a date: {one_line(stored['next_run'])}"
+        return f"cannot be enqueued: its next_run is not a date: {one_line(next_run)}"
     try:
-        times = Times.of(stored.get("trigger", ""), stored.get("timezone", ""))
-        steps(times, due, max(due, now), stored.get("misfire_policy", ""))
+        steps(Times.of(trigger, timezone), due, max(due, now), misfire_policy)
     except ConfigurationException:  # without APScheduler
         return ""
     except Exception as error:
