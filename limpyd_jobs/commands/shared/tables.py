@@ -69,11 +69,11 @@ def not_shown(left_out: Sequence[str]) -> str:
 def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
     """Shorten the long texts of a table, then leave out columns, until it fits; return it, and the columns left out."""
     rows, left_out = _shortened(rows, width), []
-    for name in (*spare, *map(str, reversed(rows[0][1:]))):
-        if name in rows[0] and _width(rows) > width:
-            at = rows[0].index(name)
-            rows = [(*row[:at], *row[at + 1 :]) for row in rows]
-            left_out.append(name)
+    names = iter((*spare, *map(str, reversed(rows[0][1:]))))
+    while _width(rows) > width and (name := next((each for each in names if each in rows[0]), "")):
+        at = rows[0].index(name)
+        rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+        left_out.append(name)
     return rows, left_out
 
 
