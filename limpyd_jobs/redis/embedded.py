@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
+import shlex
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -38,8 +41,8 @@ class EmbeddedServer:
 
     Without a path the server is temporary, for this process and the processes that it starts from now on: they find it
     by the environment variable LIMPYD_JOBS_EMBEDDED, unless it is private. With a path, an append-only file in that
-    directory keeps the data for the next start. The directory is made if need be. ``socket`` is the path of the unix
-    socket.
+    directory keeps the data for the next start. The directory is made if need be. One that another user owns, may write
+    to or has put a file in is refused with ConfigurationException. ``socket`` is the path of the unix socket.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, is_private: bool = False) -> None:
@@ -108,17 +111,60 @@ def _temporary_directory(is_private: bool) -> Path:
     if is_private:
         return Path(tempfile.mkdtemp(prefix="limpyd-jobs-"))
     path = os.environ.get(VARIABLE, "")
-    # after it is deleted, another user may have made one with its name
-    if not os.path.isdir(path) or os.stat(path).st_uid != os.geteuid():
+    try:
+        _check_private(path)
+    except OSError:  # it is deleted; since then, another user may have made one with its name
         os.environ[VARIABLE] = path = tempfile.mkdtemp(prefix="limpyd-jobs-")
     return Path(path)
+
+
+def _check_private(directory: str | os.PathLike[str]) -> None:
+    """Raise OSError unless a directory and all in it are this user's, and no one else may write there.
+
+    Else another user could have us empty a file that a link leads to, or send the jobs to a server of theirs.
+    """
+    us, found = os.geteuid(), os.stat(directory)
+    if found.st_uid != us:
+        raise PermissionError(
+            f"{directory} belongs to another user ({_who(found.st_uid)}, not {_who(us)}), who could read and change all "
+            "data there. Name a directory that does not exist yet, or one of your own"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(
+            f"Other users may write to {directory}. Forbid it: chmod go-w {shlex.quote(os.fspath(directory))}"
+        )
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # the server has just replaced it
+                _check_owner(entry.path, entry.stat(follow_symlinks=False).st_uid, us)
+
+
+def _check_owner(path: str, owner: int, us: int) -> None:
+    if owner != us:
+        raise PermissionError(
+            f"{path} belongs to another user ({_who(owner)}, not {_who(us)}). Remove it if you do not know what it is, "
+            "or name another directory"
+        )
+
+
+def _who(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # as in a container
+        return f"user {uid}"
+
+
+def _open(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file for reading and writing, without following a link."""
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600)
 
 
 def _share(directory: Path) -> int:
     """Lock the directory together with its other users. While a watcher stops the server, this waits."""
     while True:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        use = os.open(directory / "users", os.O_RDWR | os.O_CREAT, 0o600)
+        _check_private(directory)
+        use = _open(directory / "users", os.O_CREAT)
         fcntl.flock(use, fcntl.LOCK_SH)
         if os.fstat(use).st_nlink:
             return use
@@ -127,7 +173,7 @@ def _share(directory: Path) -> int:
 
 def _start_once(program: str, directory: Path, is_kept: bool) -> bool:
     """Start the server, unless it runs; return whether it was started."""
-    with open(directory / "lock", "w") as lock:
+    with os.fdopen(_open(directory / "lock", os.O_CREAT), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         while _reply_of(str(directory / "redis.sock")) == LOADING:  # the process that started it was killed meanwhile
             time.sleep(0.01)
@@ -149,9 +195,12 @@ def _watch(program: str, directory: str, is_kept: str) -> None:
     os.umask(0o077)
     os.chdir(directory)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a service manager sends it to the server as well
-    use, nowhere = os.open("users", os.O_RDWR), os.open(os.devnull, os.O_RDWR)
+    _check_private(".")
+    use, nowhere = _open("users", 0), os.open(os.devnull, os.O_RDWR)
     options = f"--port 0 --unixsocket redis.sock --unixsocketperm 700 --appendonly {is_kept} --loglevel warning"
-    with open("log", "wb") as log:
+    with suppress(FileNotFoundError):
+        os.unlink("log")
+    with os.fdopen(_open("log", os.O_CREAT | os.O_EXCL), "wb") as log:
         server = subprocess.Popen([program, *options.split(), "--save", ""], stdin=nowhere, stdout=log, stderr=log)
     while server.poll() is None and not answers("redis.sock"):
         time.sleep(0.01)

@@ -308,6 +308,79 @@ def test_path_that_is_no_directory_is_refused(place: Path) -> None:
         EmbeddedServer(place / "file")
 
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.fixture
+def victim(data: Path) -> Iterator[Path]:
+    """A file of this user, which nothing may change."""
+    victim = data.with_name("victim")
+    victim.write_text("precious")
+    yield victim
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["users", "lock", "log", "redis.sock"])
+@needs_root
+def test_directory_of_another_user_is_refused_and_no_link_in_it_is_followed(
+    data: Path, victim: Path, name: str
+) -> None:
+    data.mkdir(mode=0o700)
+    (data / name).symlink_to(victim)
+    os.chown(data, 12345, -1)
+    with pytest.raises(ConfigurationException, match=r"data belongs to another user \(user 12345, not root\)"):
+        EmbeddedServer(data)
+
+
+@pytest.mark.parametrize("name", ["users", "lock", "log", "redis.sock"])
+@needs_root
+def test_file_of_another_user_is_refused_in_ones_own_directory(data: Path, victim: Path, name: str) -> None:
+    data.mkdir(mode=0o700)
+    (data / name).symlink_to(victim)
+    os.chown(data / name, 12345, -1, follow_symlinks=False)
+    with pytest.raises(ConfigurationException, match=rf"data/{name} belongs to another user .*Remove it"):
+        EmbeddedServer(data)
+
+
+@needs_root
+def test_server_of_another_user_is_not_spoken_to(data: Path) -> None:
+    data.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(data / "redis.sock"))
+        listening.listen()
+        os.chown(data / "redis.sock", 12345, -1)
+        with pytest.raises(ConfigurationException, match="redis.sock belongs to another user"):
+            EmbeddedServer(data)
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            listening.accept()
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o1777])
+def test_directory_that_others_may_write_to_is_refused_with_the_remedy(data: Path, use: Use, mode: int) -> None:
+    data.mkdir()
+    data.chmod(mode)
+    with pytest.raises(ConfigurationException, match="Other users may write to .*chmod go-w ") as refused:
+        EmbeddedServer(data)
+    assert is_empty(data)
+    if mode == 0o720:
+        subprocess.run(str(refused.value).rpartition(": ")[2], shell=True, check=True)
+        assert incremented(use(data)) == 1
+
+
+def test_links_and_other_names_of_a_file_are_not_written_through(data: Path, victim: Path, use: Use) -> None:
+    data.mkdir(mode=0o700)
+    (data / "lock").hardlink_to(victim)
+    (data / "log").symlink_to(victim)
+    assert incremented(use(data)) == 1
+
+
+def test_temporary_directory_that_others_may_write_to_is_not_shared(place: Path, use: Use) -> None:
+    first = use()
+    Path(first.socket).parent.chmod(0o777)
+    assert use().socket != first.socket
+
+
 def test_path_that_is_too_long_for_a_socket_is_refused(place: Path) -> None:
     path = place / ("long" * 40)
     with pytest.raises(ConfigurationException, match="path too long"):
