@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import traceback
 from importlib import import_module
 from typing import Any
@@ -24,6 +25,10 @@ DJANGO = (
     "module that calls django.setup(), and name it before the modules of your jobs, as "
     "--job-modules=django_setup,orders.jobs"
 )
+
+
+class NotAllowed(ImportError):
+    """A module is not imported because a job names it, but is if ``--job-modules`` names it."""
 
 
 def import_class(class_uri: str) -> Any:
@@ -80,6 +85,8 @@ def is_not_found(error: BaseException, path: str) -> bool:
 
 def where_to_look() -> str:
     """Say what to do about a module that is not found."""
+    if is_current_left_out():
+        return "Name the directory that its package is in with --pythonpath: PYTHONSAFEPATH leaves the current one out"
     try:
         place = f", not from {one_line(os.getcwd())}"
     except OSError:  # it was deleted
@@ -91,7 +98,20 @@ def hint_for(error: BaseException, path: str) -> str:
     """Return the end of a message about an import that failed: what to do about it, if that is known."""
     if lacks_django(error):
         return f". {DJANGO}"
+    if isinstance(error, NotAllowed):
+        return f". {how_to_allow(error)}"
     return f". {where_to_look()}" if is_not_found(error, path.partition(".")[0]) else ""
+
+
+def how_to_allow(error: NotAllowed) -> str:
+    """Say what to do about a module that is not imported because a job names it."""
+    return f"If its jobs are yours, name {one_line(error.name)} in --job-modules"
+
+
+def is_current_left_out() -> bool:
+    """Whether Python was told not to look for modules in the current directory, because others may write there."""
+    # Python 3.10 does not know of PYTHONSAFEPATH
+    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated or os.environ.get("PYTHONSAFEPATH")))
 
 
 def lacks_django(error: BaseException) -> bool:

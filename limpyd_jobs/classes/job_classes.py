@@ -17,9 +17,9 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import checked_duration, is_number
 from limpyd_jobs.classes.binding import bound_like, origin_of
-from limpyd_jobs.classes.imports import hint_for, why_not_imported
+from limpyd_jobs.classes.imports import NotAllowed, hint_for, why_not_imported
 from limpyd_jobs.classes.roots import roots
-from limpyd_jobs.classes.sources import defines_job_function, defines_subclass, is_ours, is_standard
+from limpyd_jobs.classes.sources import bare_folders, defines_job_function, defines_subclass, is_ours, is_standard
 from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.exceptions import ConfigurationException
 
@@ -29,23 +29,22 @@ T = TypeVar("T")
 MAX_PATH_LENGTH = 1024
 
 
-class NotAllowed(ImportError):
-    """A class is not of one of the modules that job classes may come from."""
-
-
-def resolve_path(path: str, base: type[T]) -> type[T]:
+def resolve_path(path: str, base: type[T], named: Sequence[str] = ()) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
     If the class is not imported yet, the source of its module is read before. The module is imported only if, as far as
     its source tells (see `defines_subclass` and `defines_job_function`), it defines such a class, or a function that is
     a job, itself, and if it is part neither of the standard
-    library nor of this one: an integration that happens to be installed is for the application to import. It raises
-    ValueError for what is not such a path, and ImportError or AttributeError if there is no such class.
+    library nor of this one: an integration that happens to be installed is for the application to import. Nor is a
+    module imported that is below a folder without an ``__init__``, such as one of uploads, unless that folder, or
+    something in it, is among the modules that are named. It raises ValueError for what is not such a path, and
+    ImportError or AttributeError if there is no such class.
     """
     module_name, name = _split(path)
     module = sys.modules.get(module_name)
     if module is None:
         _check_source(module_name, name, base)
+        _check_folders(module_name, named)
         module = _import(module_name)
     return _look_up(module, name, path, base)
 
@@ -69,9 +68,17 @@ def _check_source(module_name: str, name: str, base: type) -> None:
         )
     if is_ours(module_name):
         raise NotAllowed(
-            f"{module_name} is not imported because a job names it: import it in the application, or name it in "
-            "--job-modules"
+            f"{module_name} is not imported because a job names it: import it in the application", name=module_name
         )
+
+
+def _check_folders(module_name: str, named: Sequence[str]) -> None:
+    for folder in bare_folders(module_name):
+        if not any(f"{name}.".startswith(f"{folder}.") for name in named):
+            raise NotAllowed(
+                f"{module_name} is not imported because a job names it: {folder} is a folder without an __init__.py",
+                name=module_name,
+            )
 
 
 def _import(module_name: str) -> ModuleType:
@@ -186,7 +193,7 @@ class JobClasses(Generic[T]):
         cls = self.known.get(path)
         if cls is None:
             self._check(path)
-            cls = resolve_path(path, self.base)
+            cls = resolve_path(path, self.base, self._allowed or ())
             self._check(path_of(cls))
             # The path may be the old path of a class that was moved.
             paths = dict.fromkeys((path, path_of(cls)), cls)
@@ -201,7 +208,10 @@ class JobClasses(Generic[T]):
     def _check(self, path: str) -> None:
         if not self._allows(path):
             allowed = ", ".join(self._allowed or ())
-            raise NotAllowed(f"{path[:MAX_PATH_LENGTH]!r} is in none of the modules that jobs may come from: {allowed}")
+            path = path[:MAX_PATH_LENGTH]
+            raise NotAllowed(
+                f"{path!r} is in none of the modules that jobs may come from: {allowed}", name=path.rpartition(".")[0]
+            )
 
     def _allows(self, path: str) -> bool:
         module = path.rpartition(".")[0]

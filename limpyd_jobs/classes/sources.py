@@ -12,6 +12,8 @@ from importlib.util import find_spec, resolve_name
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from limpyd_jobs.classes.imports import NotAllowed
+
 # Packages without jobs, where importing a module may do anything. The first was part of Python before 3.12.
 STANDARD_LIBRARY = frozenset({"distutils", "__main__"}) | sys.stdlib_module_names
 
@@ -64,6 +66,19 @@ def defines_job_function(module: str, name: str) -> bool:
     """
     search = _Search(object)
     return any(search.is_job_function(node, module) for node in _bindings(search.read(module), name, END))
+
+
+def bare_folders(module: str) -> list[str]:
+    """Return the packages on the way to a module that have no ``__init__``: Python takes any folder for one."""
+    names = module.split(".")
+    packages = [".".join(names[:number]) for number in range(1, len(names))]
+    return [package for package in packages if _is_bare(package)]
+
+
+def _is_bare(package: str) -> bool:
+    imported = sys.modules.get(package)
+    spec = _find(package) if imported is None else getattr(imported, "__spec__", None)
+    return spec is not None and spec.submodule_search_locations is not None and spec.origin is None
 
 
 def definitions_of(module: str, name: str) -> int:
@@ -133,7 +148,7 @@ class _Search:
         """Return the source of a module, which is read once."""
         if module not in self._sources:
             if len(self._sources) == READ_LIMIT:
-                raise ImportError(f"More than {READ_LIMIT} modules would be read", name=module)
+                raise NotAllowed(f"More than {READ_LIMIT} modules would be read", name=module)
             spec = _find(module)
             package = module.rpartition(".")[0] if spec.submodule_search_locations is None else module
             self._sources[module] = _Source(_top_level(_parse(module, spec)), package)
@@ -244,7 +259,7 @@ def _parse(module: str, spec: ModuleSpec) -> ast.Module:
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ImportError(f"The source of {module} cannot be read: {error}", name=module) from error
-    raise ImportError(f"{module} has no source to read", name=module)
+    raise NotAllowed(f"{module} has no source to read", name=module)
 
 
 def _find(module: str) -> ModuleSpec:

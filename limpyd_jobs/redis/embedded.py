@@ -126,8 +126,8 @@ def _check_private(directory: str | os.PathLike[str]) -> None:
     us, found = os.geteuid(), os.stat(directory)
     if found.st_uid != us:
         raise PermissionError(
-            f"{directory} belongs to another user ({_who(found.st_uid)}, not {_who(us)}), who could read and change all "
-            "data there. Name a directory that does not exist yet, or one of your own"
+            f"{directory} belongs to another user ({_who(found.st_uid)}, not {_who(us)}), who could read and change "
+            "all data there. Name a directory that does not exist yet, or one of your own"
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(

@@ -210,6 +210,8 @@ HOSTILE = {
     "hostile_broken.Task": ImportError,
     "hostile_package.__main__.Task": ValueError,
     "hostile_package.__main__.below.Task": ValueError,
+    "hostile_uploads.evil.Task": ImportError,
+    "hostile_package.uploads.evil.Task": ImportError,
 }
 
 HOSTILE_SOURCE = """
@@ -242,6 +244,9 @@ class TestHostilePaths:
         for name in ("hostile", "hostile-module", "hostile_package/__init__", "hostile_package/jobs"):
             (tmp_path / f"{name}.py").write_text(HOSTILE_SOURCE)
         (tmp_path / "hostile_package" / "__main__.py").write_text(f"{HOSTILE_SOURCE}\n{A_JOB}")
+        for folder in ("hostile_uploads", "hostile_package/uploads"):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "evil.py").write_text(f"{HOSTILE_SOURCE}\n{A_JOB}")
         (tmp_path / "hostile_broken.py").write_text(f"{HOSTILE_SOURCE}\nclass Task(")
         monkeypatch.syspath_prepend(str(tmp_path))
         before = set(sys.modules)
@@ -262,12 +267,18 @@ class TestHostilePaths:
         with pytest.raises(ValueError, match="to import it is to run it"):
             classes.resolve("hostile_package.__main__.Task")
 
+    def test_what_was_put_in_a_folder_of_an_allowed_package_is_not_run(self) -> None:
+        classes = JobClasses(Job)
+        classes.allow("hostile_package")
+        with pytest.raises(ImportError, match="uploads is a folder without an __init__"):
+            classes.resolve("hostile_package.uploads.evil.Task")
+
 
 def test_what_is_installed_of_ours_is_for_the_application_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
     path = "limpyd_jobs.contrib.apscheduler.executor.ScheduledRun"
     for name in [name for name in sys.modules if name.startswith("limpyd_jobs.contrib.apscheduler")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ImportError, match="import it in the application, or name it"):
+    with pytest.raises(ImportError, match="import it in the application"):
         resolve_path(path, Job)
     assert "limpyd_jobs.contrib.apscheduler" not in sys.modules
 
@@ -479,6 +490,18 @@ class TestAProcess:
         """
         assert self.run(code, tmp_path, {}) == "True"
 
+    @pytest.mark.parametrize(
+        "first",
+        ["job_classes.allow('app.jobs')", "job_classes.allow('app')", "job_classes.load('app')", "import app.jobs"],
+    )
+    def test_a_class_in_a_folder_without_an_init_is_found_if_that_is_named_or_imported(
+        self, tmp_path: Path, first: str
+    ) -> None:
+        (tmp_path / "app").mkdir()
+        modules = {"app/jobs": "from limpyd_jobs import Job\nclass Mine(Job):\n    namespace = 'app'"}
+        code = f"{self.SETUP}\n        {first}\n        print(job_classes.resolve('app.jobs.Mine').get_model_repr())"
+        assert self.run(code, tmp_path, modules) == "app.jobs.Mine"
+
     def test_a_class_of_another_module_than_the_allowed_is_not_imported(self, tmp_path: Path) -> None:
         code = f"""{self.SETUP}
         job_classes.allow("app_base")
@@ -488,3 +511,10 @@ class TestAProcess:
             print("app_jobs" in sys.modules)
         """
         assert self.run(code, tmp_path, self.APPLICATION) == "False"
+
+    def test_no_directory_is_named_to_start_from_where_python_looks_in_none(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PYTHONSAFEPATH", "1")
+        code = "from limpyd_jobs.classes.imports import where_to_look\nprint(where_to_look())"
+        assert self.run(code, tmp_path, {}).endswith("with --pythonpath: PYTHONSAFEPATH leaves the current one out")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from limpyd_jobs.classes.sources import defines_subclass, is_standard
+from limpyd_jobs.classes.sources import bare_folders, defines_subclass, is_standard
 
 
 class Base:
@@ -183,6 +183,18 @@ def test_packages_with_and_without_an_init_are_not_imported_on_the_way(tmp_path:
     for folder in inits:
         write(tmp_path / "sources_top" / folder / "__init__.py", "")
     assert is_found("sources_top.a.b.c", "Task")
+
+
+@pytest.mark.parametrize(("inits", "bare"), [(("", "a", "a/b"), []), (("", "a/b"), ["sources_top.a"]), ((), None)])
+def test_folders_without_an_init_on_the_way_are_named(
+    tmp_path: Path, inits: tuple[str, ...], bare: list[str] | None
+) -> None:
+    write(tmp_path / "sources_top" / "a" / "b" / "c.py", "class Task(Base): pass")
+    for folder in inits:
+        write(tmp_path / "sources_top" / folder / "__init__.py", "")
+    assert bare_folders("sources_top.a.b.c") == (
+        ["sources_top", "sources_top.a", "sources_top.a.b"] if bare is None else bare
+    )
 
 
 def test_a_class_of_a_package_itself_is_found(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def application(tmp_path: Path) -> Path:
     for path, text in [*STAND_INS.items(), *((block.file, block.text) for block in FILES)]:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
+    (tmp_path / "myapp" / "__init__.py").touch()
     return tmp_path
 
 

@@ -207,6 +207,11 @@ def in_units() -> Iterator[list[str]]:
                     yield shlex.split(section[key])
 
 
+def test_units_name_the_modules_of_the_jobs() -> None:
+    for command in in_units():
+        assert "--job-modules=myapp.jobs" in command
+
+
 def read_unit(block: Block) -> configparser.ConfigParser:
     unit = configparser.ConfigParser(interpolation=None, empty_lines_in_values=False)
     unit.optionxform = str

@@ -142,5 +142,10 @@ def test_the_services_of_compose_fit_together() -> None:
     assert volumes == read("compose.yaml")[0]["volumes"].keys()
 
 
+@pytest.mark.parametrize("words", [words for words in command_lines() if "backlog" not in words], ids=" ".join)
+def test_all_that_look_at_jobs_name_the_modules_of_the_jobs(words: list[str]) -> None:
+    assert option(words, "job-modules") == "myapp.jobs"
+
+
 def test_all_workers_say_how_many_finished_jobs_are_kept() -> None:
     assert [option(words, "keep-success") for words in OF_WORKERS] == ["1000"] * 2

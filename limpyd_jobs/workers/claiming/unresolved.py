@@ -9,8 +9,15 @@ from typing import Any
 from redis import Redis
 
 from limpyd_jobs import transitions
-from limpyd_jobs.classes.imports import DJANGO, is_not_found, lacks_django, where_to_look, why_not_imported
-from limpyd_jobs.classes.job_classes import NotAllowed
+from limpyd_jobs.classes.imports import (
+    DJANGO,
+    NotAllowed,
+    how_to_allow,
+    is_not_found,
+    lacks_django,
+    where_to_look,
+    why_not_imported,
+)
 from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
@@ -132,9 +139,12 @@ def _remedy(path: str, error: Exception) -> str:
     if module == "__main__":
         return "Move the class from the program to a module that workers can import."
     if isinstance(error, NotAllowed):
-        return f"Add {one_line(module)} to --job-modules."
+        return f"{how_to_allow(error)}."
     if is_not_found(error, module):
         return f"{where_to_look()}."
     if isinstance(error, (AttributeError, ValueError)):
-        return "If it is a newer class than this worker's code, restart the worker; if there is none, delete the job."
+        return (
+            "If it is a newer class than this worker's code, restart the worker; if it is made in another way than "
+            f"by a class statement, name {one_line(module)} in --job-modules; if there is none, delete the job."
+        )
     return f"Try `python -c 'import {one_line(module)}'`, mend what it says, and restart the worker."

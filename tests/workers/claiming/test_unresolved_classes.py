@@ -85,6 +85,13 @@ class TestTheWarning:
                 "Try `python -c 'import task_file'`",
             ),
             ("", "task_file.below.Task:1", "No module named 'task_file.below'", "--pythonpath"),
+            (
+                "from limpyd_jobs import Job\nclass Task(Job): pass",
+                "folder.task_file.Task:1",
+                "folder is a folder without an __init__.py",
+                "name folder.task_file in --job-modules",
+            ),
+            ("", "folder.Task:1", "folder has no source to read", "name folder in --job-modules"),
             ("", "__main__.Task:1", "AttributeError", "Move the class from the program to a module"),
         ],
     )
@@ -101,6 +108,8 @@ class TestTheWarning:
         monkeypatch.syspath_prepend(tmp_path)
         file = tmp_path / "task_file.py"
         file.write_text(source)
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder" / "task_file.py").write_text(source)
         push(ident)
         KnownJob.add_job("a")
         work()
@@ -116,7 +125,8 @@ class TestTheWarning:
         work(job_modules=__name__)
         (message,) = warnings_in(log)
         assert (
-            f"is in none of the modules that jobs may come from: {__name__}. Add nowhere.jobs to --job-mod" in message
+            f"is in none of the modules that jobs may come from: {__name__}. If its jobs are yours, name "
+            "nowhere.jobs in --job-modules" in message
         )
 
     def test_names_no_option_for_a_class_of_a_program(self, log: pytest.LogCaptureFixture) -> None:
