@@ -94,9 +94,9 @@ interrupted, even killed, at any moment: type the line again for the rest."""
         plan = relocation.plan()
         if self.options.dry_run:
             return self._print(plan)
-        if not self.is_sure(
-            f"move {count_of(plan.keys, 'key')} from {one_line(' to '.join(relocation.names), MESSAGE)}?"
-        ):
+        where = one_line(" to ".join(relocation.names), MESSAGE)
+        which = ", ".join(f"{one_line(name)!r} ({number:,})" for name, number in plan.begins.items())
+        if not self.is_sure(f"move {count_of(plan.keys, 'key')} from {where}, which begin with {which or 'nothing'}?"):
             return 1
         try:
             moved = relocation.run()
@@ -112,9 +112,16 @@ interrupted, even killed, at any moment: type the line again for the rest."""
         return 1 if moved.left else 0
 
     def _print(self, plan: Plan) -> int:
-        values = {"keys": plan.keys, "left": plan.left, "present": plan.present, **self.mark}
+        values = {
+            "keys": plan.keys,
+            "begins": plan.begins,
+            "left": plan.left,
+            "present": plan.present,
+            **self.mark,
+        }
         if not self.print_as_json(values):
             rows = [("keys", ""), (f"{plan.keys:,}", "would be moved")]
+            rows += [(f"{number:,}", f"of these begin with {one_line(name)!r}") for name, number in plan.begins.items()]
             rows += [
                 (f"{number:,}", f"would stay: they begin with {one_line(name)!r}, which is not known (--also)")
                 for name, number in plan.left.items()

@@ -18,6 +18,7 @@ The next call goes on with what the notes say. Of several at once, only the last
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,6 +59,8 @@ class Plan(NamedTuple):
     ----------
     keys: int
         How many keys.
+    begins: dict of str to int
+        How many of them begin with which text: those in the namespaces of jobs, and those that `also` names.
     left: dict of str to int
         How many other keys stay in the source, by how they begin: up to the first colon.
     present: list of str
@@ -67,6 +70,7 @@ class Plan(NamedTuple):
     """
 
     keys: int
+    begins: dict[str, int]
     left: dict[str, int]
     present: list[str]
     note: Note | None
@@ -136,24 +140,35 @@ class Relocation:
 
     @cached_property
     def _renaming(self) -> Renaming:
-        """What is moved: that with which the move was begun."""
+        """What is moved: that with which the move was begun. What a note says is not enough to move a key, as other
+        programs may have written it."""
         note, filling = self._source.note(), self._target.note()
         begun = note or (filling if filling and filling.state == FILLING else None)
-        begins = _begins_of(begun) if begun else [*(f"{each}:" for each in self._namespaces), *self._also]
-        more = set(self._also).difference(begins)
+        known = [*(f"{each}:" for each in self._namespaces), *self._also]
+        begins = _begins_of(begun) if begun else known
+        more, unknown = set(self._also).difference(begins), set(begins).difference(known)
         if more:
             raise NotMoved(f"The move was begun without --also={min(more)}: type the line without it, or --undo first")
+        if unknown:
+            name = one_line(min(unknown))
+            option = shlex.quote(f"--also={name}")
+            raise NotMoved(
+                f"{one_line(KEY)} says that keys that begin with {name!r} are moved, too, which are of no jobs that "
+                f"are known. If they are yours, type the line with {option}; else another program wrote it: delete it"
+            )
         return Renaming(*self._databases, begins)
 
     def plan(self) -> Plan:
         """Return what would be moved. Nothing is changed."""
-        number, left = 0, Counter[str]()
+        begins, left = Counter[str](), Counter[str]()
         for key in self._source.all_keys():
-            if self._renaming.is_meant(key):
-                number += key != self._source.key
-            else:
-                left[foreign_name(self._renaming.plain(key))] += 1
-        return Plan(number, dict(left.most_common()), [*self._present()], self._source.note())
+            name = self._renaming.plain(key)
+            if not self._renaming.is_meant(key):
+                left[foreign_name(name)] += 1
+            elif key != self._source.key:
+                begins[next(filter(name.startswith, self._renaming.prefixes))] += 1
+        present = [*self._present()]
+        return Plan(begins.total(), dict(begins.most_common()), dict(left.most_common()), present, self._source.note())
 
     def run(self) -> Moved:
         """Move them, or go on with that.

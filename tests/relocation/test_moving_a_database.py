@@ -368,8 +368,13 @@ def test_the_command(source: JobsDatabase, target: JobsDatabase) -> None:
     assert (status, error) == (0, "")
     assert "would be moved" in out
     assert "1     would stay: they begin with 'cache:', which is not known (--also)" in out
-    assert json.loads(limpyd_jobs(*line, "--dry-run", "--json")[1])["left"] == {"cache:": 1, "sessions": 1}
-    assert limpyd_jobs(*line)[0] == 2  # nobody to ask
+    planned = json.loads(limpyd_jobs(*line, "--dry-run", "--json")[1])
+    assert planned["left"] == {"cache:": 1, "sessions": 1}
+    assert planned["begins"].keys() == {"moved:", "films:", "jobs:", "limpyd-jobs:"}
+    assert sum(planned["begins"].values()) == planned["keys"]
+    status, _, error = limpyd_jobs(*line)
+    assert status == 2  # nobody to ask
+    assert f"'moved:' ({planned['begins']['moved:']}), " in error
     status, out, error = limpyd_jobs(*line, "--yes", "--pause=0", "--also=cache:")
     assert (status, error) == (0, "limpyd-jobs move-to: all programs need the new database now\n")
     assert "moved" in out

@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError, RedisError
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import Job
-from limpyd_jobs.records.relocations import KEY, read_note
+from limpyd_jobs.records.relocations import KEY, Note, read_note
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.relocation import NotMoved, Relocation, relocating, sides
 from limpyd_jobs.relocation.values import Values
@@ -169,7 +169,12 @@ def test_it_goes_on_with_the_keys_that_it_was_begun_with(source: JobsDatabase, t
     target.connection.delete("cache:2")
     with pytest.raises(BreaksOff):
         Relocation(source, target, also=["cache:"], pause=0, tell=during("copied", break_off)).run()
-    Relocation(source, target, pause=0).run()
+    for do in (Relocation.run, Relocation.undo):
+        with pytest.raises(
+            NotMoved, match=r"'cache:' are moved, too.*If they are yours, type the line with --also=cache:"
+        ):
+            do(Relocation(source, target, pause=0))
+    Relocation(source, target, also=["cache:"], pause=0).run()
     assert keys_in(source) == set()
     assert target.connection.get("cache:1") == "x"
 
@@ -217,6 +222,22 @@ def test_note_of_another_program_moves_nothing(text: str, source: JobsDatabase, 
         with pytest.raises(NotMoved, match=f"What {KEY} says cannot be read: another program wrote it. Delete it"):
             do(Relocation(source, target, pause=0))
     assert keys_in(source) == before
+
+
+@pytest.mark.parametrize("state", [relocating.COPYING, relocating.REMOVING, relocating.MOVED])
+def test_note_that_another_program_wrote_moves_no_keys_of_others(
+    state: str, source: JobsDatabase, target: JobsDatabase
+) -> None:
+    for database in (source, target):
+        database.connection.set("victim:session", "x")
+    note = Note("1", state, url_of(source), url_of(target), "2026-01-01", begins='["jobs:", "victim:"]')
+    source.connection.hset(KEY, mapping=dict(note.as_hash()))
+    target.connection.hset(KEY, mapping=dict(note._replace(state=relocating.FILLING).as_hash()))
+    before = keys_in(source), keys_in(target)
+    for do in (Relocation.plan, Relocation.run, Relocation.undo):
+        with pytest.raises(NotMoved, match=f"{KEY} says that keys that begin with 'victim:'|It is too late"):
+            do(Relocation(source, target, pause=0))
+    assert (keys_in(source), keys_in(target)) == before
 
 
 def test_what_is_changed_between_the_look_and_the_removal_stays(
