@@ -19,6 +19,7 @@ from limpyd_jobs.observing.worker_tasks import WorkerTask, register_worker_task
 from limpyd_jobs.records.audit import acting_for
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.responder import is_own_name
 from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.search.conditions import parse_moment
@@ -51,6 +52,7 @@ __all__ = [
     "held_by",
     "imported_job_class",
     "is_of_wrong_type",
+    "is_own_name",
     "is_transient",
     "job_modules",
     "one_line",

@@ -8,10 +8,13 @@ import selectors
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
+from ipaddress import ip_address
 from time import monotonic, sleep
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from limpyd_jobs.exceptions import ConfigurationException
 
@@ -37,10 +40,33 @@ class Answer(NamedTuple):
 
 
 NOT_FOUND = Answer(404, "not found\n")
+FOREIGN = Answer(403, "ask for it as localhost, or let it listen on another address\n")
+
+
+def is_own_name(host: str, address: str, bound: str) -> bool:
+    """Whether a ``Host`` header is one of a server that listens on an address, which is that of the name it was bound
+    to. Elsewhere than on loopback, it may have any name.
+
+    A page of another site can lead a browser of this machine to a server on loopback, by a name of that site, and read
+    what it answers. It cannot do so by an IP address, nor by the name ``localhost``.
+    """
+    try:
+        if not ip_address(address).is_loopback:
+            return True
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        if name in ("localhost", bound.lower()) or name.endswith(".localhost"):
+            return True
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class Responder:
     """Listens on an address, and answers GET and HEAD.
+
+    On loopback, it answers only those who ask for an IP address, for ``localhost``, or for the host that it was given:
+    see `is_own_name`.
 
     Nothing here waits for a client, and nothing that a client does ends what serves it. So it can be one of several
     things that a loop waits for: `fileno` is readable when there is something to `serve`. To begin and to end are for
@@ -67,8 +93,10 @@ class Responder:
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number and number > 0 else error
             raise ConfigurationException(f"Cannot listen on {_shown(host)}:{port}: {reason}") from None
-        self.address = f"http://{_shown(host)}:{self._listener.getsockname()[1]}"
+        listens_on, port = self._listener.getsockname()[:2]
+        self.address = f"http://{_shown(host)}:{port}"
         self._answer = answer
+        self._is_own_name = partial(is_own_name, address=listens_on, bound=host)
         self._arriving: dict[socket.socket, tuple[float, bytes]] = {}  # in the order of their beginning
         self._has_failed = False
         self._ender, self._end = socket.socketpair()
@@ -159,7 +187,7 @@ class Responder:
 
     def _reply_to(self, request: bytes) -> bytes:
         try:
-            return _Exchange(request, self._answer).reply
+            return _Exchange(request, self._answer, self._is_own_name).reply
         except Exception:  # no request may end what serves it
             return b"HTTP/1.0 500 Internal Server Error\r\nConnection: close\r\n\r\n"
 
@@ -179,8 +207,8 @@ class _Exchange(BaseHTTPRequestHandler):
     server_version, sys_version = "limpyd-jobs", ""
     error_message_format, error_content_type = "%(code)d: %(message)s\n", TEXT
 
-    def __init__(self, request: bytes, answer: Callable[[str], Answer]) -> None:
-        self._answer, self._reply = answer, BytesIO()
+    def __init__(self, request: bytes, answer: Callable[[str], Answer], is_own_name: Callable[[str], bool]) -> None:
+        self._answer, self._is_own_name, self._reply = answer, is_own_name, BytesIO()
         self.rfile, self.wfile = BytesIO(request), self._reply
         self.handle_one_request()
 
@@ -189,7 +217,8 @@ class _Exchange(BaseHTTPRequestHandler):
         return self._reply.getvalue()
 
     def do_GET(self) -> None:
-        answer = self._answer(self.path)
+        is_asked = all(map(self._is_own_name, self.headers.get_all("Host", ())))  # probes of HTTP/1.0 have none
+        answer = self._answer(self.path) if is_asked else FOREIGN
         body = answer.body.encode(errors="replace")
         self.send_response(answer.status)
         for name, value in (

@@ -41,7 +41,7 @@ def reply_to(responder: Responder, *parts: bytes) -> str:
 
 
 def test_a_request_may_arrive_in_parts(responder: Responder) -> None:
-    reply = reply_to(responder, b"GET /o", b"k HTTP/1.1\r\nHost: pod\r\n", b"\r\n")
+    reply = reply_to(responder, b"GET /o", b"k HTTP/1.1\r\nHost: 10.1.2.3:8080\r\n", b"\r\n")
     assert reply.startswith("HTTP/1.0 200 OK\r\n")
     assert reply.endswith("\r\n\r\nok\n")
 
@@ -60,6 +60,30 @@ def test_a_request_may_arrive_in_parts(responder: Responder) -> None:
 )
 def test_other_requests_are_answered_as_they_have_to_be(responder: Responder, request_line: bytes, status: str) -> None:
     assert status in reply_to(responder, request_line + b"\r\n\r\n").partition("\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("listens_on", "host", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1:8080", 200),
+        ("127.0.0.1", "10.1.2.3:8080", 200),
+        ("127.0.0.1", "[fe80::1%25eth0]:8080", 200),
+        ("127.0.0.1", "LocalHost:8080", 200),
+        ("localhost", "localhost", 200),
+        ("127.0.0.1", "jobs.localhost.:8080", 200),
+        ("127.0.0.1", "evil.example:8080", 403),
+        ("127.0.0.1", "127.0.0.1.evil.example", 403),
+        ("127.0.0.1", "[bad", 403),
+        ("127.0.0.1", "", 403),
+        ("127.0.0.1", "localhost\r\nHost: evil.example", 403),
+        ("0.0.0.0", "jobs-backlog:8080", 200),
+    ],
+)
+def test_a_page_of_another_site_learns_nothing_by_a_name_of_its_own(listens_on: str, host: str, status: int) -> None:
+    with closing(Responder(listens_on, 0, lambda path: Answer(200, "ok\n"))) as responder:
+        reply = reply_to(responder, f"GET /ok HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert reply.startswith(f"HTTP/1.0 {status} ")
+    assert ("ok" in reply.split("\r\n\r\n")[1].split()) is (status == 200)
 
 
 def test_a_head_has_no_body(responder: Responder) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import io
 import socket
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from threading import BoundedSemaphore
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis.exceptions import RedisError
 
 from limpyd_jobs.contrib.prometheus.exposition import exposition
-from limpyd_jobs.integration import JobsDatabase, described
+from limpyd_jobs.integration import JobsDatabase, described, is_own_name
 
 PATH = "/metrics"
 
@@ -37,6 +36,7 @@ class MetricsServer(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, database: JobsDatabase | None = None) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.database = database
+        self._bound = host
         self._room = BoundedSemaphore(MAX_REQUESTS)
         self._arriving: dict[Any, None] = {}  # in the order of their beginning
         super().__init__((host, port), _Handler)
@@ -84,19 +84,9 @@ class MetricsServer(ThreadingHTTPServer):
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
-    def answers(self, host: str) -> bool:
-        """Return whether it is asked for by a name of its own: pages of others can lead browsers here by theirs."""
-        own = str(self.server_address[0])
-        return not _is_local(f"[{own}]" if ":" in own else own) or _is_local(host)
-
-
-def _is_local(host: str) -> bool:
-    """Return whether a host, maybe with a port, is this machine."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
+    def answers(self, hosts: Iterable[str]) -> bool:
+        """Return whether it is asked for by names of its own: pages of others can lead browsers here by theirs."""
+        return all(is_own_name(host, str(self.server_address[0]), self._bound) for host in hosts)
 
 
 class _Arriving(io.RawIOBase):
@@ -127,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.has_arrived(self.request)
-        if not self.server.answers(self.headers.get("Host", "")):
+        if not self.server.answers(self.headers.get_all("Host", ())):
             self._refuse(403, "Ask for it as localhost, or listen elsewhere with --host")
         elif self.path.partition("?")[0] != PATH:
             self._refuse(404, f"The metrics are at {PATH}")
