@@ -52,7 +52,10 @@ class CronTrigger(_Bounded, cron.CronTrigger):
         late: behind a midnight that does not exist, so that a time of that day is never found.
         """
         SearchBudget.take(self.cost)
-        found, number = super()._increment_field_value(dateval, fieldnum)
+        try:
+            found, number = super()._increment_field_value(dateval, fieldnum)
+        except IndexError:  # at the last second that there is, APScheduler looks for a field before the year
+            raise OverflowError("no second after 9999-12-31T23:59:59") from None
         forward = found.utcoffset() - dateval.utcoffset()
         return (found - forward if forward > timedelta() else found), number
 

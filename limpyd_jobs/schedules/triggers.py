@@ -73,7 +73,11 @@ class Times:
         """Return the times of a stored description, which may be anything: see the class for what is raised."""
         if len(text) > MAX_TEXT:
             raise ValueError(f"a trigger of {len(text):,} characters: at most {MAX_TEXT:,} are read")
-        return cls(json.loads(text), timezone)
+        try:
+            description = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("a trigger of too many lists or objects in each other") from error
+        return cls(description, timezone)
 
     def after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment, an aware datetime, in UTC; None if there is no such time."""

@@ -338,6 +338,12 @@ def test_a_search_that_would_last_ends(description: Any, policy: str, monkeypatc
         steps(Times(description), utc("0001-01-01 00:00:00"), utc("2026-11-25 10:00:00"), policy)
 
 
+def test_a_time_after_the_last_second_that_there_is_is_refused() -> None:
+    times = Times({"cron": {"start_date": "9999-12-31T23:59:59", "second": 5}})
+    with pytest.raises(ValueError, match="its times leave the years 1 to 9999: no second after 9999-12-31T23:59:59"):
+        times.after(utc("2026-11-25 10:00:00"))
+
+
 @pytest.mark.parametrize(
     ("description", "runs"),
     [
@@ -448,3 +454,8 @@ def test_a_stored_text_that_would_take_long_to_read_is_refused() -> None:
     text = json.dumps({"cron": ",".join(["1"] * 10_000) + " * * * *"})
     with pytest.raises(ValueError, match=r"a trigger of 20,\d+ characters: at most 10,000 are read"):
         Times.of(text, "UTC")
+
+
+def test_a_stored_description_that_is_deep_is_refused() -> None:
+    with pytest.raises(ValueError, match="too many lists or objects in each other"):
+        Times.of("[" * 9_999, "UTC")
