@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import ast
+import configparser
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from email import message_from_bytes
 from graphlib import TopologicalSorter
+from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+PAGES_OF_THE_PROJECT = {"Homepage", "Documentation", "Changelog", "Issues", "Security"}
+
+# Folders with files of others, each with a list of them.
+VENDORED = ("limpyd_jobs/contrib/web/static/vendor", "tests/web/vendor")
 
 # Folders where circles are left.
 FOLDERS_WITH_CIRCLES = {"classes", "fields", "records", "redis"}
@@ -40,8 +49,12 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(target)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True)
     [wheel] = target.glob("redis_limpyd_jobs-*.whl")
-    installed = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    archive = ZipFile(wheel)
+    installed = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert installed == {*files, "limpyd_jobs_pytest.py"}
+    [metadata] = (message_from_bytes(archive.read(name)) for name in archive.namelist() if name.endswith("/METADATA"))
+    assert metadata["Author"]
+    assert {url.partition(", ")[0] for url in metadata.get_all("Project-URL", ())} >= PAGES_OF_THE_PROJECT
 
     # Installed in place it is a path, which mypy and pyright follow; a hook of the import system hides its types.
     build = "from setuptools import build_meta; build_meta.build_editable('.')"
@@ -50,6 +63,30 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     archive = ZipFile(wheel)
     in_place = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert [(Path(name).suffix, archive.read(name).decode().strip()) for name in in_place] == [(".pth", str(source))]
+
+
+def test_all_links_of_the_project_lead_to_files_that_there_are() -> None:
+    metadata = configparser.ConfigParser()
+    metadata.read(ROOT / "setup.cfg")
+    urls = dict(line.split(" = ") for line in metadata["metadata"]["project_urls"].split("\n") if line)
+    paths = [url.partition("/HEAD/")[2] for url in urls.values() if "/HEAD/" in url]
+    assert urls.keys() == PAGES_OF_THE_PROJECT
+    assert all(url.startswith(urls["Homepage"]) for url in urls.values())
+    assert len(paths) == 3
+    assert all((ROOT / path).exists() for path in paths)
+
+
+@pytest.mark.parametrize("folder", VENDORED)
+def test_files_of_others_are_those_of_the_versions_that_are_listed(folder: str) -> None:
+    path = ROOT / folder / "SHA256SUMS"
+    listed = dict(line.split("  ")[::-1] for line in path.read_text().splitlines() if line and line[0] != "#")
+    found = {each.name: sha256(each.read_bytes()).hexdigest() for each in path.parent.iterdir() if each != path}
+    assert found == listed
+
+
+def test_no_setuptools_is_asked_for_that_lets_a_page_write_files() -> None:
+    asked = re.findall(r'setuptools>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert [tuple(map(int, version.split("."))) >= (78, 1, 1) for version in asked] == [True]
 
 
 def test_import_says_nothing() -> None:
