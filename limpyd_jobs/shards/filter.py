@@ -85,6 +85,14 @@ class ShardsFilter:
         """Move the jobs to another queue: see `JobFilter.move_all`."""
         return self._change("move_all", *args, **how)
 
+    def delay_all(self, *args: Any, **how: Any) -> Seen:
+        """Delay the jobs that wait or are delayed: see `JobFilter.delay_all`."""
+        return self._change("delay_all", *args, **how)
+
+    def promote_all(self, **how: Any) -> Seen:
+        """Let the delayed jobs wait, to be run now: see `JobFilter.promote_all`."""
+        return self._change("promote_all", **how)
+
     def _change(self, verb: str, *args: Any, **how: Any) -> Seen:
         found, unseen = self._ask(verb, *args, **how)
         return Seen(Tally.sum(found.values()), unseen)

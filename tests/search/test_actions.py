@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -12,10 +13,13 @@ import redis
 
 from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, NotAudited, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query import Enough, JobFilter
+from limpyd_jobs.models.collection import JobCollection
+from limpyd_jobs.query import Enough, ErrorFilter, JobFilter
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.search import walk
+from limpyd_jobs.search.actions import Action
+from limpyd_jobs.shards import ShardsFilter
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -101,6 +105,22 @@ def test_jobs_are_moved_delayed_promoted_canceled_and_deleted(letters: list[Lett
     assert Queue.get_queue("parcels", 7).waiting.llen() == 0
     assert JobFilter(Letter).delete_all().done == 6
     assert JobFilter().count().number == 0
+
+
+@pytest.mark.parametrize("verb", [action.verb for action in Action.__subclasses__()])
+def test_each_verb_is_one_of_filters_of_collections_of_all_shards_and_under_asyncio(verb: str) -> None:
+    for each in (JobFilter, JobCollection, ShardsFilter):
+        assert callable(getattr(each, f"{verb}_all"))
+
+
+@pytest.mark.parametrize("kind", [JobFilter, ErrorFilter])
+def test_each_method_that_asks_redis_has_a_twin_under_asyncio_with_the_same_arguments(kind: type) -> None:
+    methods = {name: each for name in dir(kind) if name[0] != "_" and callable(each := getattr(kind, name))}
+    twins = {name for name, each in methods.items() if inspect.iscoroutinefunction(each)}
+    steps, of_commands_and_pages = {"counting", "jobs"}, {"last_of", "listed", "missing_indexes", "records"}
+    assert {name[1:] for name in twins} == methods.keys() - twins - steps - of_commands_and_pages
+    for name in twins:
+        assert inspect.signature(methods[name]) == inspect.signature(methods[name[1:]])
 
 
 def test_the_oldest_go_first(letters: list[Letter]) -> None:

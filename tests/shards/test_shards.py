@@ -143,6 +143,8 @@ class TestAllOfThem:
         shards.add_jobs(Photo, [f"photo:{number}" for number in range(30)])
         assert shards.filter(Photo).cancel_all(dry_run=True).value.done == 30
         assert shards.filter(Photo).move_all("others").value.done == 30
+        assert shards.filter(Photo).delay_all(delayed_for=3600).value.done == 30
+        assert shards.filter(Photo, status="delayed").promote_all().value.done == 30
         assert shards.filter(Photo, queue="others").cancel_all().value.done == 30
         assert shards.filter(Photo, status="canceled").delete_all() == ((30, 0, 0, {}), {})
 
