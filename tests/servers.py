@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -270,8 +270,10 @@ class Cluster:
             return str(client.execute_command("CLUSTER", "MYID"))
 
     def is_whole(self) -> bool:
-        """Whether all servers say that all slots are served, and all replicas are in sync."""
-        return all(map(self._is_well, self.servers))
+        """Whether all servers say that all slots are served, and all replicas are in sync: not if one is away."""
+        with suppress(redis.RedisError):
+            return all(map(self._is_well, self.servers))
+        return False
 
     def _is_well(self, server: ClusterServer) -> bool:
         with server.client() as client:
@@ -285,12 +287,26 @@ class Cluster:
         return f"redis+cluster://{first},{second}/{tag}"
 
     def owner(self, slot: int, but: ClusterServer | None = None) -> ClusterServer:
-        """Return the primary that has a slot, as any server says that runs, but not that one."""
-        with next(each for each in self.servers if each.process and each is not but).client() as client:
-            for first, last, primary, *_ in _slots(client):
-                if first <= slot <= last:
-                    return next(each for each in self.servers if each.port == primary[1])
-        raise AssertionError(slot)
+        """Return the primary that has a slot, as the first server says that runs and knows, but not that one.
+
+        There may be none for a while: a server that has just been started does not answer yet, or knows of no slots.
+        """
+        found: list[ClusterServer] = []
+
+        def is_known() -> bool:
+            found.extend(self._named_owners(slot, but))
+            return bool(found)
+
+        wait_until(is_known, f"a server knows who has slot {slot}")
+        return found[0]
+
+    def _named_owners(self, slot: int, but: ClusterServer | None) -> Iterator[ClusterServer]:
+        for asked in self.servers:
+            with suppress(redis.RedisError):
+                if asked.process and asked is not but:
+                    with asked.client() as client:
+                        ports = {primary[1] for first, last, primary, *_ in _slots(client) if first <= slot <= last}
+                    yield from (each for each in self.servers if each.port in ports)
 
     def other(self, owner: ClusterServer) -> ClusterServer:
         """Return another primary."""
@@ -300,14 +316,24 @@ class Cluster:
 
     def fail_over(self, owner: ClusterServer) -> None:
         """Let the replica of a primary take over, as for an upgrade."""
-        with owner.client() as client:
-            replica = client.info("replication")["slave0"]["port"]
+        told: dict[str, Any] = {}
+
+        def has_replica() -> bool:
+            with owner.client() as client:
+                told.update(client.info("replication"))
+            return "slave0" in told or told["role"] != "master"
+
+        wait_until(has_replica, "the primary has a replica")
+        if told["role"] != "master":  # its replica has taken over meanwhile
+            return
+        replica = told["slave0"]["port"]
         asked: list[float] = []
         with next(each for each in self.servers if each.port == replica).client() as client:
 
             def has_taken_over() -> bool:
                 if not asked or time.monotonic() > asked[-1] + FAILOVER_GIVEN_UP:
-                    client.execute_command("CLUSTER", "FAILOVER")
+                    with suppress(redis.ResponseError):  # it does not hear the primary, or has just taken over
+                        client.execute_command("CLUSTER", "FAILOVER")
                     asked.append(time.monotonic())
                 return bool(client.role()[0] == "master")
 
@@ -339,6 +365,15 @@ class Cluster:
         self.move_keys(to, source, self.keys_in(to, slot))
         self._keep(slot, to)
 
+    def mend_move(self, slot: int) -> None:
+        """Leave a slot, whose move may have been broken off, to the primary that has it, with all its keys."""
+        owner = self.owner(slot)
+        for each in self.servers:
+            with each.client() as client:
+                is_primary = client.role()[0] == "master"
+            if is_primary and each is not owner:
+                self.give_up_move(slot, owner, each)
+
     def _keep(self, slot: int, server: ClusterServer) -> None:
         with server.client() as client:
             client.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
@@ -361,12 +396,15 @@ class Cluster:
 
     def is_settled(self) -> bool:
         """Whether all servers know of all changes of slots. Another change before may leave a slot to no server."""
-        told = []
-        for server in filter(lambda server: server.process, self.servers):
-            with server.client() as client:
-                told.append(_info(client))
-        epochs = [each["cluster_my_epoch"] for each in told]  # a replica has that of its primary
-        return len({each["cluster_current_epoch"] for each in told}) == 1 and len({*epochs}) == 3
+        with suppress(redis.RedisError):
+            told = [self._told_by(server) for server in self.servers if server.process]
+            epochs = {each["cluster_my_epoch"] for each in told}  # a replica has that of its primary
+            return len({each["cluster_current_epoch"] for each in told}) == 1 and len(epochs) == 3
+        return False
+
+    def _told_by(self, server: ClusterServer) -> dict[str, str]:
+        with server.client() as client:
+            return _info(client)
 
     def move(self, slot: int) -> None:
         """Move a slot, with its keys, to another primary."""
