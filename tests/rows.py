@@ -25,6 +25,7 @@ TOUCHED = (
     "tests/redis/test_cluster.py",
     "tests/redis/test_connections.py",
     "tests/redis/test_database.py",
+    "tests/redis/test_defaults.py",
     "tests/redis/test_embedded.py",
     "tests/classes/test_job_classes.py",  # imports
     "tests/classes/test_unrun.py",

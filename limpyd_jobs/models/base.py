@@ -80,8 +80,9 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
         It reads text that is not UTF-8 as surrogate escapes. So does the client of a plain database of limpyd.
         """
-        connection = cls.database.connection
-        return connection if isinstance(cls.database, JobsDatabase) else tolerant(connection)
+        database = cls.database
+        connection = database.connection
+        return connection if isinstance(database, JobsDatabase) else tolerant(connection, database.connection_settings)
 
     @classmethod
     def bound_to(cls, database: JobsDatabase, namespace: str | None = None) -> type[Self]:

@@ -51,6 +51,13 @@ VARIABLE = "LIMPYD_JOBS_DATABASE"
 # With one of these settings, each command goes through the client, which follows them.
 ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
 
+# How many connections a pool may have if the settings do not say it: as many as with redis-py 5 to 7. From 8 on its
+# limit is 100, beyond which it raises instead of waiting: of 300 threads, most could not add a job. A pool that waits
+# for a free connection is no better: threads that keep theirs, as those of a worker do, would let others wait for
+# nothing. There are never more connections than threads that use one at once, and the server has its own limit,
+# ``maxclients``.
+UNLIMITED = 2**31
+
 # one lock for all databases and models, renewed in a forked child: the thread that held it does not exist there
 _lock = threading.RLock()
 
@@ -79,7 +86,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     >>> BaseJobsModel.use_database(JobsDatabase(url="unix:///run/redis.sock?db=2"))
 
     Unless the settings say otherwise, a command is never sent twice (redis-py's own retries are off),
-    connecting takes 5 seconds at most, and an answer 10 seconds. A connection that gets the answer READONLY is
+    connecting takes 5 seconds at most, and an answer 10 seconds, and there are as many connections as threads that use
+    one at once. A connection that gets the answer READONLY is
     dropped with a `redis.ConnectionError`, so that the next one may find the new primary.
 
     Text that is not UTF-8 is read as surrogate escapes, which are written back as the same bytes: a broken
@@ -424,6 +432,7 @@ def _client(settings: Settings) -> redis.Redis:
         # the answers of RESP2 are the same with each version of redis-py
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
+        "max_connections": UNLIMITED,
         "encoding_errors": "surrogateescape",
         "redis_connect_func": _greet,
         **(NOTICING_DEAD_HOSTS if "cluster" in settings else {}),
@@ -465,8 +474,9 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
         for name, value in of_redis.items()
         if name.startswith(("socket_", "ssl")) or name in ("retry", "protocol")
     }
-    timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
-    of_sentinels = {**of_both, **timeouts, **settings.get("sentinel_kwargs", {})}
+    # each thread that connects to the primary asks for its address
+    own = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "max_connections": UNLIMITED}
+    of_sentinels = {**of_both, **own, **settings.get("sentinel_kwargs", {})}
     sentinels: Any = Sentinels(settings["sentinels"], sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
     client: redis.Redis = sentinels.master_for(
         settings["service_name"], redis_class=Redis, connection_pool_class=PrimaryPool, **of_redis
@@ -514,10 +524,13 @@ def _disconnecting(connection: Any) -> Iterator[None]:
         raise
 
 
-def tolerant(client: redis.Redis) -> redis.Redis:
-    """Let a client read text that is not UTF-8, and write it back, as clients of a `JobsDatabase` do; return it."""
+def tolerant(client: redis.Redis, settings: Settings) -> redis.Redis:
+    """Let the client of a database of limpyd read text that is not UTF-8, and write it back, and have as many
+    connections as it needs, unless the settings say how many: as clients of a `JobsDatabase` do; return it."""
     pool = client.connection_pool
     if pool.connection_kwargs.get("encoding_errors", "strict") == "strict":
+        if not {"max_connections", "connection_pool"} & settings.keys():
+            pool.max_connections = UNLIMITED
         pool.connection_kwargs["encoding_errors"] = "surrogateescape"
         pool.connection_class = _escaping(pool.connection_class)
         pool.reset()  # for the existing connections

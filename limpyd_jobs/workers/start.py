@@ -10,6 +10,7 @@ from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
+from redis import BlockingConnectionPool
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from limpyd_jobs.exceptions import ConfigurationException
@@ -23,6 +24,9 @@ from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 
 T = TypeVar("T")
+
+# How many connections the threads of a worker of several slots use, beside those of its jobs.
+OWN_CONNECTIONS = 6
 
 # How many times a worker that begins asks Redis, while its connections are cut.
 START_TRIES = 4
@@ -45,9 +49,21 @@ class Start:
             self._check_home()
 
     def _check_connections(self) -> None:
-        """Raise `ConfigurationException` if there may be one connection only: the threads of a worker need others."""
-        if getattr(self.worker.connection.connection_pool, "max_connections", inf) < 2:
+        """Raise `ConfigurationException` if there may be fewer connections than the worker cannot do without."""
+        shards = self.context.settings.shards
+        for client in (self.worker.connection, *(each.connection for each in (shards.databases if shards else ()))):
+            self._check_pool(client.connection_pool)
+
+    def _check_pool(self, pool: Any) -> None:
+        allowed, at_once = getattr(pool, "max_connections", inf), self.context.settings.concurrency
+        if allowed < 2:
             raise ConfigurationException("max_connections=1 is too few for a worker, whose threads use up to five")
+        # One job alone shares what there is with the worker's threads, which try again. A pool that waits is enough.
+        if at_once > 1 and allowed < OWN_CONNECTIONS + at_once and not isinstance(pool, BlockingConnectionPool):
+            raise ConfigurationException(
+                f"max_connections={allowed} is too few for a worker with concurrency={at_once}, which uses up to "
+                f"{OWN_CONNECTIONS + at_once}: set max_connections to that or more, or leave it out"
+            )
 
     def _check_home(self) -> None:
         """Raise `ConfigurationException` if the worker was given other shards, or another order of them."""

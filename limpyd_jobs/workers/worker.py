@@ -142,7 +142,7 @@ class Worker(Parameters):
         LimpydJobsException
             If `run` was called before.
         ConfigurationException
-            If ``max_connections`` is 1: the threads of a worker need connections, too.
+            If ``max_connections`` of the database is too few for the threads of the worker, and of its jobs.
         redis.exceptions.RedisError
             If Redis cannot be reached at the start.
         """
