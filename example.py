@@ -25,14 +25,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker
-from limpyd_jobs.models import BaseJobsModel
-
-# isort: split
-# limpyd after limpyd_jobs: the other way round, a warning about pkg_resources, harmless, is the first that you see
-
 from limpyd import fields
 from redis.exceptions import RedisError
+
+from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker
+from limpyd_jobs.models import BaseJobsModel
 
 HERE = Path(__file__).resolve()
 

@@ -1,6 +1,6 @@
 """A job queue on Redis whose jobs, queues and errors are models you can read, filter and subclass."""
 
-from limpyd_jobs.classes.standin import standing_in_for_setuptools
+from limpyd_jobs_startup import standing_in_for_setuptools
 
 with standing_in_for_setuptools():
     import limpyd  # noqa: F401

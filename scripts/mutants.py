@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("limpyd_jobs", "tests", "limpyd_jobs_pytest.py", "pyproject.toml")
+COPIED = ("limpyd_jobs", "tests", "limpyd_jobs_pytest.py", "limpyd_jobs_startup.py", "pyproject.toml")
 PATIENCE = 600  # seconds; a mutant that lets the tests hang is caught
 
 

@@ -30,6 +30,7 @@ TOUCHED = (
     "tests/classes/test_job_classes.py",  # imports
     "tests/classes/test_unrun.py",
     "tests/test_package.py",
+    "tests/test_startup.py",
     "tests/redis/test_replication.py",
     "tests/redis/test_sentinel.py",
     "tests/test_surface.py",

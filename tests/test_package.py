@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from email import message_from_bytes
@@ -43,7 +44,8 @@ def imported_by(path: Path) -> Iterator[str]:
 def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     shutil.copytree(ROOT / "limpyd_jobs", source / "limpyd_jobs", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("limpyd_jobs_pytest.py", "setup.py", "setup.cfg", "pyproject.toml", "README.rst"):
+    beside = {"limpyd_jobs.pth", "limpyd_jobs.start", "limpyd_jobs_pytest.py", "limpyd_jobs_startup.py"}
+    for name in (*beside, "MANIFEST.in", "setup.py", "setup.cfg", "pyproject.toml", "README.rst"):
         shutil.copy(ROOT / name, source)
     files = {path.relative_to(source).as_posix() for path in (source / "limpyd_jobs").rglob("*") if path.is_file()}
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(target)]
@@ -51,18 +53,22 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     [wheel] = target.glob("redis_limpyd_jobs-*.whl")
     archive = ZipFile(wheel)
     installed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert installed == {*files, "limpyd_jobs_pytest.py"}
+    assert installed == {*files, *beside}
     [metadata] = (message_from_bytes(archive.read(name)) for name in archive.namelist() if name.endswith("/METADATA"))
     assert metadata["Author"]
     assert {url.partition(", ")[0] for url in metadata.get_all("Project-URL", ())} >= PAGES_OF_THE_PROJECT
 
     # Installed in place it is a path, which mypy and pyright follow; a hook of the import system hides its types.
-    build = "from setuptools import build_meta; build_meta.build_editable('.')"
+    build = "from setuptools import build_meta; build_meta.build_editable('.'); build_meta.build_sdist('.')"
     subprocess.run([sys.executable, "-W", "ignore", "-c", build], cwd=source, check=True, capture_output=True)
     [wheel] = source.glob("*.whl")
     archive = ZipFile(wheel)
-    in_place = [name for name in archive.namelist() if ".dist-info/" not in name]
-    assert [(Path(name).suffix, archive.read(name).decode().strip()) for name in in_place] == [(".pth", str(source))]
+    in_place = {name: archive.read(name).decode().strip() for name in archive.namelist() if ".dist-info/" not in name}
+    assert [in_place.pop(name) for name in [*in_place] if name.startswith("__editable__")] == [str(source)]
+    assert in_place.keys() == {"limpyd_jobs.pth", "limpyd_jobs.start"}
+    [archive_of_source] = source.glob("*.tar.gz")
+    with tarfile.open(archive_of_source) as tar:
+        assert beside <= {Path(name).name for name in tar.getnames()}
 
 
 def test_all_links_of_the_project_lead_to_files_that_there_are() -> None:
