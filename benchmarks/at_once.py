@@ -138,7 +138,7 @@ def renewing(jobs: int) -> tuple[float, float]:
     job_class = import_module(f"peers.{OURS}").Waiting
     job_class.add_jobs({"identifier": f"leased:{number}", "number": number} for number in range(jobs))
     claims = [job.claim() for job in job_class.collection(status="w").instances()]
-    deliveries = [(job_class, claim._claim.delivery) for claim in claims]
+    deliveries = [transitions.Renewal(job_class, claim._claim.delivery) for claim in claims]
     client = job_class.get_connection()
     transitions.renew_all(client, deliveries, 60)
     began = time.perf_counter()

@@ -58,7 +58,7 @@ def release_job(
         return
     job_class = on(job_classes.resolve(Ident.of(ident).path), database)
     audit = entry_request(unaudited, verb="release", filter=ident, how="force" if force else "", done=1)
-    token, queue_key = stored.get("_claim_token", ""), stored["_queue_key"]
+    token, queue_key = stored.get("_claim_token") or transitions.UNCLAIMED, stored["_queue_key"]
     with refusing_if_unaudited():
         outcome = transitions.force_release(job_class, ident, token, queue_key, audit)
     if outcome != "done":

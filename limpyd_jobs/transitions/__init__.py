@@ -8,13 +8,18 @@ refusal of a script becomes an exception. The scripts, with their arguments and 
 
 from limpyd_jobs.transitions.claiming import (
     LISTENING,
+    MAX_KEPT,
+    MAX_KEPT_TEXT,
+    MAX_RENEWED,
     NOTHING,
     ONLY_TAKEN,
+    UNCLAIMED,
     UNCLAIMED_LEASE,
     ClaimRequest,
     ClaimState,
     Delivery,
     NextWakeups,
+    Renewal,
     claim,
     claim_job,
     claim_state,

@@ -42,6 +42,13 @@ ONLY_TAKEN = "hand:"
 # The beginning of the tokens of a worker that listens which of its jobs are canceled: see ``canceling.lua``.
 LISTENING = "slot:"
 
+# Instead of a token, from a caller that acts on a job only if no one has claimed it.
+UNCLAIMED = "(not claimed)"
+
+# How many leases `renew_all` renews in one step at most, how many of them with a cursor, and how long their cursors may
+# be together: so that Redis can do something else in between.
+MAX_RENEWED, MAX_KEPT, MAX_KEPT_TEXT = 1000, 250, 500_000
+
 # The characters of an owner that are not escaped in a token, so that people can read it.
 _SAFE = ":@+,;=()[] "
 
@@ -357,20 +364,43 @@ def renew(
     return Call(connection, _renew, request, partial(accept, ident))
 
 
+class Renewal(NamedTuple):
+    """A claim whose lease is to be extended, and the cursors to keep with it, as of `Cursors.pending`."""
+
+    job_class: type[RedisModel]
+    delivery: Delivery
+    kept: Mapping[str, Any] = {}
+
+    def row(self) -> Sequence[str]:
+        """Return it as the script takes it."""
+        delivery, kept = self.delivery, self.kept
+        row = delivery.ident, delivery.token, delivery.queue_key
+        return (*row, kept["cursor"], kept.get("progress", "")) if kept else row
+
+
 @Verb
-def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> Call[list[str]]:
+def renew_all(connection: Redis, claims: Sequence[Renewal], lease: float) -> Call[list[str]]:
     """Extend the leases of some claims in one step; return the outcome of each, ``failed`` if its record is broken."""
     request = {
-        "claims": listed((job.ident, job.token, job.queue_key) for _, job in claims),
+        "claims": listed(each.row() for each in claims),
         "lease": lease,
-        "classes": classes_argument({job.path: job_class for job_class, job in claims}),
+        "classes": classes_argument({each.delivery.path: each.job_class for each in claims}),
     }
     return Call(connection, _renew_many, request, lambda reply: list(reply["outcomes"]))
 
 
 def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:
     """Return the names of a request that describe a claim."""
+    if not token or token == UNCLAIMED:
+        raise ValueError(f"The token of the claim on {ident} is missing")
     return {"job_model": layout_of(job_class).json, "ident": ident, "token": token, "queue_key": queue_key}
+
+
+def held_or_unclaimed(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:
+    """Return the names of a request that describe a claim, or a job without one if the token is `UNCLAIMED`."""
+    if token == UNCLAIMED:
+        return {"job_model": layout_of(job_class).json, "ident": ident, "unclaimed": True, "queue_key": queue_key}
+    return held(job_class, ident, token, queue_key)
 
 
 @Verb

@@ -18,7 +18,7 @@ from limpyd_jobs.records.records import queue_key_of, redis_of, sender_of
 from limpyd_jobs.redis.calls import Call, Verb, given, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held, held_or_unclaimed
 from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
 
 _finish_canceled = Script("ending/finish_canceled")
@@ -274,7 +274,7 @@ def _ending(
 ) -> Call[Ending]:
     ident, sender = job.ident, None
     models: Sequence[type[RedisModel]] = (type(job),)
-    request = {**held(type(job), ident, token, queue_key_of(queue)), **details}
+    request = {**held_or_unclaimed(type(job), ident, token, queue_key_of(queue)), **details}
     cursors = job.__dict__.get("_cursors")
     if cursors and script is not _succeed:
         request |= cursors.request(failed=script is _fail)

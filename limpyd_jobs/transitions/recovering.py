@@ -14,7 +14,7 @@ from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Call, Verb, listed, outcome_of
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held_or_unclaimed
 from limpyd_jobs.transitions.placing import place_named
 
 # How many due jobs one call of promote() moves at most, to keep the script short.
@@ -152,7 +152,7 @@ def force_release(
 ) -> Call[str]:
     """Release a running job in place of its worker, to the front of its list; return ``done``, ``refused``, ``gone``,
     ``not running`` or ``no queue``."""
-    request = {"job_model": layout_of(job_class).json, "ident": ident, "queue_key": queue_key, "token": token, **audit}
+    request = {**held_or_unclaimed(job_class, ident, token, queue_key), **audit}
     return Call(redis_of(job_class), _force_release, request, outcome_of, [job_class])
 
 

@@ -93,6 +93,7 @@ class RunState:
 
     why: str = ""  # who or what asked for the end; empty if that is not known
     is_quiet: bool = False  # whether to begin no other job, and to live on until the end is asked for
+    is_behind: bool = False  # whether it cannot renew its leases in time
     is_done: bool = False  # whether it ended because `burst` says so
     is_for_good: bool = False  # whether it was asked to end, and no other worker should replace it
     lacks_queues: bool = False  # whether it looked, and none of its queues exists yet
@@ -137,8 +138,8 @@ class Context:
 
     @property
     def begins_no_more(self) -> bool:
-        """Whether it was asked to end, or to be quiet."""
-        return self._worker.end_forced or self.state.is_quiet
+        """Whether it was asked to end, or to be quiet, or cannot renew its leases in time."""
+        return self._worker.end_forced or self.state.is_quiet or self.state.is_behind
 
     @property
     def is_too_late(self) -> bool:

@@ -65,6 +65,9 @@ from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
 from limpyd_jobs.workers.turns import OneAtATime
 
+# After how many seconds a worker looks again whether it has caught up with its leases.
+LONGEST_PAUSE_BEHIND = 1.0
+
 
 class Loop:
     """Builds the parts of a worker, each with what it uses, and runs jobs one after the other.
@@ -346,9 +349,8 @@ class Loop:
         self.repeats.sum_up_if_due()
         try:
             self._maintain()
-            if self.context.state.is_quiet:
-                self._release()
-                self.waiter.pause(max(self.maintenance.next_due - monotonic(), SHORTEST_WAIT))
+            if self.context.state.is_quiet or self.context.state.is_behind:
+                self._claim_none()
                 return None
             found = self._source.wait_for_job()
             if found is None and not self.overrides.waits_as_we_do:
@@ -367,6 +369,12 @@ class Loop:
                 return found
         self.offers.release_unwanted()
         return None
+
+    def _claim_none(self) -> None:
+        """Let some time pass, without a job."""
+        self._release()
+        longest = LONGEST_PAUSE_BEHIND if self.context.state.is_behind else inf
+        self.waiter.pause(min(max(self.maintenance.next_due - monotonic(), SHORTEST_WAIT), longest))
 
     def _maintain(self) -> None:
         is_new = self.waiter.may_be_new_queues()

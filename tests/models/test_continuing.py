@@ -326,6 +326,23 @@ class TestWhatIsKept:
         worker.run()
         assert job.read_progress().text == "mine"
 
+    @pytest.mark.parametrize(("job_class", "at"), [(Long, {}), (Anew, {"row_11": fail})])
+    def test_a_renewal_that_comes_late_brings_back_nothing(self, job_class: type[Long], at: dict[str, Any]) -> None:
+        """The thread that renews the lease may have begun before the end of the job, and come after it."""
+        claims: list[Any] = []
+        code = Worked(row_2=lambda job: claims.append(vars(job)["_execution"].claim), **at)
+        job = job_class.add_job("1")
+        runs(code)
+        assert status(job) == ("ERROR" if at else "SUCCESS")
+        for claim in claims:
+            assert claim.renew(redis_of(job), 60) is False
+        assert cursor(job) is None
+        code.at.clear()
+        code.done.clear()
+        job.requeue() if at else job.enqueue_or_delay("queue")
+        runs(code)
+        assert code.done == ALL
+
     def test_is_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
         job = Long.add_job("1")
         runs(Worked(row_5=fail))

@@ -73,7 +73,7 @@ FAULTS = {
     "kill_redis": 1,
 }
 
-COMMANDS = ("add", "claim", "succeed", "fail", "renew", "rescue", "promote", "reconcile")
+COMMANDS = ("add", "claim", "succeed", "fail", "renew_many", "rescue", "promote", "reconcile")
 
 WORKER_OPTIONS = (
     "--worker-class=chaos_worker.ChaosWorker",

@@ -106,9 +106,9 @@ def _mark_batches() -> None:
     def marked_renewals(connection: Any, claims: Any, lease: float) -> list[str]:
         sent = monotonic()
         outcomes = renew_all(connection, claims, lease)
-        for (_, fetched), outcome in zip(claims, outcomes, strict=True):
+        for renewal, outcome in zip(claims, outcomes, strict=True):
             if outcome in ("done", "canceled"):
-                marks().write("renewed", token=fetched.token, at=sent)
+                marks().write("renewed", token=renewal.delivery.token, at=sent)
         return outcomes
 
     @wraps(succeed_many)
@@ -117,7 +117,7 @@ def _mark_batches() -> None:
         endings, upcoming = succeed_many(connection, ended, *args)
         for success, (outcome, *_) in zip(ended, endings, strict=True):
             kind = "refused" if outcome == "refused" else "recorded"
-            marks().write(kind, token=success.fetched.token, outcome=outcome)
+            marks().write(kind, token=success.delivery.token, outcome=outcome)
         return endings, upcoming
 
     transitions.renew_all, transitions.succeed_many = marked_renewals, marked_endings

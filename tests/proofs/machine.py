@@ -763,7 +763,8 @@ class Life(RuleBasedStateMachine):
             claim = Claim(fetched.ident, fetched.queue_key, "")
             name = self.expected.queues[claim.queue].name
             with self._refused_if(job.token, ClaimLost):
-                transitions.delay(_job(claim.ident), _queue(claim.queue), "", name, _until(claim.ident))
+                unclaimed = _job(claim.ident), _queue(claim.queue), transitions.UNCLAIMED
+                transitions.delay(*unclaimed, name, _until(claim.ident))
             if not job.token:
                 self._delay(claim, name)
             return

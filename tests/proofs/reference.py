@@ -395,7 +395,7 @@ class Reference:
         job, running = self.jobs[ident], self.queues[queue].running
         if ident in running:
             running[ident] = self.now + self.lease
-        if cursor:
+        if cursor and job.status not in ("e", "s"):  # else it is held, and has ended
             job.cursor, job.rescues = cursor, ""
 
     def cancel(self, ident: str, name: str) -> bool:

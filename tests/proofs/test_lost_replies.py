@@ -181,7 +181,7 @@ WORK = [
     ("delay", add("asks to be put back"), 2, {}),
     ("rescue", all_of(add(), boundaries.lose_worker), 1, {}),
     ("promote", add(delayed_for=0.3), 1, {}),
-    ("renew", add("takes a while"), 1, {}),
+    ("renew_many", add("takes a while"), 1, {}),
     ("prune", add("fails"), 1, {"keep_errors": 0}),
     ("succeed", all_of(add("a"), add("b"), add("c")), 3, {**ALONE, "keep_success": 0}),
     ("succeed_many", all_of(*map(add, "abcdefg")), 7, {**ALONE, "keep_success": 0, "prefetch": 3}),

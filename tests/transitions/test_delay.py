@@ -83,7 +83,7 @@ def test_a_job_that_was_found_delayed_in_a_waiting_list_goes_where_it_belongs(an
     fetched = any_world.claim()
     assert fetched is not None
     assert fetched.outcome == "found"
-    assert any_world.delay(job, "", delay=until(LATER)).delayed_until == str(LATER)
+    assert any_world.delay(job, transitions.UNCLAIMED, delay=until(LATER)).delayed_until == str(LATER)
     assert any_world.places(job) == ["q/0 delayed"]
     assert any_world.state(job)["queued"] == "1"
 

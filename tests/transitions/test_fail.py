@@ -208,7 +208,7 @@ def test_its_identifier_is_free_again_after_an_error(any_world: World) -> None:
 @pytest.mark.parametrize("state", ["success", "error", "canceled", "custom"])
 def test_a_job_that_is_not_claimed_may_be_made_an_error_by_hand(any_world: World, after: After, state: str) -> None:
     job = any_world.job_that_is(state)
-    assert any_world.fail(job, "") == Ending("error", after(0), "", None)
+    assert any_world.fail(job, transitions.UNCLAIMED) == Ending("error", after(0), "", None)
     assert any_world.state(job)["status"] == "e"
     assert "q/0 errors" in any_world.places(job)
 

@@ -50,7 +50,7 @@ def any_world(any_world: World) -> World:
     return any_world
 
 
-WRONG = ["other", "", "MINE", "mine ", "\0"]
+WRONG = ["other", "MINE", "mine ", "\0"]
 
 
 @every_verb

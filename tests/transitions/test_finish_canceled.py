@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from worlds import TOKEN, Moment, World, pk_of
 
+from limpyd_jobs import transitions
 from limpyd_jobs.transitions import Ending
 
 After = Callable[[float], Moment]
@@ -52,7 +53,7 @@ def test_a_claimed_job_is_canceled_whatever_its_status(any_world: World, state: 
 @pytest.mark.parametrize("state", ["success", "error", "canceled", "custom"])
 def test_a_job_that_is_not_claimed_may_be_canceled_by_hand(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
-    assert any_world.finish_canceled(job, "").outcome == "done"
+    assert any_world.finish_canceled(job, transitions.UNCLAIMED).outcome == "done"
     assert any_world.state(job)["status"] == "c"
 
 

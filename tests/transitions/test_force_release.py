@@ -39,7 +39,7 @@ def test_another_claim_or_a_job_that_does_not_run_is_left_alone(world: World) ->
     assert force_release(world, job.ident, "another") == "refused"
     assert force_release(world, f"{job.ident}9") == "gone"
     world.add("b")
-    assert force_release(world, world.job("2").ident, "") == "not running"
+    assert force_release(world, world.job("2").ident, transitions.UNCLAIMED) == "not running"
     assert audit.last_entries(world.client, 5) == []
 
 

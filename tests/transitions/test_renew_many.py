@@ -8,14 +8,14 @@ import pytest
 from worlds import TOKEN, Moment, World, pk_of
 
 from limpyd_jobs import Job, transitions
-from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.transitions import Delivery, Renewal
 
 After = Callable[[float], Moment]
 
 
 def renew_all(world: World, *jobs: Job, token: str = TOKEN) -> list[str]:
     claims = [
-        (world.job_class, Delivery("claimed", world.waiting_key(), f"{world.path}:{pk_of(job)}", token=token))
+        Renewal(world.job_class, Delivery("claimed", world.waiting_key(), f"{world.path}:{pk_of(job)}", token=token))
         for job in jobs
     ]
     return transitions.renew_all(world.client, claims, 5000)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from worlds import TOKEN, Moment, World, pk_of
 
+from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.transitions import Ending
 
@@ -87,7 +88,7 @@ def test_a_held_job_may_be_a_success_after_all(any_world: World) -> None:
 @pytest.mark.parametrize("state", ["success", "error", "custom"])
 def test_a_job_that_is_not_claimed_may_be_made_a_success_by_hand(any_world: World, after: After, state: str) -> None:
     job = any_world.job_that_is(state)
-    assert any_world.succeed(job, "").outcome == "done"
+    assert any_world.succeed(job, transitions.UNCLAIMED).outcome == "done"
     stored = any_world.state(job)
     assert (stored["status"], stored["end"]) == ("s", after(0))
     assert "queued" not in stored
@@ -99,7 +100,7 @@ def test_a_job_that_version_2_claimed_may_be_made_a_success(any_world: World, af
     job = any_world.job_that_is("waiting")
     any_world.client.delete(any_world.waiting_key())
     job.set_fields(status="r", start="2026-11-21 09:44:00", tries=1)
-    assert any_world.succeed(job, "").outcome == "done"
+    assert any_world.succeed(job, transitions.UNCLAIMED).outcome == "done"
     assert any_world.places(job) == ["q/0 success"]
 
 

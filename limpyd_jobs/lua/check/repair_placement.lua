@@ -163,7 +163,7 @@ local function repair_running(hash)
   -- a job that version 2 runs has a lease without a claim once it was found
   if not hash._claim_token and total._running == 0 then
     report('not claimed')
-    changes._claim_token = request.token
+    changes._claim_token = checked_token(request.token)
   end
   must_not_stand_in('waiting', 'runs and waits')
   must_not_stand_in('delayed', 'runs and is delayed')

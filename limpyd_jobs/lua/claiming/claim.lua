@@ -39,7 +39,8 @@
 --@include repeated
 
 refuse_if_moved(request.registry)
-local lists, token, lease, ident = lists_from(request.lists), request.token, tonumber(request.lease), request.ident
+local lists, token = lists_from(request.lists), checked_token(request.token)
+local lease, ident = tonumber(request.lease), request.ident
 local classes, worker, is_again = classes_from(request.classes), request.worker, request.is_again
 is_concurrent = request.is_concurrent
 local known = request.known and cjson.decode(request.known) or nil

@@ -23,7 +23,7 @@
 --@include registry
 
 refuse_if_moved(request.registry)
-local job, token = job_of(request.job_model, request.ident), request.token
+local job, token = job_of(request.job_model, request.ident), checked_token(request.token)
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 
 local hash = redis.call(

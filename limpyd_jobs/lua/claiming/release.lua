@@ -19,7 +19,8 @@
 --@include keeping
 --@include places
 
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token)
 local due = due_at(request.delay)
 
 local refused = refusal(job, token)

@@ -13,9 +13,9 @@
 
 --@include claims
 --@include clock
---@include keeping
 
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token)
 
 local refused = refusal(job, token)
 if refused then
@@ -27,6 +27,6 @@ if request.lease and redis.call('ZREM', queue .. ':_running', job.ident) == 1 th
   redis.call('ZADD', queue .. ':_running', score(now() + request.lease * 1000000), job.ident)
 end
 if request.cursor then
-  update(job.model, job.pk, keep_cursor({_rescues = false}), claim_of(job))
+  keep_progress(job, request.cursor, request.progress)
 end
 return answer(claim_of(job).status == 'c' and 'canceled' or 'done')

@@ -21,7 +21,8 @@
 -- How many idents to look at from each end of a list.
 local NEAR = 1000
 
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token)
 
 local refused = refusal(job, token)
 if refused then
@@ -59,5 +60,6 @@ elseif status == 'd' then
 elseif status == 's' or status == 'e' or status == 'c' then
   changes.queued = false
 end
-end_claim(queue, job, keep_cursor(changes))
+if status == 's' then changes._cursor = false else keep_cursor(changes) end
+end_claim(queue, job, changes)
 return answer('done')

@@ -4,7 +4,8 @@
 -- what: at the request of its code, or found delayed in a waiting list; may claim the next job
 -- request
 --   job_model, ident, queue_key, queue_model, queue_name
---   token         none for a job that is not claimed
+--   token
+--   unclaimed     '1' instead of a token: for a job that is not claimed
 --   delay         none or a past one makes the job wait
 --   priority      none to keep it
 --   cursor, progress
@@ -21,7 +22,8 @@
 --@include places
 
 local given = 'wd'  -- the status that the job gets here is one of these
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token, request.unclaimed)
 local due = due_at(request.delay)
 
 local refused = refusal(job, token)

@@ -4,7 +4,8 @@
 -- what: put back while the tries allow it, in the same step; may claim the next job
 -- request
 --   job_model, ident, queue_key
---   token           none for a job that is not claimed
+--   token
+--   unclaimed       '1' instead of a token: for a job that is not claimed
 --   requeue_times   how often the job may be put back; none for no limit, as its retry policy has decided
 --   queue_model, queue_name, priority, delay   where to put it back
 --   mode            'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
@@ -26,7 +27,8 @@
 --@include places
 
 local given = 'wde'  -- the status that the job gets here is one of these
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token, request.unclaimed)
 local requeue_times = tonumber(request.requeue_times) or math.huge
 
 local refused = refusal(job, token)

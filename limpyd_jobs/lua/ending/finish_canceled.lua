@@ -4,7 +4,8 @@
 -- what: its code or another process set the status to canceled while it ran; may claim the next job
 -- request
 --   job_model, ident, queue_key
---   token     none for a job that is not claimed
+--   token
+--   unclaimed   '1' instead of a token: for a job that is not claimed
 --   cursor, progress
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
@@ -16,7 +17,8 @@
 --@include keeping
 
 local given = 'c'  -- the status that the job gets here is one of these
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token, request.unclaimed)
 
 local refused = refusal(job, token)
 if refused then

@@ -35,7 +35,7 @@ end
 if status == 'w' or status == 'd' or status == 'r' then
   return answer('refused')
 end
-local refused = refusal(job)
+local refused = refusal(job, false)
 if refused then
   return answer(refused)
 end

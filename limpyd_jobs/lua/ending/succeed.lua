@@ -4,7 +4,8 @@
 -- what: unless its code canceled or delayed it; may delete it at once; may claim the next job
 -- request
 --   job_model, ident, queue_key
---   token      none for a job that is not claimed
+--   token
+--   unclaimed   '1' instead of a token: for a job that is not claimed
 --   erase      '1' to keep nothing of it; 'again' if the request is repeated: then the job may be gone
 --   result, kept_for   the result to keep, and for how many milliseconds; or none
 --   lists, next_token, lease, classes, registry   the next claim, if any
@@ -19,7 +20,8 @@
 --@include successes
 
 local given = 's'  -- the status that the job gets here is one of these
-local job, token, finish = job_of(request.job_model, request.ident), request.token, now_text()
+local job, finish = job_of(request.job_model, request.ident), now_text()
+local token = checked_token(request.token, request.unclaimed)
 
 local obstacle = end_in_success(
   job, token, request.queue_key, {['end'] = finish}, request.erase, request.result, request.kept_for)

@@ -33,6 +33,7 @@ is_concurrent = request.is_concurrent
 local function record(row)
   local ident, token, queue, began, ended_at, erase, result, kept_for = unpack(row)
   local job = job_of(classes[parse_ident(ident)], ident)
+  token = checked_token(token)
   local start, finish = date_text(now() - began), date_text(now() - ended_at)
   local obstacle = end_in_success(job, token, queue, {start = start, ['end'] = finish}, erase == '1', result, kept_for)
   if obstacle == 'gone' and erase == '1' then
@@ -72,7 +73,7 @@ local function claim_several(lists, limit, token, lease, classes)
   return found
 end
 
-local endings, limit, lists, token = {}, tonumber(request.limit), lists_from(request.lists), request.token
+local endings, limit, lists, token = {}, tonumber(request.limit), lists_from(request.lists), checked_token(request.token)
 begin_batch()
 for i, row in ipairs(cjson.decode(request.successes)) do
   endings[i] = record_safely(row)

@@ -61,13 +61,13 @@ local function lost_once_more(rescues, is_with_others)
   return is_suspect(rescues) and rescues or rescues == LOST_ONCE_WITH_OTHERS and '0' or LOST_ONCE_WITH_OTHERS
 end
 
--- Why a caller may not end the claim on a job: it does not hold the claim, or the job was deleted; nil if it may. A job
--- that is not claimed has no token.
+-- Why a caller may not end the claim on a job: it does not hold the claim, or the job was deleted; nil if it may. The
+-- token comes from `checked_token`.
 local function refusal(job, token)
   local held = claim_of(job)._claim_token
   if not held and redis.call('EXISTS', job.key) == 0 then
     return 'gone'
-  elseif held ~= (token or false) then
+  elseif held ~= token then
     return 'refused'
   end
 end
@@ -95,6 +95,15 @@ end
 -- Whether the caller ended the claim, and asks again, as the first reply was lost.
 local function was_ended_with(job, token)
   return token and claim_of(job)._last_claim == token
+end
+
+-- Keeps how far a job is while its claim goes on. Once it moves, its rescues count anew. A job that is held in error, or
+-- that its hook made a success, has ended: what is to be kept of it was kept with its end, or forgotten.
+local function keep_progress(job, cursor, progress)
+  local status = claim_of(job).status
+  if status ~= 'e' and status ~= 's' then
+    update(job.model, job.pk, {_cursor = cursor, _progress_state = progress, _rescues = false}, claim_of(job))
+  end
 end
 
 -- The lease of a job that runs without a claim, given the seconds for a job with a claim, and the seconds for a worker

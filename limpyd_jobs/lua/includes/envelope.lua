@@ -5,7 +5,8 @@
 -- mean the same everywhere:
 --   model, job_model, queue_model, error_model   JSON: see records.lua
 --   ident       class path and pk of a job: 'myapp.jobs.MyJob:12'
---   token       of the claim on the job; a call that makes a claim needs one that was never used before
+--   token       of the claim on the job; a call that makes a claim needs one that was never used before. See
+--               checked_token
 --   queue_key   the beginning of the keys of a queue: model name and pk
 --   lists       keys of waiting lists, the first to be served first, one in a line
 --   lease       for how long a claim holds: seconds
@@ -21,6 +22,17 @@ local function fields_from(first)
     fields[ARGV[i]] = ARGV[i + 1]
   end
   return fields
+end
+
+-- The token of a request; false if the caller says that the job is not claimed. A token that is missing is an error: it never
+-- means that, as its claim may have ended meanwhile.
+local function checked_token(token, is_unclaimed)
+  if is_unclaimed and not token then
+    return false
+  elseif type(token) ~= 'string' or token == '' then
+    error('the token is missing', 0)
+  end
+  return token
 end
 
 -- The changes of fields with indexes that only limpyd can maintain, so that the caller can do so:

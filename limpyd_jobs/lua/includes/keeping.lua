@@ -4,7 +4,7 @@
 
 --@include envelope
 
--- Adds how far the job is to some changes.
+-- Adds how far the job is to the changes that end its claim.
 local function keep_cursor(changes)
   if request.cursor then changes._cursor, changes._progress_state = request.cursor, request.progress end
   return changes

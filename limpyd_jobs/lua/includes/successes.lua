@@ -15,8 +15,8 @@ local function forget_gone(job, queue)
   leave_running(queue, job)
 end
 
--- Ends the claim on a job that succeeded, with more changes to its hash, or deletes it. If it cannot, it changes
--- nothing, and returns why. The same holds for a caller that did that already, and whose first reply was lost.
+-- Ends the claim on a job that succeeded, with more changes to its hash, or deletes it; the token comes from
+-- `checked_token`. If it cannot, it changes nothing, and returns why. The same holds for a caller that did that already, and whose first reply was lost.
 local function end_in_success(job, token, queue, changes, is_erased, result, kept_for)
   local status = claim_of(job).status
   if status == 'c' then

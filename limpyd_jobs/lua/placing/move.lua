@@ -53,6 +53,8 @@ end
 
 local changes = {_claim_token = false, _rescues = false, _last_claim = false}
 if hash[2] ~= '1' then changes._start_within, changes._cancel_reason = false, false end
+-- One that version 2, or its own hook, ended as a success may still have a cursor: it would skip its work.
+if hash[4] == 's' then changes._cursor = false end
 if request.custom then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -5,7 +5,8 @@
 --       if it was canceled
 -- request
 --   job_model, ident, queue_key
---   token   of the claim that the caller saw; none if the job is not claimed
+--   token       of the claim that the caller saw
+--   unclaimed   '1' instead of a token: the caller saw a job that is not claimed
 --   audit, unaudited
 -- reply
 --   done
@@ -18,7 +19,8 @@
 --@include places
 --@include audit
 
-local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
+local token = checked_token(request.token, request.unclaimed)
 
 local refused = refusal(job, token)
 if refused then return answer(refused) end

@@ -32,7 +32,7 @@
 --@include notifying
 
 local limit, max_rescues, lease = tonumber(request.limit), tonumber(request.max_rescues), tonumber(request.lease)
-local token, is_starting, classes = request.token, request.is_starting, classes_from(request.classes)
+local token, is_starting, classes = checked_token(request.token), request.is_starting, classes_from(request.classes)
 local moment = now()
 local rescued, unknown, broken, spared, exhausted = {}, {}, {}, 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic
@@ -18,11 +18,12 @@ from limpyd_jobs.dates import get_delta, parse_datetime
 from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
 from limpyd_jobs.fields.argument import know_arguments
 from limpyd_jobs.functions import overrides
+from limpyd_jobs.models.continuing.cursors import Keeping
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.retrying import UNTIL_LIMIT, Again, GiveUp, History, Requeue, Retry
 from limpyd_jobs.search.classes import on
-from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, Ending
+from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, UNCLAIMED, ClaimRequest, Delivery, Ending
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
@@ -46,31 +47,47 @@ class JobClaim:
     """The claim on one job, out of its list since it `began` by the clock of `monotonic`. Each verb is one transition,
     of the same name, and ends the claim unless it says otherwise.
 
-    The job and the queue are None until the objects are made. The token is empty once the claim is ended, or if the job
-    was not claimed. The `outcome` is empty until an end is recorded; then as in `transitions.Ending`, or ``released``;
-    after ``held`` the claim is not ended. `is_lost` says that a report was refused, because another owner holds the
-    claim, or the job was deleted.
+    The job and the queue are None until the objects are made. The token is that of the claim, also once it is ended,
+    and `UNCLAIMED` if the job was not claimed. `is_held` says whether the claim is not ended. The `outcome` is empty
+    until an end is recorded; then as in `transitions.Ending`, or ``released``; after ``held`` the claim is not ended.
+    `is_lost` says that a report was refused, because another owner holds the claim, or the job was deleted.
     """
 
-    __slots__ = ("_is_erasing", "began", "delivery", "is_lost", "job", "outcome", "queue", "token")
+    __slots__ = (
+        "_is_erasing",
+        "began",
+        "delivery",
+        "is_held",
+        "is_lost",
+        "job",
+        "outcome",
+        "queue",
+        "renewed",
+        "token",
+    )
 
     def __init__(self, delivery: Delivery = NOTHING, job: Any = None, queue: Any = None) -> None:
         self.job: Any = job
         self.queue: Any = queue
         self.outcome = ""
         self.is_lost = self._is_erasing = False
-        self.delivery = delivery
-        self.token = delivery.token
-        self.began = monotonic()
+        self.taken(delivery)
 
     def taken(self, delivery: Delivery) -> None:
         """The job came out of its list, and maybe is claimed."""
-        self.delivery, self.token, self.began = delivery, delivery.token, monotonic()
+        self.delivery = delivery
+        self.is_held = bool(delivery.token)
+        self.token = delivery.token or UNCLAIMED
+        self.began = self.renewed = monotonic()  # the moment when the lease began
+
+    def taken_as_it_is(self, delivery: Delivery) -> None:
+        """The job is not run, but still has the claim with which it was only taken."""
+        self.token, self.is_held = delivery.token, True
 
     def remember(self, **known: Any) -> None:
         """Keep the known values on the object of the job, to be read without asking Redis."""
         delivery = self.delivery
-        known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token
+        known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token if self.is_held else ""
         known["_delivery"], known["_began"], known["_cursors"] = delivery, self.began, None
         self.job.__dict__.update(known)  # at once, because an assignment asks whether it is to a field
         if delivery.arguments:
@@ -79,7 +96,7 @@ class JobClaim:
     @property
     def is_only_taken(self) -> bool:
         """Whether the job is out of its list for the application to look at, and not claimed to be run yet."""
-        return self.token.startswith(ONLY_TAKEN)
+        return self.is_held and self.token.startswith(ONLY_TAKEN)
 
     # -- How it ends
 
@@ -158,12 +175,11 @@ class JobClaim:
         """End the claim, and leave the job as it is. False if it is delayed, which is still to be done by `delay`."""
         is_ended = transitions.abandon(*self.names, delay, keys, kept=self._cursors_to_keep())
         if is_ended:
-            self.token = ""
+            self.is_held = False
         return is_ended
 
     def _cursors_to_keep(self) -> Mapping[str, Any] | None:
-        cursors = vars(self.job).get("_cursors") if self.job is not None else None
-        return cursors.request() if cursors else None
+        return self._cursors.request() if self._cursors else None
 
     def ended_by(self, ending: Ending) -> Ending:
         """A transition gave this reply: the claim is ended, or only held, unless the reply leaves it as it is."""
@@ -175,30 +191,41 @@ class JobClaim:
 
     def ended(self, outcome: str) -> None:
         """The claim is ended."""
-        self.outcome, self.token = outcome, ""
+        self.outcome, self.is_held = outcome, False
 
     # -- The lease
 
     def renew(self, connection: Redis, lease: float) -> bool:
         """Let the lease begin anew, for that many seconds, over a connection that any thread may use; with it, keep the
         cursors of the job. Return whether the job was canceled."""
-        cursors = vars(self.job).get("_cursors") if self.job is not None else None
-        with cursors.keeping() if cursors else nullcontext() as request:
-            reply = transitions.renew(connection, *self.names, lease, kept=request)
-        is_canceled = reply["outcome"] == "canceled"
-        if cursors and is_canceled and self.is_that_of_job:
+        sent = monotonic()
+        with self.keeping() as keeping:
+            reply = transitions.renew(connection, *self.names, lease, kept=keeping.request)
+            keeping.is_done = True
+        return self.was_renewed(sent, reply["outcome"])
+
+    def keeping(self, *, waits: bool = True) -> AbstractContextManager[Keeping]:
+        """Return the context in which the cursors of the job are kept: see `Cursors.keeping`."""
+        cursors = self._cursors
+        return cursors.keeping(waits=waits) if cursors and self.is_held else nullcontext(Keeping())
+
+    def was_renewed(self, sent: float, outcome: str) -> bool:
+        """The lease began anew when this was sent, by the clock of `monotonic`. Return whether the job was canceled."""
+        self.renewed = sent
+        is_canceled = outcome == "canceled"
+        if is_canceled and self._cursors and self.is_that_of_job:
             vars(self.job)["_is_told_to_end"] = True
         return is_canceled
 
     @property
-    def has_cursors(self) -> bool:
-        """Whether the code of the job tells how far it is."""
-        return self.job is not None and bool(vars(self.job).get("_cursors"))
+    def _cursors(self) -> Any:
+        """How far the code of the job is, if it tells that; else None."""
+        return vars(self.job).get("_cursors") if self.job is not None else None
 
     def lose(self) -> bool:
         """A report was refused, so the claim is lost: tell the code of the job. Return False if the claim was ended
         meanwhile."""
-        self.is_lost = bool(self.token)
+        self.is_lost = self.is_held
         if self.is_lost and self.is_that_of_job:
             self.job._claim_lost = True
         return self.is_lost

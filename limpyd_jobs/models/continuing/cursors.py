@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
@@ -61,6 +62,14 @@ class Entry(NamedTuple):
 
 
 DONE = Entry("done", True)
+
+
+@dataclass(slots=True)
+class Keeping:
+    """What is sent to be kept, by the names of scripts; and whether Redis has said that it was done."""
+
+    request: Mapping[str, Any] = field(default_factory=dict)
+    is_done: bool = False
 
 
 class Cursors:
@@ -194,12 +203,22 @@ class Cursors:
         return {"progress": progress_text(count / total if total else 1.0, f"{count:,} of {total:,}")}
 
     @contextmanager
-    def keeping(self) -> Iterator[dict[str, Any]]:
-        """Send, inside the block, what is not kept yet. One thread at a time does so, lest an older cursor follows."""
-        with self._keeping:
+    def keeping(self, *, waits: bool = True) -> Iterator[Keeping]:
+        """Send, inside the block, what is not kept yet. If the reply was lost, it is sent once more.
+
+        One thread at a time does so, lest an older cursor follows. Another one waits, or else has nothing to send.
+        """
+        if not self._keeping.acquire(blocking=waits):
+            yield Keeping()
+            return
+        try:
             request, moves = self.pending()
-            yield request
-            self._kept = max(self._kept, moves)
+            keeping = Keeping(request)
+            yield keeping
+            if keeping.is_done:
+                self._kept = max(self._kept, moves)
+        finally:
+            self._keeping.release()
 
     def keep(self) -> None:
         """Keep the cursors now, in one round trip. If Redis does not answer, the next renewal of the lease does so.
@@ -208,10 +227,11 @@ class Cursors:
         """
         delivery = self._delivery
         try:
-            with self.keeping() as request:
-                if request and delivery:
+            with self.keeping() as keeping:
+                if keeping.request and delivery:
                     held = type(self._job), delivery.ident, delivery.token, delivery.queue_key
-                    reply = transitions.renew(redis_of(self._job), *held, kept=request)
+                    reply = transitions.renew(redis_of(self._job), *held, kept=keeping.request)
+                    keeping.is_done = True
                     if reply["outcome"] == "canceled":
                         known = vars(self._job)
                         known["_is_told_to_end"] = known.get("_is_told_to_end") or True

@@ -76,7 +76,7 @@ class Offers:
             claim = execution.claim
             if claim.is_only_taken:
                 self.abandon(claim.delivery)
-            elif claim.token:
+            elif claim.is_held:
                 self.release(claim, delay_argument(delayed_for=DEFAULT_DELAY))
 
     def release(self, claim: JobClaim, delay: str = "") -> None:

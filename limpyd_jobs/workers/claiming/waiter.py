@@ -62,7 +62,7 @@ class Waiter:
     @property
     def may_claim(self) -> bool:
         """Whether to claim another job now, because nothing else has to be done before."""
-        is_free = not (self._state.is_quiet or self._prefetched.releasing)
+        is_free = not (self._state.is_quiet or self._state.is_behind or self._prefetched.releasing)
         return is_free and monotonic() < self.maintenance.next_due and not self.worker.must_stop()
 
     def next_request(self) -> ClaimRequest | None:

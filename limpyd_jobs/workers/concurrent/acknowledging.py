@@ -16,7 +16,7 @@ class AckOfMany(AckTogether):
 
     def succeed(self, execution: Execution, may_chain: bool) -> None:
         claim = execution.claim
-        if may_chain and claim.token and not (claim.outcome or claim.delivery.database):
+        if may_chain and claim.is_held and not (claim.outcome or claim.delivery.database):
             execution.is_buffered = True
             self.executions.unrecorded.append(execution)
         else:

@@ -39,7 +39,7 @@ class Report:
         return "\n".join([state, *self._jobs(), *_threads(frame)])
 
     def _jobs(self) -> Iterator[str]:
-        running = [each.claim for each in self.executions.now_running() if each.claim.token]
+        running = [each.claim for each in self.executions.now_running() if each.claim.is_held]
         for claim in running:
             since = monotonic() - claim.began
             yield f"has the claim {claim.token} on {_name(claim.delivery)}, since {since:.1f} seconds"

@@ -126,6 +126,8 @@ class Monitor:
             return "none of its queues exists" if state.lacks_queues or worker.status != "starting" else "starting"
         if worker.status == "starting":
             return "starting"
+        if state.is_behind:
+            return "its leases are not renewed in time, so it claims no more jobs"
         if stalled > self._stalled_after and not state.is_quiet:
             return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
         return ""

@@ -134,7 +134,7 @@ class AckInBatches(AckTogether):
 
     def succeed(self, execution: Execution, may_chain: bool) -> None:
         claim = execution.claim
-        is_plain = claim.token and not (claim.outcome or execution.is_buffered or claim.delivery.database)
+        is_plain = claim.is_held and not (claim.outcome or execution.is_buffered or claim.delivery.database)
         if not is_plain or self.worker.status != "running" or not may_chain:
             super().succeed(execution, may_chain)
             return

@@ -84,9 +84,9 @@ class Executor:
         offered = claim.delivery
         if claim.is_only_taken:
             self._claim(claim, offered.ident)
-            if not claim.token and claim.delivery.status == STATUSES.DELAYED:
-                claim.token = offered.token
-            elif not claim.token:  # it does not wait any more, and only that counts
+            if not claim.is_held and claim.delivery.status == STATUSES.DELAYED:
+                claim.taken_as_it_is(offered)
+            elif not claim.is_held:  # it does not wait any more, and only that counts
                 self.abandon(offered)
         elif not offered.ident:
             self._claim(claim, claim.job.ident)
@@ -96,7 +96,7 @@ class Executor:
             sleep(PAUSED_QUEUE_PAUSE)  # an overridden wait_for_job finds it again at once
         elif job._cached_status == STATUSES.DELAYED:
             self.worker.job_delayed(job, queue)
-        elif not claim.token or job._cached_status == STATUSES.CANCELED:
+        elif not claim.is_held or job._cached_status == STATUSES.CANCELED:
             job._cached_reason = claim.delivery.reason
             self.worker.job_skipped(job, queue)
         else:
@@ -104,7 +104,7 @@ class Executor:
         return False
 
     def _claim(self, claim: JobClaim, ident: str) -> None:
-        claim.token = ""
+        claim.is_held = False
         claim.taken(self.take(claim.queue.waiting.key, ident))
 
     def _remember(self, execution: Execution) -> None:

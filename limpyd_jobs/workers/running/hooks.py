@@ -55,7 +55,7 @@ class Hooks:
     # -- The turns
 
     def job_started(self, job: Job, queue: Queue) -> None:
-        if not self._execution_of(job, queue).claim.token:  # it is called outside of the loop
+        if not self._execution_of(job, queue).claim.is_held:  # it is called outside of the loop
             job._execution = Execution(JobClaim(self.take(queue.waiting.key, job.ident), job, queue))
         self.announcer.emit(events.JobStarted, job, queue, self.worker.job_started_message(job, queue))
         self.announcer.notify(job, "on_started", queue)
@@ -79,7 +79,7 @@ class Hooks:
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
         claim, recorder = self._execution_of(job, queue).claim, self.recorder
-        if claim.token:
+        if claim.is_held:
             may_chain = "job_skipped" in self.strategies.of(job, queue).chained_hooks
             recorder.end(claim.cancel, recorder.next_request() if may_chain else None)
         else:

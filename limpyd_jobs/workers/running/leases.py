@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from time import monotonic
 
 from redis import Redis
 
 from limpyd_jobs import transitions
-from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
+from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.models.claims.job_claim import job_class_of
+from limpyd_jobs.models.continuing.cursors import Keeping
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.transitions import MAX_KEPT, MAX_KEPT_TEXT, MAX_RENEWED, Delivery, Renewal
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.running.execution import Execution, Executions
 
-# How many leases are renewed in one step, at most, so that Redis can do something else in between.
-MAX_IN_STEP = 1000
+# Which part of the lease all renewals together may take: the next ones begin a quarter of the lease later. A worker for
+# which they took longer has caught up once they take half of that.
+MAX_PART = 1 / 2
 
 
 @dataclass(eq=False)
@@ -33,64 +37,111 @@ class Leases:
     log_not_renewed: Callable[[str, Exception], None]  # for an identifier
     on_canceled: Callable[[Execution], None] = lambda _: None  # called with a running job that was canceled
 
+    def __post_init__(self) -> None:
+        self._lease: float = self.context.settings.lease
+        self._began = 0.0
+        self._number = 0  # how many leases are renewed
+        self._fails = self._failed_before = False  # whether Redis failed, this time and the last time
+        self._lapsed = ""  # the identifier of a job whose lease had lapsed before it was renewed
+
     def renew(self, connection: Redis) -> None:
-        """Renew all leases: of the jobs that run, in one round trip, as of those that do not. Nothing is raised."""
+        """Renew all leases, those that end first before the others. Nothing is raised."""
+        self._began, self._number, self._lapsed = monotonic(), 0, ""
+        self._failed_before, self._fails = self._fails, False
         self._renew_others(connection)
+        self._renew_running(connection)
+        self._note_pace(is_over=True)
+
+    def _note_pace(self, *, is_over: bool = False) -> None:
+        """Note whether the worker keeps up with its leases: else it must not claim more jobs."""
+        state, longest, seconds = self.context.state, self._lease * MAX_PART, monotonic() - self._began
+        if self._fails:  # which is logged, and says nothing of this worker
+            return
+        if not state.is_behind and (self._lapsed or seconds > longest):
+            state.is_behind = True
+            why = f"that of [{one_line(self._lapsed)}] had lapsed" if self._lapsed else f"it took {seconds:.1f} s"
+            leases = f"{self._number:,} leases of {self._lease:g} s"
+            self.context.log(f"{leases} are not renewed in time ({why}): no more jobs are claimed", "warning")
+        elif is_over and state.is_behind and not self._lapsed and seconds <= longest / 2:
+            state.is_behind = False
+            self.context.log("Leases are renewed in time again: jobs are claimed")
+
+    def _failed(self, delivery: Delivery, error: Exception) -> None:
+        self._fails = True
+        self.log_not_renewed(delivery.identifier, error)
+
+    # -- The jobs that run
+
+    def _renew_running(self, connection: Redis) -> None:
+        """Renew the leases of the jobs that run, and keep their cursors: of those whose leases end first, then of the
+        last one first, so that they would be rescued in their order."""
         found = [*self.executions.offered.copy().values(), *self.executions.running.copy().values()]
-        executions = [each for each in found if each.claim.token and not each.claim.is_lost]
-        if len(executions) == 1:
-            self._renew(connection, executions[0])
-            return
-        for execution in executions:
-            if execution.claim.has_cursors:  # they are kept with the renewal
-                self._renew(connection, execution)
-        others = [each for each in executions[::-1] if not each.claim.has_cursors]
-        databases = {each.claim.delivery.database for each in others}
+        executions = [each for each in found if _is_held(each)]
+        self._number += len(executions)
+        databases = {each.claim.delivery.database for each in executions}
         for database in sorted(databases, key=bool):  # the own one first: another one may not answer
-            found = [each for each in others if each.claim.delivery.database is database]
-            for some in chunks(found, MAX_IN_STEP):
-                self._renew_running(connection, some)
+            here = [each for each in executions[::-1] if each.claim.delivery.database is database]
+            shard: Redis = connection_to(database) if database else connection
+            self._renew_all(shard, sorted(here, key=_renewed))
 
-    def _renew_running(self, connection: Redis, executions: Sequence[Execution]) -> None:
-        """Renew the leases of jobs that run at once, the last one first: so they would be rescued in their order."""
+    def _renew_all(self, connection: Redis, executions: Iterable[Execution]) -> None:
+        """Renew some leases in order, in as few steps as may be."""
+        waiting = iter(executions)
+        is_more = True
+        while is_more:
+            with ExitStack() as stack:
+                some = list(_next_step(waiting, stack))
+                is_more = bool(some)
+                if some:
+                    self._renew_some(connection, some)
+            self._note_pace()
+
+    def _renew_some(self, connection: Redis, some: Sequence[tuple[Execution, Keeping]]) -> None:
+        sent = monotonic()
         try:
-            jobs = [(job_class_of(each.claim.delivery), each.claim.delivery) for each in executions]
-            connection = _connection_of(executions[0], connection)
-            outcomes = transitions.renew_all(connection, jobs, self.context.settings.lease)
+            claims = [
+                Renewal(job_class_of(each.claim.delivery), each.claim.delivery, keeping.request)
+                for each, keeping in some
+            ]
+            outcomes = transitions.renew_all(connection, claims, self._lease)
         except Exception as error:
-            self.log_not_renewed(executions[0].claim.delivery.identifier, error)
+            self._failed(some[0][0].claim.delivery, error)
             return
-        for execution, outcome in zip(executions, outcomes, strict=True):
-            if outcome in ("refused", "gone") and execution.claim.lose():
-                self._log_lost(execution.claim.delivery)
-            elif outcome == "failed":
-                self.log_not_renewed(execution.claim.delivery.identifier, LimpydJobsException("its record is broken"))
-            elif outcome == "canceled":
+        for (execution, keeping), outcome in zip(some, outcomes, strict=True):
+            keeping.is_done = outcome in ("done", "canceled")
+            self._was_answered(execution, outcome, sent)
+
+    def _was_answered(self, execution: Execution, outcome: str, sent: float) -> None:
+        claim = execution.claim
+        if outcome in ("refused", "gone") and claim.lose():
+            self._log_lost(claim.delivery)
+        elif outcome == "failed":
+            self.log_not_renewed(claim.delivery.identifier, LimpydJobsException("its record is broken"))
+        elif outcome in ("done", "canceled"):
+            if claim.is_held and sent - claim.renewed > self._lease and not self._failed_before:
+                self._lapsed = claim.delivery.identifier
+            if claim.was_renewed(sent, outcome):
                 self.on_canceled(execution)
 
-    def _renew(self, connection: Redis, execution: Execution) -> None:
-        claim = execution.claim
-        try:
-            if claim.renew(_connection_of(execution, connection), self.context.settings.lease):
-                self.on_canceled(execution)
-        except (ClaimLost, JobGone):
-            if claim.lose():
-                self._log_lost(claim.delivery)
-        except Exception as error:
-            self.log_not_renewed(claim.delivery.identifier, error)
+    # -- The other ones
 
     def _renew_others(self, connection: Redis) -> None:
         """Renew the leases of the jobs that are run next, or released, or whose end is not recorded yet."""
         following = self.prefetched
         prefetched = [delivery for delivery in following.deliveries.copy() if following.holds(delivery)]
-        unrecorded = (execution.claim.delivery for execution in self.executions.unrecorded.copy())
+        unrecorded = [execution.claim.delivery for execution in self.executions.unrecorded.copy()]
         others = [*following.releasing.copy(), *unrecorded]
         claims = [*prefetched[::-1], *others[::-1]]  # so that they would be rescued in their order
         if not claims:
             return
+        self._number += len(claims)
         try:
-            jobs = [(job_classes.resolve(delivery.path), delivery) for delivery in claims]
-            outcomes = transitions.renew_all(connection, jobs, self.context.settings.lease)
+            found = [Renewal(job_classes.resolve(delivery.path), delivery) for delivery in claims]
+            outcomes = [
+                outcome
+                for some in chunks(found, MAX_RENEWED)
+                for outcome in transitions.renew_all(connection, some, self._lease)
+            ]
             waiting = {delivery.token for delivery in following.deliveries.copy()}  # another thread may release them
             for delivery, outcome in zip(prefetched[::-1], outcomes, strict=False):
                 if delivery.token in waiting:
@@ -99,7 +150,7 @@ class Leases:
             if lost:
                 self._log_lost(lost[0], others=len(lost) - 1)
         except Exception as error:
-            self.log_not_renewed(claims[0].identifier, error)
+            self._failed(claims[0], error)
 
     def _log_lost(self, delivery: Delivery, others: int = 0) -> None:
         more = f" (and {others} more that are next)" if others else ""
@@ -107,8 +158,24 @@ class Leases:
         self.context.log(text, "error")
 
 
-def _connection_of(execution: Execution, connection: Redis) -> Redis:
-    """Return what leads to the shard of a job."""
-    database = execution.claim.delivery.database
-    found: Redis = connection_to(database) if database else connection
-    return found
+def _is_held(execution: Execution) -> bool:
+    return execution.claim.is_held and not execution.claim.is_lost
+
+
+def _renewed(execution: Execution) -> float:
+    return execution.claim.renewed
+
+
+def _next_step(waiting: Iterator[Execution], stack: ExitStack) -> Iterator[tuple[Execution, Keeping]]:
+    """Yield as many of the claims that still hold as are renewed in one step, and what to keep of their jobs."""
+    rows = kept = size = 0
+    for execution in waiting:
+        if not _is_held(execution):  # it ended meanwhile
+            continue
+        keeping = stack.enter_context(execution.claim.keeping(waits=False))
+        yield execution, keeping
+        rows += 1
+        if keeping.request:
+            kept, size = kept + 1, size + len(keeping.request["cursor"])
+        if rows == MAX_RENEWED or kept == MAX_KEPT or size > MAX_KEPT_TEXT:
+            return

@@ -87,11 +87,11 @@ class Guard:
             text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
             self.context.log(text, "error")
             if isinstance(another, NotRecorded) and claim.outcome != "held":
-                claim.token = ""  # it is not abandoned: when its lease has lapsed, the job is rescued
+                claim.is_held = False  # it is not abandoned: when its lease has lapsed, the job is rescued
 
     def _record_failure(self, execution: Execution) -> None:
         claim = execution.claim
-        if claim.token and claim.outcome != "held":
+        if claim.is_held and claim.outcome != "held":
             claim.fail()
         else:
             self._record_found(execution)
@@ -109,14 +109,14 @@ class Guard:
     def abandon(self, execution: Execution) -> None:
         """End the claim if overridden hooks did not: then they took care of the state of the job."""
         claim = execution.claim
-        if execution.is_buffered or not claim.token:
+        if execution.is_buffered or not claim.is_held:
             return
         try:
             if not self.recorder.retry(claim.abandon):
                 self._delay(execution)
         except Exception as error:
             self.context.log(still_claimed(claim.delivery.ident, error), "error")
-        claim.token = ""
+        claim.is_held = False
 
     def _delay(self, execution: Execution) -> None:
         self.recorder.end(execution.claim.delay, execution.claim.stored_delay())

@@ -205,7 +205,7 @@ class TestTheCosts:
                 beat()
             go_on.set()
         names = {script.sha: script.name for script in ALL_SCRIPTS}
-        assert [names[command.split()[1]] for command in sent] == ["renew", "keep_presence"]
+        assert [names[command.split()[1]] for command in sent] == ["renew_many", "keep_presence"]
 
 
 class TestOrders:

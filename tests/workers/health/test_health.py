@@ -177,6 +177,18 @@ class Hanging(Worker):
 
 
 class TestOfAWorkerThatIsNotHealthy:
+    def test_is_told_if_leases_are_not_renewed_in_time(self, probe: Probe) -> None:
+        Queue.get_queue("queue")
+        with probed() as worker:
+            probe.wait_for(200, 200)
+            leases = worker._loop.leases
+            leases.renew = lambda _: None  # nor does it catch up
+            leases.context.state.is_behind = True
+            _, ready = probe.wait_for(200, 503)
+            assert ready[1] == "its leases are not renewed in time, so it claims no more jobs\n"
+            leases.context.state.is_behind = False
+            probe.wait_for(200, 200)
+
     def test_claims_that_stall_are_told(self, probe: Probe, log: pytest.LogCaptureFixture) -> None:
         Queue.get_queue("queue")
         with probed(Deaf):
