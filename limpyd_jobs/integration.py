@@ -17,6 +17,7 @@ from limpyd_jobs.models.written.calls import read_call, write_call
 from limpyd_jobs.observing.instruments import Adding, Instrument, Running
 from limpyd_jobs.observing.worker_tasks import WorkerTask, register_worker_task
 from limpyd_jobs.records.audit import acting_for
+from limpyd_jobs.records.known_classes import masked_fields_of
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.responder import is_own_name
@@ -55,6 +56,7 @@ __all__ = [
     "is_own_name",
     "is_transient",
     "job_modules",
+    "masked_fields_of",
     "one_line",
     "parse_datetime",
     "parse_moment",

@@ -9,7 +9,7 @@ from typing import Any
 
 from limpyd_jobs.classes.binding import bound_models, is_same_database
 from limpyd_jobs.classes.imports import hint_for
-from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.classes.job_classes import concrete, imported_job_class
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Presence, Queue, TimedRecord, job_classes
@@ -43,7 +43,10 @@ class Catalogue:
         errors: Iterable[Model],
         schedules: Iterable[Model],
         timed: Iterable[Model],
+        *,
+        imports: bool,
     ) -> None:
+        self.imports = imports
         self.refused: dict[str, None] = {}
         self.unknown: dict[str, str] = {}
         self.jobs = {cls.get_model_repr(): cls for cls in self._sound(jobs)}
@@ -97,7 +100,7 @@ class Catalogue:
         return (each for each in concrete(base) if _is_same(each, self.queues[0]))
 
     def job_class(self, path: str) -> Model | None:
-        """Return the job class of a path, imported if need be; None if it cannot be resolved."""
+        """Return the job class of a path, imported if need be and allowed; None if it cannot be resolved."""
         if path not in self._paths:
             self._paths[path] = self._resolve(path)
         return self._paths[path]
@@ -108,6 +111,9 @@ class Catalogue:
         return parsed is not None and self.job_class(parsed.path) is None
 
     def _resolve(self, path: str) -> Model | None:
+        if not self.imports and imported_job_class(path) is None:
+            self.unknown[path] = "it is not imported here, and this check imports nothing"
+            return None
         try:
             found: Model = job_classes.resolve(path)
             layout_of(found)
@@ -118,9 +124,14 @@ class Catalogue:
 
 
 def catalogues(
-    queue_models: Iterable[Model] | None, error_models: Iterable[Model] | None, database: Any = None
+    queue_models: Iterable[Model] | None,
+    error_models: Iterable[Model] | None,
+    database: Any = None,
+    *,
+    imports: bool = True,
 ) -> list[Catalogue]:
-    """Return the models that are imported, or those that are given, a catalogue for each database."""
+    """Return the models that are imported, or those that are given, a catalogue for each database. Unless one
+    `imports`, classes of jobs that are not imported stay so."""
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
     bound = {model: None for queue in queues for model in bound_models(queue.database, (TimedRecord, Presence))}
@@ -132,7 +143,8 @@ def catalogues(
         if is_meant and not any(_is_same(first, queue) for first in firsts):
             firsts.append(queue)
     found = [
-        Catalogue(*([each for each in models if _is_same(first, each)] for models in all_models)) for first in firsts
+        Catalogue(*([each for each in models if _is_same(first, each)] for models in all_models), imports=imports)
+        for first in firsts
     ]
     for catalogue in found:
         catalogue.takes_all_queues, catalogue.takes_all_errors = queue_models is None, error_models is None

@@ -13,7 +13,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_mo
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
 from limpyd_jobs.check.presences import Presences
-from limpyd_jobs.check.problems import LEAVE, PROBLEMS, Choices
+from limpyd_jobs.check.problems import LEAVE, OF_VALUES, PROBLEMS, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import Records, unchecked_indexes
@@ -32,6 +32,13 @@ LEASE = 86400
 # After how many seconds a wait is told of again.
 TELL_EVERY = 0.5
 
+# Is given the name of a field and a value of it; returns what to tell instead.
+Mask = Callable[[str, str], str]
+
+
+def _as_it_is(_: str, value: str) -> str:
+    return value
+
 
 def check(
     repair: bool = False,
@@ -45,6 +52,8 @@ def check(
     unknown_status: str = LEAVE,
     strict: bool = False,
     progress: Callable[[str], None] | None = None,
+    mask: Mask = _as_it_is,
+    imports: bool = True,
 ) -> Report:
     """Look for problems in the database: jobs in no list or in several, wrong indexes, keys of nothing.
 
@@ -76,6 +85,10 @@ def check(
         Whether to warn of settings of Redis that lose jobs in a failover, too.
     progress: callable
         Called with a line of text now and then.
+    mask: callable
+        Is given the name of a field and a value of it; returns what to tell instead.
+    imports: bool
+        False to import no class because a job names it: jobs of classes that are not imported are not looked at.
 
     Returns
     -------
@@ -96,9 +109,9 @@ def check(
     """
     began = time.monotonic()
     choices, report = Choices(unresolved, unknown_status, lease), Report()
-    for catalogue in catalogues(queue_models, error_models, database):
+    for catalogue in catalogues(queue_models, error_models, database, imports=imports):
         report.databases.append(database_name(catalogue.database.connection_settings))
-        _Session(catalogue, pause, choices, progress or (lambda line: None), report).run(repair, strict)
+        _Session(catalogue, pause, choices, progress or (lambda line: None), report, mask).run(repair, strict)
     report.seconds = time.monotonic() - began
     return report
 
@@ -130,7 +143,9 @@ class _Session:
         choices: Choices,
         progress: Callable[[str], object],
         report: Report,
+        mask: Mask,
     ) -> None:
+        self._mask = mask
         self._catalogue = catalogue
         self._choices = choices
         self._pause = pause
@@ -169,6 +184,8 @@ class _Session:
             if self._records.counts.get(model):
                 self._report.unchecked += unchecked_indexes(model)
         self._report.unchecked += self._catalogue.refused
+        if not self._catalogue.imports:
+            self._report.unchecked += (f"jobs of {path}: {why}" for path, why in self._catalogue.unknown.items())
         self._report.warnings += self._unknown.warnings()
         self._report.warnings += self._places.warnings()
         self._report.warnings += warnings_of(self._reader, self._catalogue, self._queues, strict)
@@ -213,7 +230,22 @@ class _Session:
             self._unknown.look_again,
         ):
             for model, subject, kind, details in step(repair):
-                yield finding(model, subject, kind, details, repair, self._choices)
+                told = _masked_subject(model, subject, self._mask), kind, _masked_details(kind, details, self._mask)
+                yield finding(model, *told, repair, self._choices)
+
+
+def _masked_subject(model: Model | None, subject: str, mask: Mask) -> str:
+    """Return a key without the value that stands in it, as in those of indexes."""
+    begin = f"{model._name}:" if model else ""
+    field, colon, value = subject.removeprefix(begin).partition(":")
+    return f"{begin}{field}:{mask(field, value)}" if model and colon and subject.startswith(begin) else subject
+
+
+def _masked_details(kind: str, details: tuple[Any, ...], mask: Mask) -> tuple[Any, ...]:
+    if kind not in OF_VALUES:
+        return details
+    field, value, *others = details
+    return (field, mask(field, value), *others)
 
 
 def finding(

@@ -211,7 +211,8 @@ class Places:
                 loose.update(Ident.of(ident).path for ident in taken)
                 if place == PLACES[STATUSES.RUNNING]:
                     running.update(Ident.of(ident).path for ident in batch if ident not in taken)
-        for kind, numbers in (("unknown class", loose), ("unknown class runs", running)):
+        kinds = ("unknown class", loose), ("unknown class runs", running)
+        for kind, numbers in kinds if self._catalogue.imports else ():
             for path, number in numbers.items():
                 yield None, path, kind, (number, self._catalogue.unknown[path])
 

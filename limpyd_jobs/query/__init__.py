@@ -53,6 +53,7 @@ from limpyd_jobs.query.workers import alive_workers, order_worker, worker_dump
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
+from limpyd_jobs.search.classes import masked_fields
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.errors import ErrorFilter, FoundError
 from limpyd_jobs.search.found import Count, Facets, FoundJob, Page
@@ -117,6 +118,7 @@ __all__ = [
     "large_jobs_of",
     "leave_quarantine",
     "look_at_fleet",
+    "masked_fields",
     "next_times",
     "order_worker",
     "overview",

@@ -8,6 +8,7 @@ minute, for a database that was emptied meanwhile.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
@@ -45,7 +46,8 @@ class KnownClass(NamedTuple):
 
     It has the class path, the beginning of the keys, and the fields of the hash; by field, the beginning of the keys of
     an index of equality, and the sorted set of a range; and which fields hold dates in the form of `isoformat`. Of a
-    job class, it also has the fields that are not in the hash, such as lists: `keys`.
+    job class, it also has the fields that are not in the hash, such as lists: `keys`; and the names that are secret, as
+    its ``masked_fields`` say: `masked`.
     """
 
     path: str
@@ -55,6 +57,7 @@ class KnownClass(NamedTuple):
     ranges: Mapping[str, str]
     dates: frozenset[str]
     keys: frozenset[str] = frozenset()
+    masked: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
@@ -72,24 +75,27 @@ class KnownClass(NamedTuple):
             {name: keys[0] for name, keys in fitting.items() if keys},
             frozenset(layout.dates),
             frozenset(layout.description["keys"] if layout.description["path"] else ()),
+            masked_fields_of(job_class),
         )
 
     @classmethod
     def parse(cls, text: str) -> KnownClass:
         """Read a text of `as_json`; for other texts, raise one of `UNREADABLE`."""
-        path, name, names, indexes, ranges, dates, *keys = json.loads(text)
-        keys = keys[0] if keys else []
-        texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates, *keys)
+        path, name, names, indexes, ranges, dates, *rest = json.loads(text)
+        keys, masked = [*rest, [], []][:2]
+        texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates, *keys, *masked)
         if len(texts) > MAX_TEXTS:
             raise ValueError("no class has so many fields")
         for each in texts:
             each.encode()  # scripts take only UTF-8
-        return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates), frozenset(keys))
+        sets = (frozenset(dates), frozenset(keys), frozenset(masked))
+        return cls(path, name, frozenset(names), indexes, ranges, *sets)
 
     def as_json(self) -> str:
         """Return the class as it is stored."""
-        keys = [sorted(self.keys)] if self.keys else []
-        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates), *keys)
+        masked = [sorted(self.masked)] if self.masked else []
+        keys = [sorted(self.keys)] if self.keys or masked else []
+        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates), *keys, *masked)
         return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
 
 
@@ -161,6 +167,26 @@ def one_of_each(classes: Mapping[str, KnownClass]) -> dict[str, KnownClass]:
     """Return job classes by path, one for each beginning of keys: the last one of `known_classes`. A class that moved
     to another module is known by both paths, but has each job once."""
     return {known.path: known for known in {known.name: known for known in classes.values()}.values()}
+
+
+def masked_fields_of(job_class: Any) -> frozenset[str]:
+    """Return the names that a job class calls secret. Anything else of that name is the application's own."""
+    names = getattr(job_class, "masked_fields", ())
+    is_list = isinstance(names, (tuple, list, set, frozenset))
+    return frozenset(name for name in names if isinstance(name, str)) if is_list else frozenset()
+
+
+def masked_by_path(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, frozenset[str]]:
+    """Return the names that are secret in the records of job classes, by path: what any process that wrote a class
+    says, and this one. A class that moved to another module has one set of records, so one set of secrets."""
+    known = [*(each for _, each in _stored(connection)), *_all_of(imported)]
+    by_name: defaultdict[str, set[str]] = defaultdict(set)
+    for each in known:
+        by_name[each.name] |= each.masked
+    by_path: defaultdict[str, set[str]] = defaultdict(set)
+    for each in known:
+        by_path[each.path] |= by_name[each.name]
+    return {path: frozenset(names) for path, names in by_path.items() if names}
 
 
 def paths_by_name(connection: Any) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -20,6 +20,9 @@ MAX_GROUPS, MAX_MESSAGES, MAX_VALUES = 10_000, 100_000, 50
 EXAMPLES = 3  # of a message, at most
 
 HOURS = 24  # of the trend
+
+# Returns what to tell instead of a message.
+Mask = Callable[[str], str]
 
 OTHERS = "(others)"  # stands for the values that are not kept
 
@@ -186,12 +189,12 @@ class Grouping:
         """Return the errors whose messages are to be told with the causes with the most errors."""
         return {example for group in self._most_frequent()[:most] for example in group.examples(messages)}
 
-    def told(self, most: int, messages: int, texts: Mapping[str, str]) -> tuple[list[ErrorGroup], int]:
+    def told(self, most: int, messages: int, texts: Mapping[str, str], mask: Mask) -> tuple[list[ErrorGroup], int]:
         """Return the causes with the most errors, some messages of each, and how many errors have other causes. The
-        texts are the messages of the examples."""
+        texts are the messages of the examples; `mask` returns what to tell instead of each."""
         groups = self._most_frequent()
         others = self._beyond + sum(each.number for each in groups[most:])
-        return [group.told(messages, texts, self._hours) for group in groups[:most]], others
+        return [group.told(messages, texts, mask, self._hours) for group in groups[:most]], others
 
     def _most_frequent(self) -> list[_Group]:
         return sorted(self._groups.values(), key=lambda group: (-group.number, group.fingerprint))
@@ -250,9 +253,9 @@ class _Group:
     def _most_frequent(self, messages: int) -> list[tuple[str, _Message]]:
         return sorted(self._messages.items(), key=lambda item: (-item[1].number, item[0]))[:messages]
 
-    def told(self, messages: int, texts: Mapping[str, str], hours: Sequence[str]) -> ErrorGroup:
+    def told(self, messages: int, texts: Mapping[str, str], mask: Mask, hours: Sequence[str]) -> ErrorGroup:
         """Return the group, given the messages of some errors by their pk."""
-        shown = [_told(pattern, each, texts) for pattern, each in self._most_frequent(messages)]
+        shown = [_told(pattern, each, texts, mask) for pattern, each in self._most_frequent(messages)]
         classes, queues, versions = (dict(numbers.most_common()) for numbers in self._by.values())
         return ErrorGroup(
             fingerprint=self.fingerprint,
@@ -278,6 +281,10 @@ def _last_hours(now: datetime) -> list[str]:
     return [f"{now - timedelta(hours=ago):%Y-%m-%d %H}" for ago in reversed(range(HOURS))]
 
 
-def _told(pattern: str, message: _Message, texts: Mapping[str, str]) -> ErrorMessage:
-    found = dict.fromkeys(" ".join(texts.get(example, "").split()) for example in message.examples)
+def _told(pattern: str, message: _Message, texts: Mapping[str, str], mask: Mask) -> ErrorMessage:
+    stored = [texts.get(example, "") for example in message.examples]
+    shown = [mask(text) for text in stored]
+    hidden = [masked for masked, text in zip(shown, stored, strict=True) if masked != text]
+    pattern = mask(pattern_of(hidden[0]) if hidden else pattern)
+    found = dict.fromkeys(" ".join(text.split()) for text in shown)
     return ErrorMessage(pattern, message.number, [one_line(text, MAX_PATTERN) for text in found if text])

@@ -11,7 +11,7 @@ from limpyd_jobs.classes.binding import bound, bound_models
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import naming
-from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
+from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models, masked_by_path
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
@@ -43,9 +43,18 @@ def connection_to(database: JobsDatabase | None) -> Any:
 
 def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
     """Return the job classes of a database by path: those that are written there, or imported here."""
+    return known_classes(connection_to(database), _imported_classes(database))
+
+
+def masked_fields(database: JobsDatabase | None) -> dict[str, frozenset[str]]:
+    """Return the names of secret fields that the job classes of a database name, by the path of the class."""
+    return masked_by_path(connection_to(database), _imported_classes(database))
+
+
+def _imported_classes(database: JobsDatabase | None) -> list[Any]:
     database = database_of(database)
     imported = [*concrete(roots.job), *bound_models(database, roots.job)]
-    return known_classes(connection_to(database), [each for each in imported if each.database is database])
+    return [each for each in imported if each.database is database]
 
 
 def queue_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:

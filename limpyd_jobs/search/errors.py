@@ -19,7 +19,7 @@ from limpyd_jobs.records.records import delete_many
 from limpyd_jobs.redis.calls import Commands, Steps, finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Tally
-from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping
+from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping, Mask
 from limpyd_jobs.search.classes import error_models_of, imported_error_models
 from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter
@@ -141,7 +141,12 @@ class ErrorFilter(Filter[FoundError]):
         self._models = [model for model in models if names <= model.fields]
 
     def groups(
-        self, most: int = 50, timeout: float | None = None, progress: OnStep | None = None, messages: int = 5
+        self,
+        most: int = 50,
+        timeout: float | None = None,
+        progress: OnStep | None = None,
+        messages: int = 5,
+        mask: Mask = str,
     ) -> ErrorGroups:
         """Count the errors by their cause, in steps of 500 errors. A million errors take some ten seconds.
 
@@ -156,24 +161,31 @@ class ErrorFilter(Filter[FoundError]):
             to look at.
         messages: int
             How many messages of each group to return: those with the most errors.
+        mask: callable
+            Returns what to tell instead of the message of an error.
         """
-        return finish(self._counting_causes(most, timeout, progress, messages))
+        return finish(self._counting_causes(most, timeout, progress, messages, mask))
 
     async def agroups(
-        self, most: int = 50, timeout: float | None = None, progress: OnStep | None = None, messages: int = 5
+        self,
+        most: int = 50,
+        timeout: float | None = None,
+        progress: OnStep | None = None,
+        messages: int = 5,
+        mask: Mask = str,
     ) -> ErrorGroups:
         """Do as `groups`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await self._ado(self._counting_causes(most, timeout, progress, messages))
+        return await self._ado(self._counting_causes(most, timeout, progress, messages, mask))
 
     def _counting_causes(
-        self, most: int, timeout: float | None, progress: OnStep | None, messages: int
+        self, most: int, timeout: float | None, progress: OnStep | None, messages: int, mask: Mask
     ) -> Steps[ErrorGroups]:
         walk, grouping = (yield from self._begun(timeout, progress)), Grouping()
         for source in walk.sources:
             yield from walk.each(source, partial(self._grouped, source), partial(grouping.add, source.known.name))
         keys = [*grouping.examples(most, messages)]
         texts = yield from self._values([(f"{key}:hash", "message") for key in keys], MAX_READ)
-        groups, others = grouping.told(most, messages, dict(zip(keys, texts, strict=True)))
+        groups, others = grouping.told(most, messages, dict(zip(keys, texts, strict=True)), mask)
         return ErrorGroups(groups, others, not walk.is_cut, walk.looked, walk.size)
 
     def _values(self, places: Sequence[tuple[str, str]], most: int) -> Steps[list[str]]:

@@ -38,7 +38,7 @@ from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import acting_for, one_line
-from limpyd_jobs.query import Tally, ping
+from limpyd_jobs.query import Tally, masked_fields, ping
 
 log = logging.getLogger("limpyd-jobs.web")
 
@@ -148,7 +148,6 @@ class Site:
         self.settings = settings
         self.pages = PAGES_OF_ALL if settings.shards else PAGES
         self._is_of_one = access is not None
-        self.masking = Masking(settings.masked)
         self.tasks = Tasks()
         self.kept = Kept()
         self._access = access or Access(settings)  # wrong secrets count together
@@ -266,7 +265,8 @@ class Site:
         user = await self._access.user_of(request.scope)
         query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
         polls = not self.settings.streams if self.settings.streams is not None else _is_below_another(request.scope)
-        return Asked(user, request.path_params, query, self.settings, self.masking, self.tasks, self.kept, polls)
+        masking = Masking(self.settings.masked, partial(masked_fields, self.settings.database))
+        return Asked(user, request.path_params, query, self.settings, masking, self.tasks, self.kept, polls)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await to_thread.run_sync(function, limiter=self._limiter)

@@ -1,18 +1,26 @@
-"""Hiding secrets: values of fields whose name says so, or that a job class, or the settings, name."""
+"""Hiding secrets: values of fields whose name says so, or that a job class, or the settings, name.
+
+Each part of a text is masked before it is composed or cut. What was cut before it came here cannot be read: of that,
+all is hidden that may hold a secret.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import cached_property
 from typing import Any
 
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.integration import imported_job_class
+from limpyd_jobs.integration import imported_job_class, masked_fields_of
+from limpyd_jobs.query import ScheduleState
 
 HIDDEN = "(masked)"
+
+# Stands for a traceback in which the message of the error, which is masked, is not found as a whole.
+HIDDEN_TRACEBACK = "(masked, because the message of the error is, and this text does not have it as it is stored)"
 
 # Parts of names.
 SECRET = re.compile(
@@ -21,8 +29,13 @@ SECRET = re.compile(
     re.IGNORECASE,
 )
 
-# What may have names in it: JSON, also in a text of JSON.
-_STRUCTURE, _STRING = re.compile(r"[\s\ufeff]*[\[{]"), re.compile(r'[\s\ufeff]*"')
+# What may have names in it: JSON, also in a text of JSON, or as Python shows a text, as KeyError does; behind spaces and
+# the like, which may be escaped.
+_BLANK = r"(?:[\s\ufeff]|\\[nrt]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4})*"
+_STRUCTURE, _STRING = re.compile(rf"{_BLANK}(?:b?')?[\[{{]"), re.compile(rf'{_BLANK}"')
+
+# What a text has in it, or at its end, from which a part is left out.
+_CUT = re.compile(r"… [\d.,]+ (?:MB|kB|bytes) left out …|… \([\d,.]+ (?:characters|MB|kB|bytes)\)$")
 
 OF_QUEUES = ("queue", "queue_name")  # fields with the name of a queue
 
@@ -30,122 +43,159 @@ OF_QUEUES = ("queue", "queue_name")  # fields with the name of a queue
 _CONDITION = re.compile(r"(?:^|(?<=\s))(\w+?)(?:__[a-z]+)?[=!<>]+")
 
 
-class Masking:
-    """Says which fields are secret.
+class Mask:
+    """Hides the secrets in values of one class, or of any.
 
     Parameters
     ----------
-    names: iterable of str
-        Names of fields, or, with the path of their class in front, as ``shop.jobs.Pay.account``.
+    names: set of str
+        Of fields, beside those whose names say that they are secret.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = frozenset(names)
+    def __init__(self, names: Set[str]) -> None:
+        self._names = names
 
-    def _names_of(self, path: str) -> set[str]:
-        """Return the names that are secret in the values of a class."""
-        own = getattr(imported_job_class(path), "masked_fields", ()) if path else ()
-        return {*own, *(name.removeprefix(f"{path}.") for name in self._names)}
+    def is_secret(self, name: str) -> bool:
+        """Return whether a field is secret."""
+        return bool(SECRET.search(name)) or name in self._names
 
-    def is_secret(self, name: str, path: str = "") -> bool:
-        """Return whether a field is secret: of a class, if its path is given."""
-        if SECRET.search(name) or self._names & {name, f"{path}.{name}"}:
-            return True
-        return bool(path) and name in getattr(imported_job_class(path), "masked_fields", ())
+    def field(self, name: str, value: str) -> str:
+        """Return the value of a field; replaced if the field is secret."""
+        return HIDDEN if self.is_secret(name) else self.text(value)
 
-    def fields(self, fields: Mapping[str, str], path: str = "") -> dict[str, str]:
+    def fields(self, fields: Mapping[str, str]) -> dict[str, str]:
         """Return the fields of a job, or of an error of it, with the values of secret ones replaced."""
-        return {
-            name: HIDDEN if self.is_secret(name, path) else self.text(value, path) for name, value in fields.items()
-        }
+        return {name: self.field(name, value) for name, value in fields.items()}
 
-    def identifier(self, identifier: str | None, ident: str) -> str | None:
-        """Return the identifier of a job, given its ident; replaced if it is secret."""
-        path = ident.rpartition(":")[0]
-        return None if identifier is None else self.fields({"identifier": identifier}, path)["identifier"]
-
-    def text(self, text: str, path: str = "") -> str:
+    def text(self, text: str) -> str:
         """Return a text; if it is JSON with names, as arguments and results may be, without the secrets in it.
 
-        What looks so and cannot be read is hidden as a whole if the name of a secret is anywhere in it.
+        What looks so and cannot be read is hidden as a whole if the name of a secret is anywhere in it, or may be in
+        the part that was left out.
         """
         is_structure = bool(_STRUCTURE.match(text))
         if not (is_structure or _STRING.match(text)):
             return text
         try:
             read = json.loads(text, object_pairs_hook=_each_once)
-            masked = self.value(read, path)
+            masked = self.value(read)
         except (ValueError, RecursionError):
-            return HIDDEN if is_structure and _names_a_secret(text, self._names_of(path)) else text
+            may_hold = _CUT.search(text) or (is_structure and self._names_a_secret(text))
+            return HIDDEN if may_hold else text
         return text if masked == read else json.dumps(masked, ensure_ascii=False)
 
-    def value(self, value: Any, path: str) -> Any:
+    def value(self, value: Any) -> Any:
         """Return a value of JSON, such as a list of texts, without the secrets in it."""
         if isinstance(value, dict):
-            return {
-                name: HIDDEN if self.is_secret(name, path) else self.value(each, path) for name, each in value.items()
-            }
+            return {name: HIDDEN if self.is_secret(name) else self.value(each) for name, each in value.items()}
         if isinstance(value, str):
-            return self.text(value, path)
-        return [self.value(each, path) for each in value] if isinstance(value, list) else value
+            return self.text(value)
+        return [self.value(each) for each in value] if isinstance(value, list) else value
 
-    def counts(self, counts: Mapping[str, int], paths: Sequence[str]) -> dict[str, int]:
+    def error(self, error: Mapping[str, str]) -> dict[str, str]:
+        """Return the fields of an error of a job. Its message stands in other fields, too."""
+        masked, message = self.fields(error), error.get("message", "")
+        shown = masked.get("message", "")
+        if shown == message:
+            return masked
+        if "message_pattern" in masked:
+            masked["message_pattern"] = HIDDEN
+        if masked.get("traceback", HIDDEN) != HIDDEN:
+            is_whole = message in error["traceback"] and not _CUT.search(error["traceback"])
+            masked["traceback"] = error["traceback"].replace(message, shown) if is_whole else HIDDEN_TRACEBACK
+        return masked
+
+    def schedule(self, state: ScheduleState) -> ScheduleState:
+        """Return a schedule without the secrets in the fields of its jobs."""
+        identifier = None if state.identifier is None else self.field("identifier", state.identifier)
+        return state._replace(identifier=identifier, job_fields=self.text(state.job_fields or ""))
+
+    def counts(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return how many records have each value of a field, without the secrets in the values."""
         masked: Counter[str] = Counter()
         for value, number in counts.items():
-            masked[self.text_of(value, paths)] += number
+            masked[self.text(value)] += number
         return dict(masked)
 
-    def text_of(self, text: str, paths: Iterable[str]) -> str:
-        """Return a text of jobs of some classes without the secrets of any of them."""
-        return reduce(self.text, ("", *paths), text)
+    def filter(self, text: str) -> str:
+        """Return a filter, as it stands in the audit, without the secret that it asked for, and what is behind: a value
+        may have spaces in it."""
+        last = self._last_secret_name(text)
+        for condition in _CONDITION.finditer(text):
+            end = condition.end()
+            if self.is_secret(condition[1]) or (last >= end and _is_json(text, end)):
+                return text[:end] + HIDDEN
+        return text
 
-    def error(self, error: Mapping[str, str], path: str) -> dict[str, str]:
-        """Return the fields of an error of a job. Its message stands in the traceback, too."""
-        masked, message = self.fields(error, path), error.get("message", "")
-        if "traceback" in masked and message and masked["message"] != message:
-            masked["traceback"] = masked["traceback"].replace(message, masked["message"])
-        return masked
+    def asks_for_a_secret(self, value: str) -> bool:
+        """Return whether a text to compare with is the beginning of JSON in which a secret is named."""
+        return _is_json(value) and self._names_a_secret(value)
 
-    def filters(self, texts: Iterable[str], paths: Iterable[str]) -> list[str]:
-        """Return filters, as they stand in the audit, without the secrets that they asked for, and what is behind: a
-        value may have spaces in it."""
-        names = self._names_of_all(paths)
-        return [_filter(text, names) for text in texts]
+    def _names_a_secret(self, text: str) -> bool:
+        """Return whether the name of a secret is anywhere in a text, or may be, as an escape of JSON."""
+        return bool(SECRET.search(text)) or "\\u" in text or any(name in text for name in self._names)
 
-    def _names_of_all(self, paths: Iterable[str]) -> set[str]:
-        return set().union(*(self._names_of(path) for path in ("", *paths)))
+    def _last_secret_name(self, text: str) -> int:
+        """Return where the last name of a secret begins in a text; -1 if there is none. It is looked for once, however
+        many conditions a filter has."""
+        by_pattern = (found.start() for found in SECRET.finditer(text))
+        return max(*by_pattern, *(text.rfind(name) for name in ("\\u", *self._names)), -1, -1)
 
-    def check_values(self, asked: Iterable[tuple[str, str]], paths: Iterable[str]) -> None:
+
+class Masking:
+    """Says which fields are secret, of which class. It is made for each request, as processes make classes known.
+
+    Parameters
+    ----------
+    names: iterable of str
+        Names of fields, or, with the path of their class in front, as ``shop.jobs.Pay.account``.
+    read: callable
+        Returns the names that job classes of the database call secret, by the path of the class.
+    """
+
+    def __init__(self, names: Iterable[str], read: Callable[[], Mapping[str, Set[str]]]) -> None:
+        self._names = frozenset(names)
+        self._read = read
+
+    @cached_property
+    def _of_classes(self) -> Mapping[str, Set[str]]:
+        return self._read()
+
+    @cached_property
+    def any(self) -> Mask:
+        """Hides what is secret in any class: for texts of jobs of several classes, or of one that is not known."""
+        last = {name.rpartition(".")[2] for name in self._names}
+        return Mask(self._names.union(last, *self._of_classes.values()))
+
+    def of(self, path: str) -> Mask:
+        """Hides what is secret in a class."""
+        own = masked_fields_of(imported_job_class(path)) if path else ()
+        given = (name.removeprefix(f"{path}.") for name in self._names)
+        return Mask(self._names.union(given, own, self._of_classes.get(path, ())))
+
+    def message(self, text: str) -> str:
+        """Return the message of an error of any class; replaced if it is secret."""
+        return self.any.field("message", text)
+
+    def identifier(self, identifier: str | None, ident: str) -> str | None:
+        """Return the identifier of a job, given its ident; replaced if it is secret."""
+        return None if identifier is None else self.of(ident.rpartition(":")[0]).field("identifier", identifier)
+
+    def check_values(self, asked: Iterable[tuple[str, str]]) -> None:
         """Refuse to compare a field with JSON in which a secret is named: the answers would tell, bit by bit, what it
         is. The names of queues are shown as they are."""
-        names = self._names_of_all(paths)
-        if any(_asks_for_a_secret(value, names) for field, value in asked if field not in OF_QUEUES):
+        if any(self.any.asks_for_a_secret(value) for field, value in asked if field not in OF_QUEUES):
             raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
 
-    def check(self, names: Iterable[str], paths: Iterable[str]) -> None:
+    def check(self, names: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold."""
         for name in names:
-            if any(self.is_secret(name, path) for path in ("", *paths)):
+            if self.any.is_secret(name):
                 raise Refusal(403, f"{name} is masked: jobs cannot be searched or counted by it")
 
 
-def _names_a_secret(text: str, names: Iterable[str]) -> bool:
-    """Return whether the name of a secret is anywhere in a text, or may be, as an escape of JSON."""
-    return bool(SECRET.search(text)) or "\\u" in text or any(name in text for name in names)
-
-
-def _asks_for_a_secret(value: str, names: Iterable[str]) -> bool:
-    """Return whether a text to compare with is the beginning of JSON in which a secret is named."""
-    return bool(_STRUCTURE.match(value) or _STRING.match(value)) and _names_a_secret(value, names)
-
-
-def _filter(text: str, names: set[str]) -> str:
-    for condition in _CONDITION.finditer(text):
-        field, value = condition[1], text[condition.end() :]
-        if SECRET.search(field) or field in names or _asks_for_a_secret(value, names):
-            return text[: condition.end()] + HIDDEN
-    return text
+def _is_json(text: str, at: int = 0) -> bool:
+    return bool(_STRUCTURE.match(text, at) or _STRING.match(text, at))
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -30,6 +30,13 @@ _NO_QUEUE = (
 # How many silent workers a sentence names.
 MAX_NAMED = 20
 
+# Is given the name of a field and its value; returns what to tell instead.
+Mask = Callable[[str, str], str]
+
+
+def _as_it_is(_: str, value: str) -> str:
+    return value
+
 
 class Reason(NamedTuple):
     """One reason why a job does not run, or did not run.
@@ -69,28 +76,29 @@ def explain_job(
     ident: str,
     database: JobsDatabase | None = None,
     error_model: type[Error] | None = None,
-    mask: Callable[[str], str] = str,
+    mask: Mask = _as_it_is,
 ) -> Explanation:
     """Tell why a job does not run yet, or did not run, as things are at this moment.
 
     Parameters
     ----------
     mask: callable
-        Returns what to tell instead of a text of the job: its cursor, the message of its last error, and why it was
-        canceled.
+        Is given ``cursor``, ``message`` of its last error, or ``cancel_reason``, and the text; returns what to tell
+        instead.
 
     The other parameters and exceptions: see `job_details`.
     """
     stored = stored_job(ident, database)
+    for name in ("cursor", "cancel_reason"):
+        stored[f"_{name}"] = mask(name, stored.get(f"_{name}", ""))
     details = _masked(details_of(ident, stored, database, error_model), mask)
-    stored["_cancel_reason"] = mask(stored.get("_cancel_reason", ""))
     place = _Standing.of(database, _idents(ident, database), stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 
 
-def _masked(details: JobDetails, mask: Callable[[str], str]) -> JobDetails:
-    errors = [{**error, "message": mask(error.get("message", ""))} for error in details.errors[:1]]
-    return details._replace(cursor=mask(details.cursor), errors=errors)
+def _masked(details: JobDetails, mask: Mask) -> JobDetails:
+    errors = [{**error, "message": mask("message", error.get("message", ""))} for error in details.errors[:1]]
+    return details._replace(errors=errors)
 
 
 def _idents(ident: str, database: JobsDatabase | None) -> list[str]:

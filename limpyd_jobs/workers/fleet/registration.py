@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import isfinite
 from threading import Lock
 from time import monotonic
-from types import FrameType
 from typing import Any
 
 from redis import Redis
@@ -26,6 +25,7 @@ from limpyd_jobs.texts import LOGGED, MESSAGE, NAME, one_line, shortened
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.fleet.report import Report
 from limpyd_jobs.workers.process.memory import memory_of_process
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.repeats import Repeats
@@ -61,7 +61,7 @@ class WorkerRegistration:
     owner: str  # of its claims
     executions: Executions
     stopping: Stopping
-    report: Callable[[FrameType | None], str]
+    report: Report
     unresolved: Callable[[], list[str]]  # the paths of classes that could not be resolved
     may_log: Callable[[], bool]
 
@@ -201,9 +201,8 @@ class WorkerRegistration:
             case "stop":
                 self.stopping.end_for_good(why)
             case "dump":
-                report = f"{why}: {self.report(None)}"
-                self.worker.log(report, "warning")
-                self._dump = f"{utcnow()}\n{report}"
+                self.worker.log(f"{why}: {self.report(None)}", "warning")
+                self._dump = f"{utcnow()}\n{why}: {self.report(None, has_identifiers=False)}"
             case "log-level":
                 level = order.value
                 self.worker.logger.setLevel(int(level) if level.isdecimal() else level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 from types import FrameType
@@ -30,32 +30,37 @@ class Report:
     executions: Executions
     prefetched: Prefetched
 
-    def __call__(self, frame: FrameType | None) -> str:
-        """Return it. `frame` is where the main thread is, if this is called by the handler of a signal."""
+    def __call__(self, frame: FrameType | None, *, has_identifiers: bool = True) -> str:
+        """Return it. `frame` is where the main thread is, if this is called by the handler of a signal. Without
+        identifiers, it may be shown to whoever may not see these."""
         worker = self.worker
         asked = "asked to end, " if worker.end_forced else "quiet, " if self.context.state.is_quiet else ""
         loops, queues = part_of(worker.num_loops, worker.max_loops), ",".join(map(one_line, worker.queues))
         state = f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
-        return "\n".join([state, *self._jobs(), *_threads(frame)])
+        return "\n".join([state, *self._jobs(_name if has_identifiers else _place), *_threads(frame)])
 
-    def _jobs(self) -> Iterator[str]:
+    def _jobs(self, name: Callable[[Delivery], str]) -> Iterator[str]:
         running = [each.claim for each in self.executions.now_running() if each.claim.is_held]
         for claim in running:
             since = monotonic() - claim.began
-            yield f"has the claim {claim.token} on {_name(claim.delivery)}, since {since:.1f} seconds"
+            yield f"has the claim {claim.token} on {name(claim.delivery)}, since {since:.1f} seconds"
         if not running:
             yield "idle"
         following = list(self.prefetched.deliveries)
         unrecorded = [each.claim.delivery for each in self.executions.unrecorded.copy()]
         for what, waiting in (("to be run next", following), ("run, but not recorded yet", unrecorded)):
             if waiting:
-                names = "; ".join(map(_name, waiting[:NAMED]))
+                names = "; ".join(map(name, waiting[:NAMED]))
                 yield f"{len(waiting)} jobs {what}: {names}{'; …' if len(waiting) > NAMED else ''}"
 
 
 def _name(delivery: Delivery) -> str:
     place = f"[{one_line(delivery.queue_name)}|{delivery.pk}|{one_line(delivery.identifier)}]"
     return f"{place} {one_line(delivery.ident)}, try {delivery.tries}"
+
+
+def _place(delivery: Delivery) -> str:
+    return f"[{one_line(delivery.queue_name)}|{delivery.pk}] {one_line(delivery.ident)}, try {delivery.tries}"
 
 
 def _threads(frame: FrameType | None) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from asking import BROWSER, Dashboard
+from asking import BROWSER, PROGRAM, Dashboard
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.web.pages import check
@@ -74,6 +76,29 @@ def test_whoever_may_look_may_check_but_not_repair(redis_client: redis.Redis) ->
     assert dashboard.post("/check/run", (), viewer).status == 303
     assert dashboard.post("/check/repair", (), viewer).status == 403
     assert "Repair" not in dashboard.get("/check", viewer).shown
+
+
+def test_no_class_is_imported_for_whoever_may_only_look(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "named_by_data.py").write_text(
+        "from limpyd_jobs import Job\nclass Stray(Job):\n    namespace = 'web-check'\n    def run(self, queue): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    Mail.add_job("one")
+    redis_client.rpush("jobs:queue:1:waiting", "named_by_data.Stray:1")
+    for dashboard in (Dashboard(view_token=VIEW_TOKEN), Dashboard(read_only=True)):
+        viewer = {**PROGRAM, "authorization": f"Bearer {VIEW_TOKEN}"}
+        begun = dashboard.post("/check/run", (), viewer).json
+        while not dashboard.get(begun["progress"], viewer).json["is_over"]:
+            pass
+        checked = dashboard.get("/check", viewer).json["checked"]
+        told = "jobs of named_by_data.Stray: it is not imported here, and this check imports nothing"
+        assert checked["unchecked"] == [told]
+        assert checked["number"] == 0
+        assert "named_by_data" not in sys.modules
+    outcome(Dashboard(), "/check/run")
+    assert sys.modules.pop("named_by_data")
 
 
 def test_one_check_runs_at_a_time() -> None:

@@ -256,6 +256,25 @@ class TestOrders:
         finally:
             logger.setLevel(before)
 
+    def test_a_dump_names_jobs_without_identifiers_which_may_be_secret(self, log: pytest.LogCaptureFixture) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def wait(job: Job, queue: Queue) -> None:
+            begun.set()
+            assert go_on.wait(60)
+
+        job = Task.add_job("SECRET")
+        with registered(callback=wait):
+            assert begun.wait(60)
+            asked(the_worker(), "dump")
+            wait_until(lambda: WorkerPresence.dump_of(the_worker()), "the dump is kept")
+            shown = WorkerPresence.dump_of(the_worker())
+            go_on.set()
+        assert shown
+        assert f"on [queue|{job.pk.get()}] {job.ident}, try 1" in shown.text
+        assert "SECRET" not in shown.text
+        assert any(f"on [queue|{job.pk.get()}|SECRET] {job.ident}" in text for text in messages(log))
+
     def test_is_done_once_and_written_in_the_audit(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis
     ) -> None:

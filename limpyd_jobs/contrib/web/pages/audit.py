@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limpyd_jobs.contrib.web.protocol import Asked, Page
-from limpyd_jobs.query import AuditEntry, audit_entries, job_class_fields
+from limpyd_jobs.query import AuditEntry, audit_entries
 
 PER_PAGE, MAX_PER_PAGE = 100, 1_000
 
@@ -24,9 +24,8 @@ class AuditShown:
 def show(asked: Asked) -> AuditShown:
     text, limit = asked.query.get("q"), asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     stored = audit_entries(limit, asked.database)
-    paths = [each.path for each in job_class_fields(asked.database)]
-    filters = asked.masking.filters([each.filter for each in stored], paths)
-    entries = [each._replace(filter=masked) for each, masked in zip(stored, filters, strict=True)]
+    mask = asked.masking.any
+    entries = [each._replace(filter=mask.filter(each.filter), how=mask.text(each.how)) for each in stored]
     found = [each for each in entries if text in f"{each.who}\n{each.claimed}\n{each.verb}\n{each.filter}\n{each.how}"]
     return AuditShown(text, found, len(entries), limit)
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
@@ -17,7 +16,7 @@ from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import rate, time_span
-from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, Tally, job_class_fields
+from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, Tally
 
 HERE = "/errors"
 CAUSE = "/errors/cause"
@@ -92,24 +91,14 @@ def show(asked: Asked) -> ErrorsShown:
     errors = _filter_of(asked, words)
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     kept = asked.kept.get(_key(words))
-    found = kept.value if kept else errors.groups(limit, TIMEOUT, messages=MESSAGES)
+    found = kept.value if kept else errors.groups(limit, TIMEOUT, messages=MESSAGES, mask=asked.masking.message)
     return _shown(asked, words, found, limit, kept)
-
-
-def _masked(asked: Asked, group: ErrorGroup) -> ErrorGroup:
-    """Return the errors of a cause without the secrets in messages that are JSON."""
-    mask = partial(asked.masking.text_of, paths=group.job_classes)
-    messages = [
-        each._replace(pattern=mask(each.pattern), examples=[*map(mask, each.examples)]) for each in group.messages
-    ]
-    return group._replace(message=mask(group.message), messages=messages)
 
 
 def _shown(asked: Asked, words: Sequence[str], found: ErrorGroups, limit: int, kept: KeptValue | None) -> ErrorsShown:
     others = found.others + sum(each.number for each in found.groups[limit:])
     counted = kept and kept.at
-    groups = [_masked(asked, group) for group in found.groups[:limit]]
-    return ErrorsShown(words, groups, others, found.is_exact, found.looked, found.size, limit, counted)
+    return ErrorsShown(words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
 
 
 def _key(words: Sequence[str]) -> Any:
@@ -119,9 +108,8 @@ def _key(words: Sequence[str]) -> Any:
 def _filter_of(asked: Asked, words: Sequence[str], **more: Any) -> ErrorFilter:
     """Return the filter of some words, unless it asks for what is masked."""
     errors = ErrorFilter(*words, **more, database=asked.database)
-    paths = [each.path for each in job_class_fields(asked.database)]
-    asked.masking.check({condition.field for condition in errors.conditions}, paths)
-    asked.masking.check_values([(each.field, each.value) for each in errors.conditions], paths)
+    asked.masking.check({condition.field for condition in errors.conditions})
+    asked.masking.check_values([(each.field, each.value) for each in errors.conditions])
     return errors
 
 
@@ -129,7 +117,7 @@ def show_cause(asked: Asked) -> CauseShown:
     fingerprint = asked.query.one("fingerprint")
     words = _words_beside(asked.query)
     errors = _filter_of(asked, words, fingerprint=fingerprint)
-    found = errors.groups(1, TIMEOUT, messages=MAX_MESSAGES)
+    found = errors.groups(1, TIMEOUT, messages=MAX_MESSAGES, mask=asked.masking.message)
     if not found.groups:
         raise Refusal(404, f"There is no error with the fingerprint {fingerprint}")
     [group] = found.groups
@@ -141,10 +129,10 @@ def show_cause(asked: Asked) -> CauseShown:
         words=words,
         fingerprint=fingerprint,
         number=Count(group.number, True) if found.is_exact else errors.count(JOBS_TIMEOUT),
-        group=_masked(asked, group),
+        group=group,
         is_exact=found.is_exact,
         looked=found.looked,
-        last=asked.masking.error(last, last.get("job_model_repr", "")),
+        last=asked.masking.of(last.get("job_model_repr", "")).error(last),
         failed=Count(len(page.found), True) if has_all else jobs.count(JOBS_TIMEOUT),
         jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,
@@ -178,7 +166,7 @@ def count(asked: Asked, form: Form) -> Plan:
     errors = _filter_of(asked, words)
 
     def do(step: OnStep) -> str:
-        found = errors.groups(MAX_PER_PAGE, None, step, MESSAGES)
+        found = errors.groups(MAX_PER_PAGE, None, step, MESSAGES, asked.masking.message)
         asked.kept.put(_key(words), found)
         return f"{found.looked:,} errors were looked at"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any
 from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs import NotEditable
-from limpyd_jobs.contrib.web.masking import HIDDEN
+from limpyd_jobs.contrib.web.masking import HIDDEN, Mask
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import MAX_SHOWN, address
@@ -72,36 +72,37 @@ class JobShown:
 def show(asked: Asked) -> JobShown:
     ident = asked.path["ident"]
     path = Ident.of(ident).path
-    mask = partial(asked.masking.text, path=path)
+    mask = asked.masking.of(path)
     details = job_details(ident, asked.database)
     others = islice((name for name in details.fields if name not in ABOVE), MAX_FIELDS)
     fields = {name: details.fields[name] for name in (*ABOVE, *others) if name in details.fields}
     masked = details._replace(
-        fields=asked.masking.fields(fields, path),
-        progress=details.progress and details.progress._replace(text=mask(details.progress.text)),
+        fields=mask.fields(fields),
+        progress=details.progress and details.progress._replace(text=mask.text(details.progress.text)),
         log=[_masked_line(line, mask) for line in details.log],
-        result=None if details.result is None else mask(details.result),
-        errors=[asked.masking.error(error, path) for error in details.errors],
-        beside={name: _masked(asked, name, field, path) for name, field in details.beside.items()},
-        cursor=mask(details.cursor),
+        result=None if details.result is None else mask.field("result", details.result),
+        errors=[mask.error(error) for error in details.errors],
+        beside={name: _masked(name, field, mask) for name, field in details.beside.items()},
+        cursor=mask.text(details.cursor),
     )
-    return JobShown(masked, path, explain_job(ident, asked.database, mask=mask).reasons, len(details.fields))
+    reasons = explain_job(ident, asked.database, mask=mask.field).reasons
+    return JobShown(masked, path, reasons, len(details.fields))
 
 
-def _masked_line(line: str, mask: Callable[[str], str]) -> str:
+def _masked_line(line: str, mask: Mask) -> str:
     """Return a line of a log, which begins with its moment, without secrets."""
     moment = _MOMENT.match(line)
     end = moment.end() if moment else 0
-    return line[:end] + mask(line[end:])
+    return line[:end] + mask.text(line[end:])
 
 
-def _masked(asked: Asked, name: str, field: FieldBeside, path: str) -> FieldBeside:
+def _masked(name: str, field: FieldBeside, mask: Mask) -> FieldBeside:
     """Return a field that is not in the hash without secrets. Members of a set may be JSON, as keys of the others."""
-    if asked.masking.is_secret(name, path):
+    if mask.is_secret(name):
         return field._replace(values=[HIDDEN])
-    values = asked.masking.value(field.values, path)
+    values = mask.value(field.values)
     if isinstance(values, dict):
-        values = {asked.masking.text(key, path): value for key, value in values.items()}
+        values = {mask.text(key): value for key, value in values.items()}
     return field._replace(values=values)
 
 
@@ -112,7 +113,7 @@ def edit(asked: Asked, form: Form) -> Plan:
     edited = [each for each in _fields_of(form) if each[1] != each[2]]
     fields = {name: new for name, _, new in edited}
     shown = {name: old for name, old, _ in edited if old is not None}
-    if any(asked.masking.is_secret(name, path) for name in fields):
+    if any(asked.masking.of(path).is_secret(name) for name in fields):
         raise Refusal(403, "A field that is masked cannot be edited here")
     if form.get("now") and (form.get("for") or form.get("until")):
         raise Refusal(400, "Let the job wait no more, or delay it, not both")
@@ -152,7 +153,7 @@ def _shown(changes: Sequence[FieldChange], asked: Asked, path: str) -> str:
     """Say what changes, without secrets."""
 
     def shown(text: str | None) -> str:
-        return "(none)" if text is None else one_line(asked.masking.text(text, path), 60)
+        return "(none)" if text is None else one_line(asked.masking.of(path).text(text), 60)
 
     return ", ".join(f"{each.name} from {shown(each.before)} to {shown(each.after)}" for each in changes)
 

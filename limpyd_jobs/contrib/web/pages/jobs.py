@@ -24,7 +24,6 @@ from limpyd_jobs.query import (
     MissingIndex,
     Tally,
     completions,
-    job_class_fields,
     queue_names,
     queue_states,
     release_job,
@@ -173,8 +172,7 @@ def show_facets(asked: Asked) -> FacetsShown:
     jobs = filter_of(asked, words)
     by = asked.query.get("by")
     fields = [*FACETS, *([by] if by and by not in FACETS else [])]
-    paths = [each.path for each in job_class_fields(asked.database)]
-    asked.masking.check(fields, paths)
+    asked.masking.check(fields)
     until = monotonic() + FACETS_TIMEOUT
     count = jobs.count(_part(until, len(fields) + 2))
     listed = None if count.is_exact else jobs.listed(MAX_LISTED)
@@ -184,7 +182,7 @@ def show_facets(asked: Asked) -> FacetsShown:
     found, looked = _counted(jobs, fields, until)
     is_listed = jobs is listed
     facets = {
-        field: Facets(asked.masking.counts(each.counts, paths), each.others, each.is_exact and not is_listed)
+        field: Facets(asked.masking.any.counts(each.counts), each.others, each.is_exact and not is_listed)
         for field, each in found.items()
     }
     return FacetsShown(words, count, facets, looked, is_listed)
@@ -233,9 +231,8 @@ def words_of(form: Form) -> list[str]:
 def filter_of(asked: Asked, words: Sequence[str]) -> JobFilter:
     """Return the filter of some words, unless it asks for what is masked."""
     jobs = JobFilter(*words, database=asked.database)
-    paths = [each.path for each in job_class_fields(asked.database)]
-    asked.masking.check({condition.field for condition in jobs.conditions}, paths)
-    asked.masking.check_values([(each.field, each.value) for each in jobs.conditions], paths)
+    asked.masking.check({condition.field for condition in jobs.conditions})
+    asked.masking.check_values([(each.field, each.value) for each in jobs.conditions])
     return jobs
 
 

@@ -40,7 +40,9 @@ class QuarantineShown:
 def show(asked: Asked) -> QuarantineShown:
     queue, limit = asked.query.get("queue"), asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     found, number = some_quarantine_entries(limit, queue or None, asked.database)
-    return QuarantineShown(queue, [EntryShown(_digest(it), it.queue, it.priority, it.entry) for it in found], number)
+    mask = asked.masking.any.text
+    entries = [EntryShown(_digest(each), each.queue, each.priority, mask(each.entry)) for each in found]
+    return QuarantineShown(queue, entries, number)
 
 
 def _digest(found: QuarantineEntry) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from limpyd_jobs.contrib.web.masking import HIDDEN
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
@@ -67,7 +68,7 @@ def show(asked: Asked) -> SchedulesShown:
 
 
 def _masked(asked: Asked, state: ScheduleState) -> ScheduleState:
-    return state._replace(job_fields=asked.masking.text(state.job_fields or "", state.job or ""))
+    return asked.masking.of(state.job or "").schedule(state)
 
 
 def show_one(asked: Asked) -> OneShown:
@@ -80,7 +81,7 @@ def show_one(asked: Asked) -> OneShown:
         error = described(failed)
     trigger = state.trigger if isinstance(state.trigger, str) else json.dumps(state.trigger, ensure_ascii=False)
     shown = _masked(asked, state)
-    return OneShown(shown, trigger, times, error, _fields_of(shown.job_fields or ""), _form_of(state))
+    return OneShown(shown, trigger, times, error, _fields_of(shown.job_fields or ""), _form_of(shown))
 
 
 def _state_of(asked: Asked, name: str) -> ScheduleState:
@@ -101,11 +102,11 @@ def _fields_of(text: str) -> dict[str, str]:
 
 
 def _form_of(state: ScheduleState) -> dict[str, str]:
-    """Return the values to be edited. A text that cannot be seen is left out."""
+    """Return the values to be edited. A text that cannot be seen, or is masked, is left out."""
     texts = {**state._asdict(), "queue_name": state.queue}
     names = (*TEXTS, "misfire_grace_time", "priority")
     shown = {name: "" if texts[name] is None else str(texts[name]) for name in names}
-    return {name: text if text.isprintable() else "" for name, text in shown.items()}
+    return {name: text if text.isprintable() and HIDDEN not in text else "" for name, text in shown.items()}
 
 
 def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
@@ -142,7 +143,7 @@ def remove(asked: Asked, form: Form) -> Plan:
 def edit(asked: Asked, form: Form) -> Plan:
     """Change what the form has, if it is not as it was."""
     name = form.one("name")
-    changes = _changes(_state_of(asked, name), form)
+    changes = _changes(_masked(asked, _state_of(asked, name)), form)
     if not changes:
         raise Refusal(400, "Nothing is changed: give another value")
 
