@@ -25,7 +25,7 @@ from limpyd_jobs.schedules.search_budget import SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.fingerprints import fingerprint_of
-from limpyd_jobs.texts import described, one_line, traceback_of
+from limpyd_jobs.texts import OncePer, described, one_line, traceback_of
 from limpyd_jobs.transitions import adding_once
 from limpyd_jobs.workers.backoff import is_transient
 
@@ -39,6 +39,7 @@ __all__ = [
     "Instrument",
     "JobChange",
     "JobsDatabase",
+    "OncePer",
     "Running",
     "SearchBudget",
     "WorkerTask",

@@ -6,7 +6,10 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line
@@ -128,3 +131,21 @@ def not_imported(path: str, error: BaseException) -> str:
 
 def _is_of_import(filename: str) -> bool:
     return filename.startswith(("<frozen ", os.path.dirname(importlib.__file__), _OURS))
+
+
+@contextmanager
+def installed_only(*others: str) -> Iterator[None]:
+    """Import in the block what is installed, or where ``--pythonpath`` leads, and not what happens to have such a name
+    in the current directory. The other modules, which are imported later if they are there, are found here, too, or
+    never."""
+    before = sys.path[:]
+    with suppress(OSError):  # it may have been deleted
+        while sys.path[-1:] == [os.getcwd()]:
+            sys.path.pop()
+    try:
+        yield
+        for name in others:
+            if find_spec(name) is None:
+                sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    finally:
+        sys.path[:] = before

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from limpyd_jobs import events
-from limpyd_jobs.classes.imports import import_class, is_not_found, not_imported
+from limpyd_jobs.classes.imports import import_class, installed_only, is_not_found, not_imported
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.observing.instruments import Instrument
 from limpyd_jobs.texts import is_meant
@@ -57,7 +57,8 @@ def _made(name: str) -> Any:
     """Return the observer of an integration, the same one each time."""
     path, arguments, extra = INTEGRATIONS[name]
     try:
-        return import_class(path)(*arguments)
+        with installed_only():
+            return import_class(path)(*arguments)
     except ImportError as error:
         needed = f"pip install 'redis-limpyd-jobs[{extra}]'"
         raise ConfigurationException(f"observers: {name} is not installed: {needed} ({error})") from error

@@ -16,6 +16,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commandline.options import WorkerOption, interval
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commandline.programs import as_typed
@@ -367,9 +368,10 @@ def _text(lines: Iterable[tuple[str, str]]) -> str:
 def _on_whole_screen() -> Iterator[Show]:
     """Show what fits on the screen; with rich on a screen of its own, with colours."""
     try:
-        from rich.console import Group
-        from rich.live import Live
-        from rich.text import Text
+        with installed_only():
+            from rich.console import Group
+            from rich.live import Live
+            from rich.text import Text
     except ImportError:
 
         def show(sections: list[Section]) -> None:

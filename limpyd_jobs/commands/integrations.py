@@ -9,6 +9,7 @@ from optparse import OptionParser
 from typing import Any
 
 from limpyd_jobs.check.catalogue import INTEGRATIONS, JOB_STORES
+from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
@@ -75,7 +76,8 @@ def model_of(parser: OptionParser, integration: str) -> Any:
     """Return the model of an integration; end the command if it cannot be imported."""
     module, name, *_ = INTEGRATIONS[integration]
     try:
-        return getattr(import_module(module), name)
+        with installed_only():
+            return getattr(import_module(module), name)
     except ImportError as error:
         parser.error(f"{integration} is not installed: pip install 'redis-limpyd-jobs[{integration}]' ({error})")
 

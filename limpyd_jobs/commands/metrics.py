@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commandline.options import WorkerOption, between
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import READING_OPTIONS
@@ -42,7 +43,8 @@ same under /metrics, to those who may look."""
         if not self.options.host:
             self.parser.error("option --host: an address is needed, as 127.0.0.1 or 0.0.0.0")
         try:
-            from limpyd_jobs.contrib.prometheus import exposition
+            with installed_only():
+                from limpyd_jobs.contrib.prometheus import exposition
         except ImportError as error:
             self.parser.error(f"what it needs is not installed: pip install 'redis-limpyd-jobs[prometheus]' ({error})")
         if self.options.once:

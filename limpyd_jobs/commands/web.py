@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commandline.options import WorkerOption, between
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.command import Command
@@ -75,6 +77,11 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             help="Names of more fields whose values are hidden, joined by commas, as account or shop.jobs.Pay.account "
             "(always: passwords, tokens and the like)",
         ),
+        WorkerOption(
+            "--access-log",
+            action="store_true",
+            help="Log each request on the standard error: when, from where, who, what, and the status of the answer",
+        ),
         WorkerOption("--dry-run", action="store_true", help="Listen, print the address, and end"),
     )
     ends = "; 130 after Ctrl-C"
@@ -83,10 +90,12 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
         if self.given:
             self.parser.error(f"unexpected argument: {self.given[0]!r}")
         try:
-            import uvicorn
+            with installed_only("uvloop", "prometheus_client"):
+                import uvicorn
 
-            from limpyd_jobs.contrib.web import application
-            from limpyd_jobs.contrib.web.connections import Connection
+                from limpyd_jobs.contrib.web import application
+                from limpyd_jobs.contrib.web.access_log import AccessLog
+                from limpyd_jobs.contrib.web.connections import Connection
         except ImportError as error:
             self.parser.error(f"what it needs is not installed: pip install 'redis-limpyd-jobs[web]' ({error})")
         settings = self._settings()
@@ -95,9 +104,12 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
         if not (_is_guarded(settings) or settings["read_only"]):
             self.note(f"whoever reaches this port from this machine may change everything, as {TOKEN} is not set")
         self._note_if_unavailable(settings.get("shards"))
+        if self.options.access_log:
+            _log_access()
         config = uvicorn.Config(
-            app,
+            AccessLog(app) if self.options.access_log else app,
             http=Connection,
+            ws="none",
             log_config=None,
             access_log=False,
             proxy_headers=bool(self.options.proxy),
@@ -125,8 +137,8 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {
             **self._databases(),
-            "token": os.environ.get(TOKEN) or None,
-            "view_token": os.environ.get(VIEW_TOKEN) or None,
+            "token": self._secret(TOKEN),
+            "view_token": self._secret(VIEW_TOKEN),
             "users": self._users(),
             "read_only": bool(self.options.read_only),
             "masked": _words(self.options.mask),
@@ -149,8 +161,18 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             self.parser.error("--database and --shards do not go together")
         return {"shards": Shards.of_text(self.options.shards)}
 
-    def _users(self) -> dict[str, tuple[str, str]]:
-        rows = [row.split(":", 2) for row in os.environ.get(USERS, "").split()]
+    def _secret(self, name: str) -> str | None:
+        """Return an environment variable, if it is set. One that is empty was meant to be a secret."""
+        value = os.environ.get(name)
+        if value is not None and not value.strip():
+            self.parser.error(f"environment variable {name}: it is set, but empty. Set it to a secret, or unset it")
+        return value
+
+    def _users(self) -> dict[str, tuple[str, str]] | None:
+        text = self._secret(USERS)
+        if text is None:
+            return None
+        rows = [row.split(":", 2) for row in text.split()]
         if any(len(row) < 3 for row in rows):
             self.parser.error(f"environment variable {USERS}: each user must be written as ann:act:PASSWORD")
         return {name: (password, role) for name, role, password in rows}
@@ -161,6 +183,15 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
             return socket.create_server((self.options.host, self.options.port), family=family, backlog=512)
         except OSError as error:
             self.fail(1, f"cannot listen on {self.options.host}, port {self.options.port}: {error.strerror or error}")
+
+
+def _log_access() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log = logging.getLogger("limpyd-jobs.web.access")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _is_guarded(settings: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ clients may have one address."""
 from __future__ import annotations
 
 import binascii
+import logging
 from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ from starlette.datastructures import Headers
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.settings import Settings, is_local
 from limpyd_jobs.contrib.web.users import ROLES, Role, User
-from limpyd_jobs.integration import one_line
+from limpyd_jobs.integration import OncePer, one_line
+
+log = logging.getLogger("limpyd-jobs.web")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,6 +32,9 @@ V = TypeVar("V")
 # How many wrong secrets an address may try, in how many seconds; and how many addresses are remembered, and how many
 # right secrets of addresses.
 MAX_FAILURES, FAILURES_WITHIN, MAX_ADDRESSES = 10, 60.0, 10_000
+
+# Once in how many seconds, at most, wrong secrets are logged.
+LOGGED_EVERY = 1.0
 
 # What a proxy adds: without authentication, the address of the client is then not that of a user of this machine.
 FORWARDED = ("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
@@ -80,6 +86,7 @@ class Access:
         self._settings = settings
         self._secrets = [*_secrets(settings)]
         self._throttle = Throttle()
+        self._may_log, self._unlogged = OncePer(LOGGED_EVERY), 0
 
     async def user_of(self, scope: Any) -> User:
         """Return who asks; raise `Refusal` if that is not known."""
@@ -117,9 +124,22 @@ class Access:
         self._throttle.check(address, digest)
         if found is None:
             self._throttle.count_failure(address)
+            self._log_failure(address, name)
             raise Refusal(401, "That token or password is wrong", _CHALLENGE)
         self._throttle.keep(address, digest)
         return found
+
+    def _log_failure(self, address: str, name: str) -> None:
+        """Log a wrong secret, but not one after the other. A name is logged if a user has it: else it may be a secret
+        that stands in the wrong place."""
+        self._unlogged += 1
+        if not self._may_log():
+            return
+        known = name if any(each.needs_name and each.user.name == name for each in self._secrets) else ""
+        of = f" of {one_line(known)}" if known else ""
+        others = f", and {self._unlogged - 1:,} more since the last such line" if self._unlogged > 1 else ""
+        log.warning("Wrong token or password%s, from %s%s", of, one_line(address) or "an unknown address", others)
+        self._unlogged = 0
 
 
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="limpyd-jobs", charset="UTF-8"'}

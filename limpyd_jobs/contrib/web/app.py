@@ -20,10 +20,11 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
 
 from limpyd_jobs.contrib.web.access import Access
-from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, Guard
+from limpyd_jobs.contrib.web.access_log import USER
+from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, Guard
 from limpyd_jobs.contrib.web.kept import Kept, Recent
 from limpyd_jobs.contrib.web.live import Live
 from limpyd_jobs.contrib.web.masking import Masking
@@ -109,6 +110,7 @@ def application(**settings: Any) -> Starlette:
         exception_handlers={HTTPException: site.missing},
         lifespan=site.lifespan,
     )
+    app.router.redirect_slashes = False  # it would lead to whatever host is asked for
     app.state.end = site.end
     return app
 
@@ -182,8 +184,10 @@ class Site:
     async def missing(self, request: Request, error: Exception) -> Response:
         """Answer a request for a page that there is not."""
 
-        async def refuse(_: Request) -> Response:
+        async def refuse(request: Request) -> Response:
             status = getattr(error, "status_code", 404)
+            if status == 404 and request.method in SAFE and (place := _with_other_end(request)):
+                return RedirectResponse(place)
             raise Refusal(status, "There is no such page" if status == 404 else "That cannot be asked for so")
 
         return await self._answer(request, refuse)
@@ -263,6 +267,7 @@ class Site:
 
     async def _asked(self, request: Request) -> Asked:
         user = await self._access.user_of(request.scope)
+        request.scope[USER] = user.name
         query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
         polls = not self.settings.streams if self.settings.streams is not None else _is_below_another(request.scope)
         masking = Masking(self.settings.masked, partial(masked_fields, self.settings.database))
@@ -358,7 +363,20 @@ def _pairs_of(body: str) -> list[tuple[str, str]]:
 
 def _root_of(request: Request) -> str:
     """Return where the dashboard is mounted, as it stands in addresses: empty, or ``/jobs``."""
-    return quote(request.scope.get("root_path", "").rstrip("/"))
+    root = request.scope.get("root_path", "").strip("/")
+    return quote(f"/{root}") if root else ""  # two slashes would be the beginning of another host
+
+
+def _with_other_end(request: Request) -> str:
+    """Return the address of the page with a slash at its end, or without one; empty if there is none either. It is on
+    this host, whatever name that was asked by."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    other = f"/{path.strip('/')}{'' if path.endswith('/') else '/'}"
+    scope = {**request.scope, "path": request.scope.get("root_path", "") + other}
+    if other == "/" or not any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
+        return ""
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{_root_of(request)}{quote(other)}{'?' if query else ''}{query}"
 
 
 def _is_below_another(scope: Mapping[str, Any]) -> bool:

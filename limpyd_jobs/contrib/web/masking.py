@@ -29,8 +29,8 @@ SECRET = re.compile(
     re.IGNORECASE,
 )
 
-# What may have names in it: JSON, also in a text of JSON, or as Python shows a text, as KeyError does; behind spaces and
-# the like, which may be escaped.
+# What may have names in it: JSON, also in a text of JSON, or as Python shows a text, as KeyError does; behind spaces
+# and the like, which may be escaped.
 _BLANK = r"(?:[\s\ufeff]|\\[nrt]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4})*"
 _STRUCTURE, _STRING = re.compile(rf"{_BLANK}(?:b?')?[\[{{]"), re.compile(rf'{_BLANK}"')
 

@@ -124,6 +124,8 @@ def _users(name: str, value: Any) -> Mapping[str, tuple[str, str]]:
         if not (isinstance(row, (tuple, list)) and len(row) == 2 and row[1] in ROLES):
             raise ConfigurationException(f"{name}: {user} must have a password and a role: {', '.join(ROLES)}")
         users[user] = (_token(f"{name}: the password of {user}", row[0]), row[1])
+    if not users:  # which is not the same as none: whoever names users lets in no others
+        raise ConfigurationException(f"{name} must have one user or more")
     return users
 
 

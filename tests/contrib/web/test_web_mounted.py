@@ -160,7 +160,8 @@ def test_the_command_prints_its_address_once_it_listens(redis_server: RedisServe
             process.send_signal(signal.SIGTERM)
             assert stream.read()  # it ends
         out, err = process.communicate(timeout=60)
-    assert (out, err) == ("", "")
+    assert out == ""
+    assert {line[:39] for line in err.splitlines()} == {"Wrong token or password, from 192.0.2.1"}
 
 
 def test_where_it_listens_everywhere_the_printed_name_is_one_that_it_answers_to(redis_server: RedisServer) -> None:
@@ -192,3 +193,46 @@ def test_a_command_line_that_cannot_be_served_is_refused_in_one_line(
     assert done.returncode in (1, 2)
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["LIMPYD_JOBS_WEB_TOKEN", "LIMPYD_JOBS_WEB_VIEW_TOKEN", "LIMPYD_JOBS_WEB_USERS"])
+def test_a_secret_that_is_set_but_empty_is_refused(redis_server: RedisServer, name: str) -> None:
+    import preloaded
+
+    command = [COMMAND, "web", "--port=0", f"--database={redis_server.url}", "--dry-run"]
+    done = preloaded.run(command, env={**os.environ, name: " "})
+    assert done.returncode == 2
+    assert f"environment variable {name}: it is set, but empty" in done.stderr
+
+
+def test_requests_are_logged_if_that_is_asked_for_and_wrong_secrets_always(redis_server: RedisServer) -> None:
+    with served(redis_server, "--access-log", LIMPYD_JOBS_WEB_USERS=f"ann:view:{PASSWORD}") as process:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        for secret, status in ((PASSWORD, 200), ("wrong", 401)):
+            basic = b64encode(f"ann:{secret}".encode()).decode()
+            assert status_of(f"{address}queues?q=%0Aa", Authorization=f"Basic {basic}") == status
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    first, wrong, second = err.splitlines()
+    assert re.fullmatch(r'\S+ \S+ 127\.0\.0\.1 ann "GET /queues\?q=%0Aa" 200 \d\.\d{3} s', first)
+    assert wrong == "Wrong token or password of ann, from 127.0.0.1"
+    assert ' 127.0.0.1 - "GET /queues?q=%0Aa" 401 ' in second
+
+
+@pytest.mark.proof
+def test_nothing_of_the_current_directory_is_taken_for_what_is_installed(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    for name in ("httptools", "websockets", "uvloop", "starlette", "prometheus_client", "dotenv", "multipart"):
+        (tmp_path / f"{name}.py").write_text(f"print('imported from the current directory: {name}')")
+    (tmp_path / "shop.py").write_text("print('the application is found')")
+    done = subprocess.run(
+        [COMMAND, "web", "--port=0", "--job-modules=shop", f"--database={redis_server.url}", "--dry-run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert re.fullmatch(r"the application is found\nhttp://127\.0\.0\.1:\d+/\n", done.stdout)

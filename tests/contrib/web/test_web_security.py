@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from time import monotonic
 from typing import Any
 
 import pytest
 from asking import BROWSER, PROGRAM, Dashboard
 
 from limpyd_jobs import ConfigurationException, Job
-from limpyd_jobs.contrib.web import User, application
+from limpyd_jobs.contrib.web import User, access, application
 from limpyd_jobs.contrib.web.access import MAX_FAILURES
 from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
 from limpyd_jobs.contrib.web.pages import PAGES
@@ -54,6 +55,8 @@ def bearer(secret: str) -> dict[str, str]:
         ({"read_only": "no"}, "read_only must be True or False"),
         ({"authenticate": "ann"}, "authenticate must be a function"),
         ({"masked": "account"}, "masked must be a list of texts"),
+        ({"users": {}}, "users must have one user or more"),
+        ({"token": ""}, "token must have 16 characters or more"),
         ({"title": ""}, "title must be a text of 1 to 100 characters"),
     ],
 )
@@ -109,6 +112,36 @@ def test_guessing_is_throttled_by_address_but_whoever_was_let_in_stays() -> None
     assert dashboard.get("/queues", bearer(TOKEN)).status == 429  # it may be a guess
     assert dashboard.get("/queues", bearer(VIEW_TOKEN)).status == 200  # behind a proxy, it may be another client
     assert Dashboard(dashboard.app, client="192.0.2.2").get("/queues", bearer("wrong")).status == 401
+
+
+def test_wrong_secrets_are_logged_in_one_line_with_the_address_and_not_one_after_the_other(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "LOGGED_EVERY", 3600.0)
+    dashboard = Dashboard(client="192.0.2.1", token=TOKEN, users={"ann": (PASSWORD, "act")})
+    for name in ("not\na name", "ann"):
+        assert dashboard.get("/queues", basic(name, "wrong")).status == 401
+    assert caplog.messages == ["Wrong token or password, from 192.0.2.1"]
+    monkeypatch.setattr("limpyd_jobs.texts.monotonic", lambda: monotonic() + 7200)
+    assert Dashboard(dashboard.app, client="x\ny").get("/queues", basic("ann", "wrong")).status == 401
+    told = "Wrong token or password of ann, from x\\ny, and 1 more since the last such line"
+    assert caplog.messages[1:] == [told]
+
+
+def test_a_redirect_stays_on_the_host_whatever_name_is_asked_for() -> None:
+    dashboard = Dashboard(token=TOKEN, hosts=["*"], host="evil.example")
+    for address, place in (
+        ("/queues/?q=a", "/queues?q=a"),
+        ("//evil.example//queues/", None),
+        ("//queues/", "/queues"),
+        ("//evil.example/", None),
+        ("//evil.example/%2e%2e/queues/", None),
+    ):
+        answer = dashboard.get(address, bearer(TOKEN))
+        assert answer.headers.get("location") == place
+        assert answer.status == (307 if place else 404)
+    posted = dashboard.post("/queues/pause", {"queue": "a"}, bearer(TOKEN))
+    assert posted.status == 404
 
 
 def test_a_function_of_the_application_names_the_user() -> None:
