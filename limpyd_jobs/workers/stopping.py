@@ -39,6 +39,7 @@ class Stopping:
         """Let no other signal that people send interrupt the running job, unless the application handles it."""
         if self.worker.terminate_gracefuly:
             self.handlers.take_unhandled(self.worker.catch_end_signal, HANG_UP)
+        self.handlers.mark_interrupts()
         self.handlers.take_unhandled(self._log_report, DUMP)
         self.handlers.take_unhandled(lambda *_: self.be_quiet(f"{QUIET.name} caught"), QUIET)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from limpyd_jobs import Job, Queue, Worker
 
 
@@ -14,7 +16,7 @@ def fail(job: Job, queue: Queue) -> None:
 
 
 def interrupt(job: Job, queue: Queue) -> None:
-    raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def let_its_worker_die(identifier: str, queue_name: str, job_class: type[Job] = Job) -> Job:

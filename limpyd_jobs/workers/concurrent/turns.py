@@ -141,6 +141,7 @@ class ManyAtOnce:
 
     def _abort(self) -> None:
         """Release what runs: an exception ends the worker."""
+        self._worker.end_forced = True
         reason = GracePeriodOver()
         for slot in list(self._slots.taken):
             slot.interrupt(reason)

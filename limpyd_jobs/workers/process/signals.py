@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
+from traceback import walk_tb
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any, cast
 
 # The signals that ask for the end. The last one is handled only if no other code handles it: nohup lets it be ignored.
-INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+ENDS = INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 # The signals that ask for a report, and to be quiet; also handled only if no other code handles them.
 DUMP, QUIET = signal.SIGUSR1, signal.SIGUSR2
@@ -37,6 +38,12 @@ class Handlers:
         """Let a function handle some signals, but only the ones that would end the process."""
         self.take(handler, *(number for number in numbers if signal.getsignal(number) == signal.SIG_DFL))
 
+    def mark_interrupts(self) -> None:
+        """Let `is_by_signal` know a `KeyboardInterrupt` of Python's own handlers, which are in no traceback."""
+        for number in ENDS:
+            if signal.getsignal(number) is signal.default_int_handler:
+                self.take(_default_int_handler, number)
+
     def send(self, number: signal.Signals) -> bool:
         """Let the main thread handle a signal as if it came now, if it is taken over; return whether it is.
 
@@ -54,6 +61,28 @@ class Handlers:
             number, (before, handler) = self._taken.popitem()
             if signal.getsignal(number) == handler:
                 signal.signal(number, signal.SIG_DFL if before is None else before)
+
+
+def _default_int_handler(number: int, frame: FrameType | None) -> None:
+    signal.default_int_handler(number, frame)
+
+
+def is_by_signal(interrupt: KeyboardInterrupt) -> bool:
+    """Whether a handler of a signal raised it, and no other code: then the handler is in its traceback, or in that of
+    an exception before it."""
+    codes = {code for number in ENDS if (code := _code_of(signal.getsignal(number)))}
+    error, seen = cast("BaseException | None", interrupt), set[int]()
+    while error is not None and id(error) not in seen:
+        if any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__)):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    function = handler if isinstance(handler, (FunctionType, MethodType)) else type(handler).__call__
+    return getattr(function, "__code__", None)
 
 
 def _is_in_main_thread() -> bool:

@@ -27,6 +27,7 @@ from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.forks import end_child
+from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.execution import Execution, Executions
@@ -116,31 +117,20 @@ class Executor:
 
     def _execute(self, execution: Execution, call: Callable[[Execution], Any]) -> None:
         """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""
-        job, worker = execution.claim.job, self.worker
         try:
             result = call(execution)
         except Requeue as request:
-            self.overrides.hook("job_requeued", job, execution.living_queue(), request)
+            self.overrides.hook("job_requeued", execution.claim.job, execution.living_queue(), request)
         except Cancel as reason:
             self._cancel(execution, reason)
         except JobInterrupted as interrupt:
             self._give_way(execution, interrupt)
-        except (GracePeriodOver, KeyboardInterrupt) as interrupt:
-            self._interrupted(execution)
-            self.recorder.retry(execution.claim.release, begun=True)
-            self.overrides.hook("job_released", job, execution.living_queue())
-            if isinstance(interrupt, KeyboardInterrupt):
-                raise
         except BaseException as error:  # asyncio.CancelledError, for one, ends a job, but not its worker
-            execution.is_success = False
-            self.executions.failed += 1
-            if not isinstance(error, (Exception, SystemExit)):
-                self._interrupted(execution)
-            trace = raw_traceback_of(error) if worker.save_tracebacks else None
-            worker.job_error(job, execution.living_queue(), error, trace)
-            if isinstance(error, SystemExit):
-                if not isinstance(error.code, (int, NoneType)):  # Python prints it
-                    error.code = one_line(error.code, MESSAGE)
+            if self._has_to_end(error):
+                self._release(execution)
+            else:
+                self._fail(execution, error)
+            if isinstance(error, SystemExit) or (isinstance(error, KeyboardInterrupt) and self._has_to_end(error)):
                 raise
         else:
             execution.is_success = True
@@ -149,6 +139,30 @@ class Executor:
         finally:
             if self.note:
                 self.note(execution)
+
+    def _has_to_end(self, error: BaseException) -> bool:
+        """Whether a job was interrupted because its worker has to end. If its code raised the same exceptions by
+        itself, that is an error: else it would be run again and again, each time as if for the first time."""
+        if isinstance(error, KeyboardInterrupt):
+            return is_by_signal(error)
+        return isinstance(error, GracePeriodOver) and self.worker_ends()
+
+    def _release(self, execution: Execution) -> None:
+        """Put a job back that was interrupted."""
+        self._interrupted(execution)
+        self.recorder.retry(execution.claim.release, begun=True)
+        self.overrides.hook("job_released", execution.claim.job, execution.living_queue())
+
+    def _fail(self, execution: Execution, error: BaseException) -> None:
+        """Call the hook for a job that failed."""
+        execution.is_success = False
+        self.executions.failed += 1
+        if not isinstance(error, (Exception, SystemExit)):
+            self._interrupted(execution)
+        trace = raw_traceback_of(error) if self.worker.save_tracebacks else None
+        self.worker.job_error(execution.claim.job, execution.living_queue(), error, trace)
+        if isinstance(error, SystemExit) and not isinstance(error.code, (int, NoneType)):  # Python prints it
+            error.code = one_line(error.code, MESSAGE)
 
     def _give_way(self, execution: Execution, interrupt: JobInterrupted) -> None:
         """Put a job back that goes on later, where it was."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -545,13 +546,18 @@ class TestTheEndOfTheWorker:
         assert {job.tries.hget() for job in Task.collection(status="w").instances()} == {None}
 
     @pytest.mark.usefixtures("patient")
-    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-    def test_by_an_exception_leaves_nothing_in_its_hands(self, error: type[BaseException]) -> None:
+    @pytest.mark.parametrize(
+        ("raises", "error"),
+        [(sys.exit, SystemExit), (partial(signal.raise_signal, signal.SIGINT), KeyboardInterrupt)],
+    )
+    def test_by_an_exception_leaves_nothing_in_its_hands(
+        self, raises: Callable[[], Any], error: type[BaseException]
+    ) -> None:
         add(10)
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "003":
-                raise error
+                raises()
 
         with pytest.raises(error):
             prefetching(100, callback=callback).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from running import Collector, messages, waiting_idly, work, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.models import BaseJobsModel
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -23,6 +25,17 @@ pytestmark = pytest.mark.usefixtures("redis_client")
 class Task(Job):
     namespace = "broken_runs"
     queue_name = "queue"
+
+
+def interrupt_by_signal(job: Job, queue: Queue) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def interrupt_anew(job: Job, queue: Queue) -> None:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        raise KeyboardInterrupt("again") from None
 
 
 class TestRunsThatAreBrokenOff:
@@ -39,18 +52,30 @@ class TestRunsThatAreBrokenOff:
             ["SystemExit", "enough\n\x1b[2J"]
         ]
 
-    def test_an_interrupt_in_a_job_releases_the_job_and_goes_through_run(self) -> None:
-        def callback(job: Job, queue: Queue) -> None:
-            raise KeyboardInterrupt
-
+    def test_an_interrupt_by_a_signal_releases_the_job_and_goes_through_run(self) -> None:
         jobs = [Task.add_job(name) for name in "abc"]
-        worker = worker_of(callback=callback, max_loops=3)
+        worker = worker_of(callback=interrupt_by_signal, max_loops=3)
         with pytest.raises(KeyboardInterrupt):
             worker.run()
         assert (worker.status, worker.num_loops) == ("running", 1)
         assert jobs[0].hmget("status", "queued", "tries", "start") == ["w", "1", None, None]
         assert Queue.get_queue("queue").waiting.lmembers() == [job.ident for job in jobs]
         assert Error.collection().instances() == []
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    @pytest.mark.parametrize("code", [interrupt_by_signal, interrupt_anew])
+    def test_a_handler_of_the_application_may_interrupt_it_too(self, code: Any) -> None:
+        def handle(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        job = Task.add_job("a")
+        before = signal.signal(signal.SIGINT, handle)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                work(callback=code)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert job.hmget("status", "tries") == ["w", None]
 
     @pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt])
     def test_an_exit_while_waiting_goes_through_run(self, exception: type[BaseException]) -> None:
@@ -76,6 +101,40 @@ class TestRunsThatAreBrokenOff:
         BaseJobsModel.database.connect(unix_socket_path=str(tmp_path / "nowhere"))
         with pytest.raises(redis.ConnectionError):
             work()
+
+
+def interrupted(job: Job, queue: Queue) -> None:
+    raise KeyboardInterrupt
+
+
+async def interrupted_coroutine(job: Job, queue: Queue) -> None:
+    raise KeyboardInterrupt
+
+
+def told_to_end(job: Job, queue: Queue) -> None:
+    raise GracePeriodOver
+
+
+class TestAJobThatEndsItsWorkerByItself:
+    """It raises what a signal would raise in it: that is an error of the job, which counts as any other."""
+
+    @pytest.mark.parametrize("options", [{}, {"concurrency": 2}, {"prefetch": 10}, {"terminate_gracefuly": True}])
+    @pytest.mark.parametrize("callback", [interrupted, interrupted_coroutine, told_to_end])
+    def test_fails_and_the_others_run(self, callback: Any, options: dict[str, Any]) -> None:
+        jobs = [Task.add_job(name) for name in "abc"]
+        work(callback=callback, max_loops=4, requeue_times=1, requeue_delay_delta=100, burst=True, **options)
+        assert [job.hmget("status", "tries") for job in jobs] == [["d", "1"]] * 3
+        assert len(Error.collection()) == 3
+
+    def test_fails_if_a_method_of_it_does_so(self) -> None:
+        class Starting(Worker):
+            def job_started(self, job: Job, queue: Queue) -> None:
+                super().job_started(job, queue)
+                raise KeyboardInterrupt
+
+        job = Task.add_job("a")
+        work(worker_class=Starting)
+        assert job.hmget("status", "tries") == ["e", "1"]
 
 
 class Unlucky(Worker):

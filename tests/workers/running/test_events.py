@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -70,7 +71,7 @@ def delay(job: Job, queue: Queue) -> None:
 
 
 def interrupt(job: Job, queue: Queue) -> None:
-    raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize(

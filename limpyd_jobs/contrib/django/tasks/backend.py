@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, transaction
 from django.utils.timezone import is_aware, make_aware
 
-from limpyd_jobs import Worker
+from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.contrib.django import settings
 from limpyd_jobs.contrib.django.outbox.signals import relayed_later
 from limpyd_jobs.contrib.django.tasks.framework import (
@@ -33,7 +33,7 @@ from limpyd_jobs.contrib.django.tasks.results import as_of_django, new_result, r
 from limpyd_jobs.contrib.django.tasks.signals import send_signals
 from limpyd_jobs.contrib.django.tasks.task import OUTBOX, LimpydTask
 from limpyd_jobs.contrib.django.transactions import add_job_through_outbox, is_in_transaction
-from limpyd_jobs.integration import events, stored_queue_name
+from limpyd_jobs.integration import GracePeriodOver, events, stored_queue_name
 
 APPLICATION = "limpyd_jobs.contrib.django"
 
@@ -179,6 +179,25 @@ def send_enqueued(job: Any, **more: Any) -> None:
 relayed_later.connect(send_enqueued)
 
 
+class _InProcessWorker(Worker):
+    """Ends when the code of a task raises `KeyboardInterrupt`, as the backend of Django does; the task stays in its
+    queue."""
+
+    interrupt: KeyboardInterrupt | None = None
+
+    def execute(self, job: Job, queue: Queue) -> Any:
+        try:
+            return super().execute(job, queue)
+        except KeyboardInterrupt as interrupt:
+            self.interrupt, self.end_forced = interrupt, True
+            raise GracePeriodOver from interrupt
+
+    def run(self) -> None:
+        super().run()
+        if self.interrupt:
+            raise self.interrupt
+
+
 class InProcessBackend(LimpydBackend):
     """For tests: runs each task at once, in this process, by a worker that works as in production, with real scripts.
 
@@ -198,7 +217,7 @@ class InProcessBackend(LimpydBackend):
         try:
             while queues:
                 with suppress(SystemExit):  # of the code of a task: its worker has recorded that
-                    Worker([queues.pop(0)], burst=True, prefetch=1, terminate_gracefuly=False).run()
+                    _InProcessWorker([queues.pop(0)], burst=True, prefetch=1, terminate_gracefuly=False).run()
         finally:
             del self._here.queues
         stored = stored_result(TaskJob, result.id)
