@@ -48,6 +48,7 @@ class JobRecord(BaseJobsModel):
     start_within = OwnSetting(AtomicHashField())
     retry_for = OwnSetting(AtomicHashField())
     uncounted_tries = OwnField(AtomicHashField())
+    quick_returns = OwnField(AtomicHashField())
     requeued_at = OwnField(AtomicHashField())
     first_priority = OwnField(AtomicHashField())
     failing_since = OwnField(AtomicHashField())

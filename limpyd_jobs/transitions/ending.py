@@ -52,8 +52,8 @@ class Success(NamedTuple):
 class Ending(NamedTuple):
     """How a job ended, as the scripts of ``ending/`` reply.
 
-    It has the status of the job if the caller had ended this claim before in another way, and the priority with which a
-    job that failed was put back, if one was asked for.
+    It has the status of the job if the caller had ended this claim before in another way; the priority with which a job
+    that failed was put back, if one was asked for; and for how many seconds a job waits that was put back too often.
     """
 
     outcome: str
@@ -62,6 +62,7 @@ class Ending(NamedTuple):
     prefetched: Delivery | None = None
     status: str = ""
     priority: str = ""
+    slowed: str = ""
 
 
 @Verb
@@ -177,9 +178,13 @@ def delay(
     *,
     priority: str = "",
     uncounted: bool = False,
+    asked: str | None = None,
 ) -> Call[Ending]:
-    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own."""
+    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own. If the
+    caller puts it elsewhere afterwards, `asked` is the delay that the job asked for."""
     request = place_named(type(queue), queue_name, priority, delay, uncounted=uncounted)
+    if asked is not None:
+        request["asked"] = asked or "+0"
     return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))
 
 
@@ -288,7 +293,15 @@ def _ending(
 def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:
     outcome, prefetched = accept(ident, reply)["outcome"], reply.get("prefetched")
     delivery = Delivery(*prefetched) if prefetched else None
-    return Ending(outcome, reply.get("end", ""), reply.get("delayed_until", ""), delivery, reply.get("status", ""))
+    return Ending(
+        outcome,
+        reply.get("end", ""),
+        reply.get("delayed_until", ""),
+        delivery,
+        reply.get("status", ""),
+        "",
+        reply.get("slowed", ""),
+    )
 
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:

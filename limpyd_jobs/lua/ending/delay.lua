@@ -10,9 +10,10 @@
 --   priority      none to keep it
 --   cursor, progress
 --   uncounted     '1' if the retry policy does not count the try, and the job was not canceled meanwhile
+--   asked         the delay that its code asked for, if that is not yet the one it gets
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
---   done       {delayed_until, prefetched}
+--   done       {delayed_until, prefetched; slowed: for how many seconds more than its code asked for, see slowing.lua}
 --   canceled   by its status: nothing is changed
 --   refused    another owner holds the claim: nothing is changed
 --   gone
@@ -20,6 +21,7 @@
 --@include ending
 --@include keeping
 --@include places
+--@include slowing
 
 local given = 'wd'  -- the status that the job gets here is one of these
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
@@ -31,8 +33,11 @@ if refused then
   return ended_before(job, token, 'done', given) or answer(refused)
 end
 
-local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries')
+local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries', '_quick_returns')
 local changes = {}
+local asked = request.asked and due_at(request.asked) or not request.asked and due
+local slowed = token and slow_down(changes, hash[3], asked)
+if slowed and not request.asked then due = slowed end
 if request.uncounted then
   if claim_of(job).status == 'c' then
     return answer('canceled')
@@ -44,4 +49,4 @@ local base = prepare_place(model_of(request.queue_model), request.queue_name, pr
 placed(changes, priority, due, base)
 end_claim(queue, job, keep_cursor(changes), token)
 push(base, job.ident, changes.status, due, false)
-return ended('done', nil, changes.delayed_until or nil)
+return ended('done', nil, changes.delayed_until or nil, slowed and slowed.seconds)

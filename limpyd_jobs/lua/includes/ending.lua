@@ -34,6 +34,6 @@ local function ended_before(job, token, outcome, statuses)
 end
 
 -- The reply of every script that ends a claim.
-local function ended(outcome, finish, delayed_until)
-  return answer(outcome, {['end'] = finish, delayed_until = delayed_until, prefetched = claim_next()})
+local function ended(outcome, finish, delayed_until, slowed)
+  return answer(outcome, {['end'] = finish, delayed_until = delayed_until, slowed = slowed, prefetched = claim_next()})
 end

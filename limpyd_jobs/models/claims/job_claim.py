@@ -125,17 +125,19 @@ class JobClaim:
         return parse_datetime(self.job.delayed_until.hget())
 
     def requeue(self, request: Requeue, least_delay: str = "", next_claim: ClaimRequest | None = None) -> Ending:
-        """Put the job back as its code asked for, after the least delay if that asks for none. If it was canceled, the
-        outcome says so, and nothing changes."""
+        """Put the job back as its code asked for, after the least delay if that asks for none: then the caller puts it
+        in its place. If it was canceled, the outcome says so, and nothing changes."""
+        delay = delay_argument(request.delayed_for, request.delayed_until)
         ending = transitions.delay(
             self.job,
             self.queue,
             self.token,
             queue_name(self.queue),
-            delay_argument(request.delayed_for, request.delayed_until) or least_delay,
+            delay or least_delay,
             next_claim,
             priority=request.priority,
             uncounted=True,
+            asked=delay if least_delay else None,
         )
         return self.ended_by(ending)
 

@@ -27,6 +27,9 @@ _NO_QUEUE = (
     "queue of a model of the application may have it: name its module with --job-modules"
 )
 
+# How often in a row the code of a job puts it back at once before it has to wait: see `slowing.lua`.
+AT_ONCE = 10
+
 # How many silent workers a sentence names.
 MAX_NAMED = 20
 
@@ -343,6 +346,10 @@ def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing)
         yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
     elif place.due > place.now:
         yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
+        returns = read_priority(stored.get("_quick_returns")) or 0
+        if returns > AT_ONCE:
+            slowed = f"Its code put it back to be run at once, {returns:,} times in a row: it waits longer each time."
+            yield Reason("slowed", f"{slowed} Give Requeue a delay.")
     elif place.is_board:
         due = f"It is due since {until} (UTC), but no worker serves the board {place.name} and puts it there: "
         yield _proposing("due", due, f"jobs promote {quote(ident)}")

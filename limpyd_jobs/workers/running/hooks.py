@@ -45,6 +45,9 @@ class Hooks:
     acknowledger: AckAtOnce
     take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
 
+    def __post_init__(self) -> None:
+        self._slowed: set[type[Job]] = set()
+
     def _execution_of(self, job: Job, queue: Queue) -> Execution:
         if self.worker.status is None:
             self.strategies.refresh()  # the worker does not run, so they may still change
@@ -132,9 +135,18 @@ class Hooks:
             return
         job._cached_priority = request.priority or getattr(queue, "_cached_priority", "0")
         job._cached_delayed_until = ending.delayed_until
-        placement.put_back(claim, request)
+        if ending.slowed:
+            self._log_slowed(job)
+        placement.put_back(claim, request, ending.slowed)
         self.announcer.notify(job, "on_requeued", queue)
         self.announcer.requeued(job, queue)
+
+    def _log_slowed(self, job: Job) -> None:
+        """Log, once for each class, that a job is slowed down: see ``slowing.lua``."""
+        if type(job) not in self._slowed:
+            self._slowed.add(type(job))
+            what = "asked too often to be put back at once: it waits longer each time, up to a minute"
+            self.context.log(f"{label_of(job)} {what}. Give Requeue a delay", "warning")
 
     def job_released(self, job: Job, queue: Queue) -> None:
         self.announcer.emit(events.JobReleased, job, queue, self.overrides.hook("job_released_message", job, queue))

@@ -110,7 +110,7 @@ class OwnPlacement:
         next_claim = self.recorder.next_request() if self.may_chain else None
         return self.recorder.end(execution.claim.delay, until, next_claim).delayed_until
 
-    def put_back(self, claim: JobClaim, request: Requeue) -> None:
+    def put_back(self, claim: JobClaim, request: Requeue, slowed: str) -> None:
         """Do nothing more: the delay was the only step."""
 
 
@@ -130,12 +130,13 @@ class CustomPlacement(OwnPlacement):
         )
         return job.delayed_until.hget() or ""
 
-    def put_back(self, claim: JobClaim, request: Requeue) -> None:
+    def put_back(self, claim: JobClaim, request: Requeue, slowed: str) -> None:
         job, queue = claim.job, claim.queue
+        after = (float(slowed), None) if slowed else (request.delayed_for, request.delayed_until)
         job.enqueue_or_delay(
             queue_name=queue_name(queue),
             priority=request.priority or job.priority.hget(),
-            delayed_until=compute_delayed_until(request.delayed_for, request.delayed_until),
+            delayed_until=compute_delayed_until(*after),
             queue_model=type(queue),
         )
         del job._cached_priority

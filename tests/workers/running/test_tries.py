@@ -320,6 +320,28 @@ class TestRequeue:
         assert job.hmget("status", "tries", "_uncounted_tries") == ["e", "6", "3"]
         assert errors_of(job) == 3
 
+    def test_at_once_again_and_again_lets_it_wait_longer_each_time(
+        self, job_class: type[Job], log: pytest.LogCaptureFixture
+    ) -> None:
+        job = job_class.add_job("a")
+        work(callback=raising(Requeue()), max_loops=10)
+        assert job.hmget("status", "_quick_returns") == ["w", "10"]
+        work(callback=raising(Requeue(delayed_for=0.01)))
+        assert job.hmget("status", "_quick_returns") == ["d", "11"]
+        assert len([each for each in messages(log) if "asked too often to be put back at once" in each]) == 1
+        job.quick_returns.hset(30)
+        job.enqueue_or_delay("queue", 0)
+        work(callback=raising(Requeue()))
+        assert 50 < delay_of(job) < 61
+        assert [reason.code for reason in job.explain().reasons] == ["delayed", "slowed"]
+
+    def test_with_a_delay_is_as_often_as_the_job_likes(self) -> None:
+        job = Task.add_job("a")
+        job.quick_returns.hset(30)
+        work(callback=raising(Requeue(delayed_for=2)))
+        assert job.hmget("status", "_quick_returns") == ["d", None]
+        assert delay_of(job) < 3
+
     def test_calls_the_hooks_of_a_requeue_and_is_logged_as_one(self, log: pytest.LogCaptureFixture) -> None:
         job = Tells.add_job("a")
         work(callback=raising(Requeue(delayed_for=100, priority=7)))
