@@ -1,7 +1,8 @@
 """How redis-limpyd is imported without setuptools, and in a sixth of the time, also before ``limpyd_jobs``.
 
 ``limpyd_jobs.pth`` lets each Python of the environment call `begin` when it starts; from Python 3.15 on,
-``limpyd_jobs.start`` does. So this module imports nothing before it is needed.
+``limpyd_jobs.start`` does. So this module imports nothing before it is needed. For pytest, which comes later, and would
+warn that it cannot rewrite the module: PYTEST_DONT_REWRITE
 """
 
 import sys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from limpyd_jobs.exceptions import naming
@@ -21,14 +21,14 @@ LONG_AGO = timedelta(days=10_000)
 
 def utcnow() -> datetime:
     """Return the current time as a naive UTC datetime, the form in which dates are stored."""
-    return datetime.now(timezone.utc).replace(tzinfo=None) + moved_time
+    return datetime.now(UTC).replace(tzinfo=None) + moved_time
 
 
 def as_naive_utc(moment: datetime) -> datetime:
     """Return the moment as a naive UTC datetime. A naive one is taken as UTC."""
     if moment.tzinfo is None:
         return moment
-    return moment.astimezone(timezone.utc).replace(tzinfo=None)
+    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def datetime_to_score(dt: datetime) -> float:
@@ -47,8 +47,6 @@ def date_of_score(score: float) -> str:
 def parse_datetime(text: str | None) -> datetime | None:
     """Read a stored date, as naive UTC; None if nothing is stored, or it is not a date."""
     try:
-        if text and text[-1] == "Z":  # which Python 3.10 does not know
-            text = f"{text[:-1]}+00:00"
         return as_naive_utc(datetime.fromisoformat(text)) if text else None
     except (ValueError, TypeError, OverflowError):
         return None

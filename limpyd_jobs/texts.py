@@ -144,7 +144,7 @@ def _traceback_lines(trace: TracebackException) -> Iterator[str]:
     elif trace.__context__ is not None and not trace.__suppress_context__:
         yield from _traceback_lines(trace.__context__)
         yield "\nDuring handling of the above exception, another exception occurred:\n"
-    if getattr(trace, "exceptions", None):  # a group, all of whose lines are indented; Python 3.10 has none
+    if trace.exceptions:  # a group, all of whose lines are indented
         yield from "".join(trace.format(chain=False)).rstrip("\n").split("\n")
         return
     yield "Traceback (most recent call last):"

@@ -19,7 +19,7 @@ run_row() {
     && LIMPYD_JOBS_COMING_FROM=$1 "$work/$1/bin/python" -m pytest -q tests/coming_from "${@:3}" </dev/null
 }
 
-python=$(find_python 3.12 3.11 3.13 3.10) || { echo "This machine has no Python that is supported" && exit 1; }
+python=$(find_python 3.12 3.11 3.13) || { echo "This machine has no Python that is supported" && exit 1; }
 status=0
 summary=""
 while read -r library requirement; do

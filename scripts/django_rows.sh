@@ -8,7 +8,7 @@ source scripts/find_python.sh
 
 # Django, what else is needed, Pythons
 rows="
-5.2.* django-tasks 3.13 3.12 3.11 3.10
+5.2.* django-tasks 3.13 3.12 3.11
 6.0.* -            3.13 3.12
 6.1.* -            3.13 3.12
 "

@@ -33,7 +33,7 @@ FOLDERS_WITH_CIRCLES = {"classes", "fields", "records", "redis"}
 def imported_by(path: Path) -> Iterator[str]:
     """The files of this library that a file imports, also inside functions, or for types only."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("limpyd_jobs"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "limpyd_jobs":
             for each in node.names:
                 package = (node.module or "").replace(".", "/")
                 names = (f"{package}/{each.name}.py", f"{package}/{each.name}/__init__.py", f"{package}.py")

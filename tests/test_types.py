@@ -173,7 +173,7 @@ class TestMypy:
 def test_pyright_knows_functions_that_are_jobs_too(tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS + WRONG_CALLS)
     root = str(Path(limpyd_jobs.__file__).parent.parent)
-    settings = {"extraPaths": [root], "pythonVersion": "3.10", "reportMissingModuleSource": False}
+    settings = {"extraPaths": [root], "pythonVersion": "3.11", "reportMissingModuleSource": False}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     output = run_checker(tmp_path, "pyright", "functions.py", f"--pythonpath={sys.executable}")
     assert re.findall(r'information: Type of ".*" is "([^"]*)"', output) == KNOWN_OF_FUNCTIONS, output

@@ -88,7 +88,7 @@ def is_not_found(error: BaseException, path: str) -> bool:
 
 def where_to_look() -> str:
     """Say what to do about a module that is not found."""
-    if is_current_left_out():
+    if sys.flags.safe_path:
         return "Name the directory that its package is in with --pythonpath: PYTHONSAFEPATH leaves the current one out"
     try:
         place = f", not from {one_line(os.getcwd())}"
@@ -109,12 +109,6 @@ def hint_for(error: BaseException, path: str) -> str:
 def how_to_allow(error: NotAllowed) -> str:
     """Say what to do about a module that is not imported because a job names it."""
     return f"If its jobs are yours, name {one_line(error.name)} in --job-modules"
-
-
-def is_current_left_out() -> bool:
-    """Whether Python was told not to look for modules in the current directory, because others may write there."""
-    # Python 3.10 does not know of PYTHONSAFEPATH
-    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated or os.environ.get("PYTHONSAFEPATH")))
 
 
 def lacks_django(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
-from limpyd_jobs.classes.imports import hint_for, import_class, is_current_left_out, why_not_imported
+from limpyd_jobs.classes.imports import hint_for, import_class, why_not_imported
 from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.commandline.programs import as_typed
@@ -168,7 +168,7 @@ def directories_of(values: Iterable[str]) -> list[str]:
 def extend_python_path(directories: Iterable[str]) -> None:
     """Put directories first in `sys.path`, and the current one last, where it hides no module of another."""
     sys.path[:0] = map(os.path.abspath, directories)
-    if not is_current_left_out():
+    if not sys.flags.safe_path:  # which says that others may write there
         with suppress(OSError):  # it may have been deleted
             sys.path.append(os.getcwd())
 

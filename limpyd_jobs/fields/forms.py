@@ -168,7 +168,7 @@ class _Forms:
                                          partial(_load_record, cls, forms))  # fmt: skip
             try:
                 hints = typing.get_type_hints(cls, include_extras=True)
-            except (NameError, TypeError) as error:  # Python 3.10 takes an InitVar for a mistake
+            except (NameError, TypeError) as error:
                 raise TypeError(f"the fields of {_shown(cls)} cannot be read: {error}") from None
             if any(isinstance(hint, dataclasses.InitVar) for hint in hints.values()):
                 raise TypeError(f"values of {_shown(cls)} cannot travel: an InitVar is not kept")

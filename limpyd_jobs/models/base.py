@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.contrib.database import PipelineDatabase
@@ -21,8 +21,6 @@ from limpyd_jobs.redis.cluster.names import plain_names
 from limpyd_jobs.redis.database import JobsDatabase, tolerant
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from limpyd_jobs.models.following.awaited_changes import AwaitedChanges
 
 

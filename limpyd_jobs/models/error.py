@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
@@ -31,9 +31,6 @@ from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.sizes import shortened_value
 from limpyd_jobs.search.fingerprints import cause_of
 from limpyd_jobs.texts import one_line, printable
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Failure = BaseException | type[BaseException]
 # The environment variable that says which version of the application runs.

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -37,8 +37,6 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from limpyd_jobs.models.explaining.jobs import Explanation
 
 T = TypeVar("T")

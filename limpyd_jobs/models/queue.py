@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from limpyd import fields
 
@@ -29,7 +29,6 @@ from limpyd_jobs.redis.calls import finish
 
 if TYPE_CHECKING:
     from limpyd.model import RedisModel
-    from typing_extensions import Self
 
     from limpyd_jobs.models.following.awaited_changes import AwaitedChanges
 

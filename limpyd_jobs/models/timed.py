@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from limpyd import fields
 
@@ -13,9 +13,6 @@ from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.records import records, timed
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.timed import NextDue
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class TimedRecord(BaseJobsModel):

@@ -100,8 +100,8 @@ def is_fingerprint(text: str) -> bool:
 def _innermost(raised: BaseException | str | None) -> tuple[BaseException | str | None, list[str]]:
     """Return the first exception of a group, which says more than the group, and the types on the way to it."""
     kinds = []
-    while any(each.__name__ == "BaseExceptionGroup" for each in type(raised).__mro__):
-        raised = raised.exceptions[0]  # type: ignore[union-attr]
+    while isinstance(raised, BaseExceptionGroup):
+        raised = raised.exceptions[0]
         kinds.append(type(raised).__name__)
     return raised, kinds
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -342,7 +341,6 @@ def test_arguments_are_what_they_were_given_as(traces: Traces, start: Start, red
     assert job_details(job.ident).trace_id == ""
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskFlow needs Python 3.11")
 def test_a_posting_of_an_integration_is_traced_as_any_job(traces: Traces, start: Start, board: Any) -> None:
     start()
     with traces.tracer.start_as_current_span("request") as request:

@@ -144,13 +144,6 @@ def test_without_a_place_the_pattern_of_the_message_makes_it() -> None:
     assert (of_job("ann").place, of_job("ann").pattern) == ("", "cannot send <identifier> again")
 
 
-class BaseExceptionGroup(Exception):
-    """Python 3.10 has none."""
-
-    def __init__(self, *exceptions: BaseException) -> None:
-        self.exceptions = exceptions
-
-
 def test_a_group_of_exceptions_has_the_place_of_the_first() -> None:
     def caught(function: Callable[..., Any], *args: Any) -> BaseException:
         with pytest.raises(Exception) as found:  # noqa: PT011
@@ -158,7 +151,7 @@ def test_a_group_of_exceptions_has_the_place_of_the_first() -> None:
         return found.value
 
     def grouped(*errors: BaseException) -> Cause:
-        return cause_of("BaseExceptionGroup", "unhandled", BaseExceptionGroup(BaseExceptionGroup(*errors)), "")
+        return cause_of("BaseExceptionGroup", "unhandled", BaseExceptionGroup("", [BaseExceptionGroup("", errors)]), "")
 
     first, other = caught(fail, "no"), caught(find_page, 1, "bible")
     assert grouped(first, other) == grouped(caught(fail, "not here"))
@@ -166,7 +159,7 @@ def test_a_group_of_exceptions_has_the_place_of_the_first() -> None:
     assert grouped(first).fingerprint != grouped(other).fingerprint
 
     def fail_at_once() -> None:
-        raise BaseExceptionGroup(ValueError("never raised"))
+        raise BaseExceptionGroup("", [ValueError("never raised")])
 
     cause = cause_of("BaseExceptionGroup", "unhandled", caught(fail_at_once), "")
     assert cause.place.startswith(f"{__name__}, in fail_at_once: raise ")

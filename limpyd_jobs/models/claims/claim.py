@@ -9,7 +9,7 @@ from functools import cached_property
 from threading import RLock
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
@@ -32,9 +32,6 @@ from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Ending
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T")
 AJob = TypeVar("AJob", bound=JobRecord)

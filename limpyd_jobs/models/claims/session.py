@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
@@ -19,9 +19,6 @@ from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.texts import MESSAGE, one_line
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 AJob = TypeVar("AJob", bound=JobRecord)
 

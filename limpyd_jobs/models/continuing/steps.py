@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Self
 
 from limpyd_jobs.exceptions import CursorLost
 from limpyd_jobs.models.continuing.cursors import Cursors
 from limpyd_jobs.texts import one_line
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 logger = logging.getLogger("limpyd-jobs")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -234,11 +233,10 @@ class TestHostileTexts:
             *("Traceback (most recent call last)", "ValueError"),
         ]
 
-    @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no groups of exceptions")
     def test_a_group_of_exceptions_is_logged_whole(self) -> None:
         try:
-            raise ExceptionGroup("several", [ValueError("one\nof them"), KeyError("two")])  # noqa: F821
-        except ExceptionGroup as error:  # noqa: F821
+            raise ExceptionGroup("several", [ValueError("one\nof them"), KeyError("two")])
+        except ExceptionGroup as error:
             lines = traceback_of(error).split("\n")
         assert any("ValueError: one" in line for line in lines)
         assert any("KeyError: 'two'" in line for line in lines)
