@@ -165,7 +165,7 @@ def _serve(orders: socket.socket) -> NoReturn:
         children -= {child for child in children if os.waitpid(child, os.WNOHANG)[0]}
         if not message:
             os._exit(0)
-        if child := os.fork():
+        if child := os.fork():  # there is no other thread: nothing was imported that starts one
             children.add(child)
         else:
             orders.close()

@@ -189,7 +189,7 @@ def _start_once(program: str, directory: Path, is_kept: bool) -> bool:
 
 def _watch(program: str, directory: str, is_kept: str) -> None:
     """Run the server of a directory, in the background, while it has users."""
-    if os.fork():
+    if os.fork():  # a program of its own, which has no other thread
         return
     os.setsid()
     os.umask(0o077)

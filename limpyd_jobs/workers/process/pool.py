@@ -53,6 +53,8 @@ class ChildProcess:
     def start(self, live: Callable[[], None]) -> ForkProcess:
         """Start a child that calls a function; raise `OSError` if that is impossible."""
         self._jobs, self.started = 0, monotonic()
+        # The parent has this thread only: what else it does, such as to answer for health, its loop does. So no lock is
+        # held by a thread that the child does not have. An application whose import starts threads is warned by Python.
         process = FORK.Process(target=live)
         process.start()
         self.process = process
