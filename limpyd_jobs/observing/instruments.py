@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -131,8 +131,10 @@ class Instrument:
     """An observer that stands around the adding and the running of jobs. Subclass it, and give an instance to
     `limpyd_jobs.events.subscribe`. If it can be called, it is called with each event, too.
 
-    Its context managers are entered in the thread that adds or runs the job. An exception of an instrument is logged,
-    and changes nothing for the job.
+    The context managers of `adding` and `running` are entered in the thread that adds the job, or that calls its hooks.
+    The code of the job may run in another thread: with ``--concurrency``, and always if it is a coroutine. What is
+    bound to a thread, such as a connection to a database, is for `in_thread` and `in_task`. An exception of an
+    instrument is logged, and changes nothing for the job.
     """
 
     def adding(self, adding: Adding) -> AbstractContextManager[object]:
@@ -143,6 +145,16 @@ class Instrument:
         """Return what to enter while a job is run: its hook for the start, and its code. Its end is recorded, and its
         other hooks are called, afterwards. An exception that it is given left the code of the job."""
         return nullcontext()
+
+    def in_thread(self, job: Any) -> AbstractContextManager[object] | None:
+        """Return what to enter around the code of a job in the thread that runs it, if `running` was entered in another
+        one; None for nothing. `Running.of` returns more about the run."""
+        return None
+
+    def in_task(self, job: Any) -> AbstractAsyncContextManager[object] | None:
+        """Return what to enter with ``async with`` in the task that awaits the code of a job, or an async hook of it;
+        None for nothing. The job waits for it, and others on its loop do not."""
+        return None
 
     def log_fields(self, running: Running | None) -> Mapping[str, str]:
         """Return fields for each line of a log in JSON: of what runs now, or ran last for the job of the line."""
@@ -175,11 +187,16 @@ class Around:
         self._name = type(subject).__name__
         self._entered: list[tuple[Instrument, AbstractContextManager[object]]] = []
 
+    def _manager_of(self, instrument: Instrument) -> AbstractContextManager[object] | None:
+        subject = self._subject
+        return instrument.running(subject) if isinstance(subject, Running) else instrument.adding(subject)
+
     def __enter__(self) -> None:
         for instrument in installed:
             try:
-                subject = self._subject
-                manager = instrument.running(subject) if isinstance(subject, Running) else instrument.adding(subject)
+                manager = self._manager_of(instrument)
+                if manager is None:
+                    continue
                 manager.__enter__()
             except Exception as error:
                 log_failure(instrument, self._name, error)
@@ -198,6 +215,52 @@ class Around:
                     log_failure(instrument, self._name, failure)
         if error is not None:
             error.__traceback__ = trace  # without the instruments, through which it went
+
+
+class _InThread(Around):
+    """The same in the thread of the code of a job."""
+
+    def __init__(self, job: Any) -> None:
+        self._job, self._name, self._entered = job, "the thread of a job", []
+
+    def _manager_of(self, instrument: Instrument) -> AbstractContextManager[object] | None:
+        return instrument.in_thread(self._job)
+
+
+def call_in_thread(job: Any, code: Callable[[], Any]) -> Any:
+    """Call the code of a job in this thread, which is not the one of the worker."""
+    with _InThread(job):
+        return code()
+
+
+async def await_in_task(job: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await code of a job in this task."""
+    entered: list[tuple[Instrument, AbstractAsyncContextManager[object]]] = []
+    reason: BaseException | None = None
+    try:
+        for instrument in installed:
+            try:
+                manager = instrument.in_task(job)
+                if manager is not None:
+                    await manager.__aenter__()
+                    entered.append((instrument, manager))
+            except Exception as error:
+                log_failure(instrument, "the task of a job", error)
+        return await coroutine
+    except BaseException as error:
+        reason = error
+        raise
+    finally:
+        coroutine.close()  # if it was canceled before it began
+        while entered and not isinstance(reason, GeneratorExit):  # after which nothing can be awaited
+            instrument, manager = entered.pop()
+            try:
+                await manager.__aexit__(
+                    type(reason) if reason else None, reason, reason.__traceback__ if reason else None
+                )
+            except Exception as failure:
+                if failure is not reason:
+                    log_failure(instrument, "the task of a job", failure)
 
 
 def fields_of(instrument: Instrument, running: Running | None) -> Mapping[str, str]:

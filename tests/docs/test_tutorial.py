@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from docutils import nodes
 from pages import TUTORIALS, numbers_aside, read_page
+from postgresql import PostgreSQL
 from servers import free_port
 
 END_OF_BLOCK = "--- end of a block ---"
@@ -61,9 +62,24 @@ def shown_after_commands(blocks: list[nodes.literal_block]) -> Iterator[str | No
 
 @pytest.mark.parametrize("tutorial", TUTORIALS)
 def test_each_step_does_what_the_tutorial_says(directory: Path, tutorial: str):
+    follow(tutorial, directory)
+
+
+@pytest.mark.proof
+def test_each_step_for_django_does_so_with_postgresql_too(directory: Path, postgresql: PostgreSQL):
+    pytest.importorskip("psycopg")
+    place = {"NAME": "postgres", "USER": "postgres", "HOST": str(postgresql.directory)}
+    settings = {"default": {"ENGINE": "django.db.backends.postgresql", **place}}
+    follow(TUTORIALS[1], directory, ("LIMPYD_JOBS = {", f"DATABASES = {settings}\nLIMPYD_JOBS = {{"))
+
+
+def follow(tutorial: str, directory: Path, change: tuple[str, str] = ("", "")) -> None:
+    """Do what a tutorial says, with a change of its text."""
     port = free_port()
     blocks = [*read_page(tutorial).findall(nodes.literal_block)]
     script = "\n".join(["set -em", *script_of(blocks, port)]).replace("8000", str(port))
+    assert change[0] in script
+    script = script.replace(*change, 1)
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=directory,

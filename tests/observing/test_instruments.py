@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -164,3 +166,73 @@ def test_one_that_is_subscribed_after_a_job_was_claimed_is_told_of_it_all_the_sa
     events.unsubscribe(early)
     work(callback=callback, max_loops=2, prefetch=2)
     assert told[0] == "late before 1, by early"
+
+
+class Bound(Instrument):
+    """Notes in which thread it stands around the code of jobs, and in which its code runs."""
+
+    def __init__(self) -> None:
+        self.entered: list[int] = []
+        self.left: list[int] = []
+        self.ran: list[int] = []
+
+    @contextmanager
+    def in_thread(self, job: Any) -> Iterator[None]:
+        self.entered.append(get_ident())
+        yield
+        self.left.append(get_ident())
+
+    @asynccontextmanager
+    async def in_task(self, job: Any) -> AsyncIterator[None]:
+        mark.set("around")
+        with self.in_thread(job):
+            yield
+
+
+class Unbound(Instrument):
+    """Fails wherever it is called."""
+
+    def in_thread(self, job: Any) -> Any:
+        raise OSError("no thread")
+
+    def in_task(self, job: Any) -> Any:
+        raise OSError("no task")
+
+
+mark: ContextVar[str] = ContextVar("mark", default="")
+
+
+class Slow(Job):
+    namespace = "instruments-slow"
+    queue_name = "queue"
+
+    async def run(self, queue: Queue) -> None:
+        bound.ran.append(get_ident())
+        assert mark.get() == "around"
+
+
+bound = Bound()
+
+
+@pytest.mark.parametrize(("job_class", "concurrency"), [(Parcel, 3), (Slow, 1), (Slow, 3)])
+def test_an_instrument_stands_around_code_in_the_thread_that_runs_it(
+    job_class: type[Job], concurrency: int, installed: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound.__init__()
+    monkeypatch.setattr(Parcel, "run", lambda *_: bound.ran.append(get_ident()))
+    for each in (Unbound(), bound):
+        installed(each)
+    jobs = [job_class.add_job(name) for name in ("a", "b")]
+    work(max_loops=2, concurrency=concurrency, callback=None)
+    assert {job.status.hget() for job in jobs} == {"s"}
+    assert len(bound.ran) == 2
+    assert sorted(bound.entered) == sorted(bound.ran) == sorted(bound.left)
+    assert get_ident() not in bound.ran
+
+
+def test_an_instrument_needs_no_second_place_where_the_worker_runs_the_code_itself(installed: Install) -> None:
+    bound.__init__()
+    installed(bound)
+    Parcel.add_job("a")
+    work(callback=lambda job, queue: None)
+    assert bound.entered == []

@@ -12,9 +12,11 @@ from contextvars import Context, copy_context
 from threading import Event, Thread
 from typing import Any
 
+from limpyd_jobs.observing import instruments
+from limpyd_jobs.observing.instruments import await_in_task
 from limpyd_jobs.redis.blocking import guarded
 from limpyd_jobs.redis.forks import this_process
-from limpyd_jobs.workers.concurrent.stepping import stepped_task
+from limpyd_jobs.workers.concurrent.stepping import running_job, stepped_task
 from limpyd_jobs.workers.concurrent.threads import DaemonThreads
 from limpyd_jobs.workers.concurrent.watchdog import Watchdog
 from limpyd_jobs.workers.process.forks import end_child
@@ -75,7 +77,10 @@ class Awaited:
     async def _main(self) -> None:
         self._has_begun = True
         try:
-            self._result = await self._coroutine
+            if instruments.installed:
+                self._result = await await_in_task(running_job.get(), self._coroutine)
+            else:
+                self._result = await self._coroutine
         except BaseException as error:
             if this_process.pid != self._pid:
                 end_child()

@@ -16,7 +16,7 @@ from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import instruments
-from limpyd_jobs.observing.instruments import Around, Running, as_attempt
+from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
@@ -313,7 +313,10 @@ class ManyAtOnce:
             slot.begin_on(self._event_loop, function(job, queue), later=self._may_begin_later(claim.began))
         else:
             awaiting = Awaiting(self._event_loop)
-            slot.begin_in(self._threads.submit, awaiting, partial(self._call, awaiting, function, job, queue))
+            code = partial(self._call, awaiting, function, job, queue)
+            if slot.around is not None:
+                code = partial(call_in_thread, job, code)
+            slot.begin_in(self._threads.submit, awaiting, code)
         if seconds is not None:
             self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
 

@@ -12,13 +12,14 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from django.db import InterfaceError, OperationalError, close_old_connections, connections, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs import Job, NotReplicated
 from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django.around import close_old_connections
 from limpyd_jobs.contrib.django.outbox.entries import after, entries_of, is_due
 from limpyd_jobs.contrib.django.outbox.signals import relayed_later
 from limpyd_jobs.integration import (

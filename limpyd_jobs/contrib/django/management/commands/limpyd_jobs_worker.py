@@ -11,6 +11,7 @@ from django.conf import settings as of_django
 from django.core.management.base import BaseCommand
 
 from limpyd_jobs.contrib.django import settings
+from limpyd_jobs.contrib.django.around import close_connections
 from limpyd_jobs.contrib.django.reloading import is_child, run_reloading, watch_code
 from limpyd_jobs.integration import run_program
 
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         words, reloads = split_words(list(map(str, args)))
         if reloads and not is_child():
             sys.exit(run_reloading())
+        close_connections()  # of checks and of `ready`
         with watch_code(reloads):
             run_program("worker", [PROG, *words])
 
