@@ -349,7 +349,7 @@ def test_server_of_another_user_is_not_spoken_to(data: Path) -> None:
         listening.bind(str(data / "redis.sock"))
         listening.listen()
         os.chown(data / "redis.sock", 12345, -1)
-        with pytest.raises(ConfigurationException, match="redis.sock belongs to another user"):
+        with pytest.raises(ConfigurationException, match=r"redis\.sock belongs to another user"):
             EmbeddedServer(data)
         listening.setblocking(False)
         with pytest.raises(BlockingIOError):  # nobody has connected
@@ -360,7 +360,7 @@ def test_server_of_another_user_is_not_spoken_to(data: Path) -> None:
 def test_directory_that_others_may_write_to_is_refused_with_the_remedy(data: Path, use: Use, mode: int) -> None:
     data.mkdir()
     data.chmod(mode)
-    with pytest.raises(ConfigurationException, match="Other users may write to .*chmod go-w ") as refused:
+    with pytest.raises(ConfigurationException, match=r"Other users may write to .*chmod go-w ") as refused:
         EmbeddedServer(data)
     assert is_empty(data)
     if mode == 0o720:
