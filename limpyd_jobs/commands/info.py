@@ -130,7 +130,7 @@ class Info(Command):
         if self.options.json:
             print_json({**_as_json(seen), "attention": [each._asdict() for each in found], "warnings": warnings})
         else:
-            told: list[Section] = [(each.text, []) for each in found if each.code != "lapsed"]  # as _doubts tells
+            told: list[Section] = [(each.text, []) for each in found if each.code not in DOUBTS]
             told += [(f"warning: {warning}", []) for warning in warnings]
             print(_text(_lines([*_narrow(_sections(seen), width_of_terminal()), *told])))
         return 0
@@ -272,6 +272,10 @@ def _not_counted(seen: Overview) -> list[Section]:
     those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of models that are not known"
     told = f"not counted as jobs, because their class is not known: {those}"
     return [(as_typed(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all"), [])]
+
+
+# The codes of `attention` for what `_doubts` tells.
+DOUBTS = ("lapsed", "deferred")
 
 
 def _doubts(seen: Overview) -> list[Section]:

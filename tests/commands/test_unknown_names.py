@@ -99,7 +99,9 @@ def test_deferred_jobs_are_told_where_they_are_counted_as_delayed(redis_client: 
     redis_client.zadd("jobs:queue:1:delayed", {job.ident: 5})
     redis_client.hset("jobs:queue:1:_deferrals", mapping={job.ident: 1, "gone.Job:1": 2})
     told = "letters: of 1 delayed job, 1 wait for their class: workers could not import it, and try again"
-    assert told in " ".join(limpyd_jobs("info")[1].split())
+    shown = " ".join(limpyd_jobs("info")[1].split())
+    assert told in shown
+    assert shown.count("import") == 1  # it is said once
 
 
 def test_the_quarantine_of_a_queue_that_does_not_exist_is_refused(redis_client: redis.Redis) -> None:
