@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from limpyd_jobs.exceptions import naming
+from limpyd_jobs.functions import frames_of_ours
 
 EPOCH = datetime(1970, 1, 1)
 
@@ -14,6 +17,9 @@ MICROSECOND = timedelta(microseconds=1)
 
 # How far tests of an application moved the time: see `limpyd_jobs.testing.clock`.
 moved_time = timedelta()
+
+# How far apart two readings of a clock may be to be taken as the same moment.
+ALMOST = timedelta(seconds=10)
 
 # A delay that ended before this much time is as good as any other in the past.
 LONG_AGO = timedelta(days=10_000)
@@ -75,6 +81,7 @@ def compute_delayed_until(
         if delayed_until is not None:
             if not isinstance(delayed_until, datetime):
                 raise ValueError(f"Invalid delayed_until argument: must be a datetime object, not {delayed_until!r}")
+            _warn_of_local_time(delayed_until)
             return as_naive_utc(delayed_until)
         if delayed_for is not None:
             return utcnow() + _as_timedelta(delayed_for)
@@ -84,6 +91,17 @@ def compute_delayed_until(
             ValueError, "Invalid ", (argument, f"{argument} argument"), ": beyond the years 1 to 9999"
         ) from error
     return None
+
+
+def _warn_of_local_time(given: datetime) -> None:
+    """Warn of a naive time that is as long ago as the clocks here are behind UTC: most likely ``datetime.now()``."""
+    behind = timedelta(seconds=-time.localtime().tm_gmtoff)
+    if behind > timedelta() and given.tzinfo is None and abs(utcnow() - behind - given) < ALMOST:
+        warnings.warn(
+            f"delayed_until={given!r} is {span(behind.total_seconds())} ago: a naive datetime is UTC, and this one "
+            "seems to be local time. Give an aware one, as datetime.now(timezone.utc), or delayed_for",
+            stacklevel=frames_of_ours(),
+        )
 
 
 def _as_timedelta(delay: Any) -> timedelta:

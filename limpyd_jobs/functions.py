@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
@@ -45,3 +46,12 @@ def takes(function: Any, *args: Any) -> bool:
     except ValueError:  # it does not say what it takes
         return True
     return True
+
+
+def frames_of_ours() -> int:
+    """Return how many frames to go up, for `warnings.warn` in the caller, to the code that called this library."""
+    package = __name__.partition(".")[0]
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level

@@ -164,6 +164,14 @@ class TestComputeDelayedUntil:
     def test_a_naive_delayed_until_is_taken_as_utc(self, moment: datetime) -> None:
         assert compute_delayed_until(delayed_until=moment) == moment
 
+    @pytest.mark.parametrize("host_zone", ["America/New_York"], indirect=True)
+    def test_a_local_time_that_is_ago_as_utc_is_warned_of(self, host_zone: str) -> None:
+        with pytest.warns(UserWarning, match=r"is \d h ago: a naive datetime is UTC.*Give an aware one") as warned:
+            compute_delayed_until(delayed_until=datetime.now())
+        assert warned[0].filename == __file__
+        for meant in (utcnow(), datetime.now().astimezone(), datetime.now() - timedelta(hours=1)):
+            compute_delayed_until(delayed_until=meant)  # pytest makes an error of a warning
+
     def test_an_aware_delayed_until_is_converted_to_utc(self) -> None:
         moment = datetime(2030, 6, 1, 12, 0, tzinfo=timezone(timedelta(hours=-7)))
         assert compute_delayed_until(delayed_until=moment) == datetime(2030, 6, 1, 19, 0)

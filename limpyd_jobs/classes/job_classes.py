@@ -22,6 +22,7 @@ from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.classes.sources import bare_folders, defines_job_function, defines_subclass, is_ours, is_standard
 from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import frames_of_ours
 
 T = TypeVar("T")
 
@@ -284,7 +285,7 @@ def check_addable(job_class: Any) -> None:
         warnings.warn(
             f"{path_of(job_class)} {place}, so workers in other processes cannot import it, nor run its jobs. "
             "Define the class at the top level of a module that workers can import, such as myapp/jobs.py.",
-            stacklevel=_frames_of_ours(),
+            stacklevel=frames_of_ours(),
         )
 
 
@@ -312,15 +313,6 @@ def _place_out_of_reach(cls: type) -> str:
 def _is_private(database: Any) -> bool:
     """Whether only this process uses the Redis server of a database, so that there are no other workers."""
     return (getattr(database, "connection_settings", None) or {}).get("embedded") is True
-
-
-def _frames_of_ours() -> int:
-    """Return how many frames to go up, for `warnings.warn` in the caller, to the code that called this library."""
-    package = __name__.partition(".")[0]
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def path_of(cls: type) -> str:
