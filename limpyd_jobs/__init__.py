@@ -6,6 +6,8 @@ with standing_in_for_setuptools():
     import limpyd  # noqa: F401
     import limpyd_extensions  # noqa: F401
 
+from limpyd.exceptions import DoesNotExist
+
 from limpyd_jobs.exceptions import (
     AlreadyClaimed,
     ClaimLost,
@@ -34,6 +36,8 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
 
+__version__ = EXACT_VERSION
+
 __all__ = [
     "EXACT_VERSION",
     "STATUSES",
@@ -47,6 +51,7 @@ __all__ = [
     "ConfigurationException",
     "DatabaseMoved",
     "DateTimeRangeIndex",
+    "DoesNotExist",
     "Error",
     "Exponential",
     "Job",

@@ -18,6 +18,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from limpyd.exceptions import DoesNotExist
+
+import limpyd_jobs
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,6 +96,12 @@ def test_files_of_others_are_those_of_the_versions_that_are_listed(folder: str) 
 def test_no_setuptools_is_asked_for_that_lets_a_page_write_files() -> None:
     asked = re.findall(r'setuptools>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     assert [tuple(map(int, version.split("."))) >= (78, 1, 1) for version in asked] == [True]
+
+
+def test_the_package_has_its_version_and_what_is_raised_for_a_record_that_is_not_there() -> None:
+    assert limpyd_jobs.__version__ == limpyd_jobs.EXACT_VERSION
+    with pytest.raises(limpyd_jobs.DoesNotExist):
+        raise DoesNotExist
 
 
 def test_import_says_nothing() -> None:

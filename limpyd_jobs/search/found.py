@@ -29,7 +29,7 @@ class FoundJob(NamedTuple):
         As `Job.get_from_ident` takes it.
     identifier: str
     status: str
-        The name of the status, such such as ``error``; the stored text, if it is not a status.
+        The name of the status, such as ``error``; the stored text, if it is not a status.
     queue: str
         The name of the queue; None if the job does not say.
     priority, tries: int

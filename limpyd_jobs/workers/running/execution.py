@@ -55,7 +55,7 @@ class Executions:
         self.offered: dict[str, Execution] = {}
         # Those that run, until their end is recorded or given up. An ident is not enough: another job may have
         # the same one in another shard.
-        self.running: dict[Execution, Execution] = {}
+        self.running: dict[Execution, None] = {}
         self.unrecorded: deque[Execution] = deque()  # those that ran, and whose success is not recorded yet
         self.done = self.failed = 0  # how many jobs returned, and how many raised
 
@@ -81,4 +81,4 @@ class Executions:
 
     def now_running(self) -> list[Execution]:
         """Those that run, at this moment."""
-        return list(self.running.copy().values())
+        return list(self.running)

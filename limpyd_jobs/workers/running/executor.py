@@ -110,7 +110,7 @@ class Executor:
 
     def _remember(self, execution: Execution) -> None:
         delivery = execution.claim.delivery
-        self.executions.running[execution] = execution
+        self.executions.running[execution] = None
         execution.remember()
         execution.claim.job.__dict__["_worker_ends"] = self.worker_ends
         self.announcer.class_names.add(delivery.queue_name, delivery.path)

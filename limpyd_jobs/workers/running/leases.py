@@ -75,7 +75,7 @@ class Leases:
     def _renew_running(self, connection: Redis) -> None:
         """Renew the leases of the jobs that run, and keep their cursors: of those whose leases end first, then of the
         last one first, so that they would be rescued in their order."""
-        found = [*self.executions.offered.copy().values(), *self.executions.running.copy().values()]
+        found = [*self.executions.offered.copy().values(), *self.executions.now_running()]
         executions = [each for each in found if _is_held(each)]
         self._number += len(executions)
         databases = {each.claim.delivery.database for each in executions}

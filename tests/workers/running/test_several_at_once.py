@@ -27,7 +27,7 @@ class Assembled(Worker):
 
     def meet(self, step: str) -> None:
         if self.barrier.wait() == 0:
-            running = self.parts.executions.running.values()
+            running = self.parts.executions.now_running()
             self.steps.append((step, sorted(each.claim.delivery.identifier for each in running)))
         self.barrier.wait()
 
