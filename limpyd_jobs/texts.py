@@ -106,6 +106,11 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
+def too_long(size: int) -> str:
+    """Return what is told instead of a value of so many bytes, which is not read."""
+    return f"({size_text(size)}, too long to be read here)"
+
+
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 

@@ -82,6 +82,9 @@ class Unknown:
             yield f"{note.refusal}. Delete {at(self._reader.connection, relocations.KEY)} to use it for other jobs."
         for field in sorted(known_classes.unreadable_fields(self._reader.connection)):
             yield f"{known_classes.KEY} has a field that cannot be read, so it is not used: {one_line(field)}"
+        left_out = known_classes.left_out(self._reader.connection)
+        if left_out:
+            yield f"{known_classes.KEY} has {left_out:,} fields too many, or that are too long: they are not used"
         for name, number in self._numbers():
             if self._is_elsewhere(name):
                 yield f"{number:,} jobs are not looked at, because their class is bound to another namespace: {name}:*"

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.dates import EPOCH, parse_datetime
 from limpyd_jobs.exceptions import NotAudited, Part, naming, parts_of
-from limpyd_jobs.redis.calls import Call, Steps, commanded, finish, given, listed, log_not_audited, outcome_of
+from limpyd_jobs.redis.calls import Call, Steps, commanded, finish, given, listed, log_not_audited, outcome_of, send
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
@@ -49,6 +49,7 @@ _acting_for: ContextVar[str] = ContextVar("acting_for", default="")
 
 _begin_entry = Script("audit/begin_entry")
 _end_entry = Script("audit/end_entry")
+_last_entries = Script("audit/last_entries")
 _note_entry = Script("audit/note_entry")
 
 
@@ -239,16 +240,11 @@ def last_entries(connection: Any, most: int) -> list[dict[str, str]]:
 
     The ``outcome`` of one that has not ended says whether it seems to go on.
     """
-    pipe = connection.pipeline(transaction=False)
-    pipe.time().xrevrange(at(connection, KEY), count=most).hgetall(at(connection, BEGUN))
-    (seconds, _), ended, begun = pipe.execute(raise_on_error=False)
-    for reply in (ended, begun):
-        if isinstance(reply, RedisError) and not str(reply).startswith("WRONGTYPE"):
-            raise reply
-    found = [{**fields, "at": _date(pk)} for pk, fields in ended] if isinstance(ended, list) else []
-    texts = begun.values() if isinstance(begun, dict) else ()
-    found += [{**entry, "at": entry.get("begun", "")} for entry in map(_read, texts) if entry]
-    now = EPOCH + timedelta(seconds=seconds)
+    reply = send(Call(connection, _last_entries, {"most": most}, dict, keys=[at(connection, KEY)]))
+    pairs = ((pk, dict(zip(texts[::2], texts[1::2], strict=False))) for pk, texts in reply["ended"])
+    found = [{**fields, "at": _date(pk)} for pk, fields in pairs]
+    found += [{**entry, "at": entry.get("begun", "")} for entry in map(_read, reply["begun"]) if entry]
+    now = EPOCH + timedelta(seconds=int(reply["moment"]))
     return [{**entry, **_outcome(entry, now)} for entry in sorted(found, key=itemgetter("at"), reverse=True)[:most]]
 
 

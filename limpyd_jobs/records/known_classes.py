@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from time import monotonic
@@ -23,8 +24,9 @@ from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.redis.calls import listed, passing_over_wrong_types
+from limpyd_jobs.redis.calls import Call, listed, send
 from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.redis.scripting import Script
 
 # A hash: the JSON of a `KnownClass`, of a job class by its path, or, if it is bound to another namespace, by its path
 # and the beginning of its keys; of a model by its kind and the beginning of its keys.
@@ -37,6 +39,11 @@ WRITTEN_FOR = 60.0
 
 # How many names a class has at most: a script can read only so many fields of a job at once.
 MAX_TEXTS = 4000
+
+# How many classes and models are read, and how many bytes one has, at most.
+MAX_CLASSES, LONGEST = 5_000, 500_000
+
+_read_classes = Script("records/read_classes")
 
 UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
@@ -226,9 +233,16 @@ def _stored(connection: Any, begin: str = "") -> Iterator[tuple[str, KnownClass]
     """Yield the readable classes and models whose field begins so, each with its field; none if another program put
     something else there."""
     for field, text in _texts(connection).items():
-        if field.startswith(begin):
-            with suppress(*UNREADABLE):
-                yield field, KnownClass.parse(text)
+        if field.startswith(begin) and (known := _parsed(text)):
+            yield field, known
+
+
+@lru_cache(MAX_CLASSES)
+def _parsed(text: str) -> KnownClass | None:
+    """Read a class once: each look at all jobs asks for all classes."""
+    with suppress(*UNREADABLE):
+        return KnownClass.parse(text)
+    return None
 
 
 def unreadable_fields(connection: Any) -> set[str]:
@@ -236,7 +250,19 @@ def unreadable_fields(connection: Any) -> set[str]:
     return {*_texts(connection)} - {field for field, _ in _stored(connection)}
 
 
-def _texts(connection: Any) -> dict[str, str]:
-    with passing_over_wrong_types():
-        return dict(connection.hgetall(at(connection, KEY)))
-    return {}
+def _texts(connection: Any) -> Mapping[str, str]:
+    return _read(connection)[0]
+
+
+def left_out(connection: Any) -> int:
+    """Return how many classes and models are not read, because there are too many, or they are too long."""
+    return _read(connection)[1]
+
+
+def _read(connection: Any) -> tuple[Mapping[str, str], int]:
+    request = {"most": MAX_CLASSES, "longest": LONGEST}
+    return send(Call(connection, _read_classes, request, _classes_of, keys=[at(connection, KEY)]))
+
+
+def _classes_of(reply: Mapping[str, Any]) -> tuple[Mapping[str, str], int]:
+    return dict(reply["classes"]), reply["left_out"]

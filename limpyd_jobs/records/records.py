@@ -42,6 +42,7 @@ from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.database import JobsDatabase, client_of
 from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import too_long
 
 _add_error = Script("errors/add_error")
 _delete_record = Script("records/delete_record")
@@ -50,6 +51,7 @@ _due_schedules = Script("timed/due_schedules")
 _get_queue = Script("queues/get_queue")
 _increase_field = Script("records/increase_field")
 _list_queues = Script("queues/list_queues")
+_read_hashes = Script("records/read_hashes")
 _read_queues = Script("queues/read_queues")
 _read_records = Script("records/read_records")
 _set_fields = Script("records/set_fields")
@@ -280,6 +282,19 @@ def read_many(
     for page in chunks(list(pks), PAGE):
         request = {"model": layout_of(model).json, "pks": listed(page), "names": listed(names)}
         yield from send(Call(sender_of(model), _read_records, request, read))
+
+
+def read_hashes(connection: Any, keys: Sequence[str], most: int) -> list[dict[str, str]]:
+    """Return the fields of some hashes, in one round trip. Instead of a value of more than `most` bytes, and of the
+    largest ones if a hash has four times as many, it is said how many it has."""
+
+    def read(reply: Reply) -> list[dict[str, str]]:
+        return [
+            {name: value if isinstance(value, str) else too_long(value) for name, value in fields or ()}
+            for fields in reply["hashes"]
+        ]
+
+    return send(Call(connection, _read_hashes, {"hashes": listed(keys), "most": most}, read)) if keys else []
 
 
 def delete_many(model: type[RedisModel], pks: Iterable[str]) -> int:

@@ -124,13 +124,19 @@ class Condition(NamedTuple):
         how = {"test": names[self.comparison[0]], "or_equal": self.comparison in (">=", "<=")}
         return {**how, "field": self.field, "value": self._moment(), "is_date": True}
 
+    def _mark(self) -> str:
+        try:
+            return mark_of(self.value)[1:]
+        except UnicodeEncodeError:
+            raise ValueError(f"owner: {one_line(self.value)} is not UTF-8, as the name of each owner is") from None
+
     def _test(self) -> dict[str, Any]:
         if self.field == "queue":
             return {"test": "queue", "field": "queue", "value": self.value}
         if self.field == "pk":
             return {"test": "pk", "value": self.value}
         if self.field == "owner":
-            return {"test": "owner", "field": "_claim_token", "value": mark_of(self.value)[1:]}
+            return {"test": "owner", "field": "_claim_token", "value": self._mark()}
         number = self._number()
         if self.comparison in COMPARISONS:
             test = "more" if self.comparison[0] == ">" else "less"

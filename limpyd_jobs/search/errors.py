@@ -25,7 +25,7 @@ from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import CHANGES_PER_STEP, Ask, OnStep, Source, Walk
-from limpyd_jobs.texts import one_line, size_text
+from limpyd_jobs.texts import one_line, too_long
 from limpyd_jobs.transitions import many
 from limpyd_jobs.transitions.many import Changed, Found, Grouped
 
@@ -194,7 +194,7 @@ class ErrorFilter(Filter[FoundError]):
         small = [place for place, size in zip(places, sizes, strict=True) if (size or 0) <= most]
         values = dict(zip(small, (yield from self._replies_to("HGET", small)), strict=True))
         return [
-            values[place] or "" if place in values else f"({size_text(size)}, too long to be read here)"
+            values[place] or "" if place in values else too_long(size)
             for place, size in zip(places, sizes, strict=True)
         ]
 

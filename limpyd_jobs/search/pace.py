@@ -45,7 +45,7 @@ class Pace(NamedTuple):
             spread = spread.total_seconds()
         _check("spread", "timedelta or a number of seconds", spread)
         _check("rate", "number of jobs per second", rate)
-        return cls(rate, spread, f"{KEY}{sha256(f'{what}'.encode()).hexdigest()[:16]}")
+        return cls(rate, spread, f"{KEY}{sha256(f'{what}'.encode(errors='backslashreplace')).hexdigest()[:16]}")
 
     def __str__(self) -> str:
         return f"rate={self.rate:g}/s" if self.rate else f"spread={self.spread:g}s"

@@ -120,7 +120,7 @@ def _routes_of(site: Site) -> list[Route]:
         Route("/static/{name:path}", static_file, methods=["GET"]),
         Route(HEALTH, site.health, methods=["GET"]),
         Route("/live", site.live, methods=["GET"]),
-        *(Route(act.path, partial(site.act, act), methods=["POST"]) for page in site.pages for act in page.acts),
+        *(Route(act.path, partial(site.act, page, act), methods=["POST"]) for page in site.pages for act in page.acts),
         *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in site.pages),
     ]
 
@@ -155,7 +155,7 @@ class Site:
         self._access = access or Access(settings)  # wrong secrets count together
         self._renderer = renderer or Renderer()
         self._limiter = CapacityLimiter(settings.threads)
-        self._lanes = {page.lane: _lane_of(page.lane, settings.threads) for page in PAGES}
+        self._lanes = {page.lane: lane_of(page.lane, settings.threads) for page in PAGES}
         self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
         self._overview = Live(partial(look, settings), self._in_thread, self._renderer)
@@ -177,9 +177,9 @@ class Site:
         """Answer with a page."""
         return await self._answer(request, partial(self._show, page))
 
-    async def act(self, act: Act, request: Request) -> Response:
-        """Do what a form asks for, or let the user confirm it."""
-        return await self._answer(request, partial(self._act, act))
+    async def act(self, page: Page, act: Act, request: Request) -> Response:
+        """Do what a form of a page asks for, or let the user confirm it."""
+        return await self._answer(request, partial(self._act, page, act))
 
     async def missing(self, request: Request, error: Exception) -> Response:
         """Answer a request for a page that there is not."""
@@ -235,11 +235,12 @@ class Site:
             return Response(value.content, media_type=value.kind)
         return self._rendered(request, asked, page.template, page.title, value)
 
-    async def _act(self, act: Act, request: Request) -> Response:
+    async def _act(self, page: Page, act: Act, request: Request) -> Response:
         asked = await self._asked(request)
         asked.check(act.role)
         form = (await _form_of(request)).as_counted()
-        plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
+        async with self._lanes[page.lane]:
+            plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
         if plan.count and not form.get("confirmed"):
             would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
             pairs = form.as_kept()
@@ -313,9 +314,9 @@ class Site:
         return response
 
 
-def _lane_of(lane: str, threads: int) -> CapacityLimiter:
-    """Return what bounds the pages of a lane: two lanes together leave threads for pages that are shown at once."""
-    return CapacityLimiter(max(1, threads * 3 // 8) if lane else inf)
+def lane_of(lane: str, threads: int) -> CapacityLimiter:
+    """Return what bounds the pages of a lane: all lanes together leave threads for pages that are shown at once."""
+    return CapacityLimiter(max(1, threads // 4) if lane else inf)
 
 
 def _acting(asked: Asked, prepare: Callable[[], Plan]) -> Plan:

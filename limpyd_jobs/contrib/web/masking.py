@@ -96,7 +96,7 @@ class Mask:
         """Return the fields of an error of a job. Its message stands in other fields, too."""
         masked, message = self.fields(error), error.get("message", "")
         shown = masked.get("message", "")
-        if shown == message:
+        if shown == message and not message.endswith("too long to be read here)"):
             return masked
         if "message_pattern" in masked:
             masked["message_pattern"] = HIDDEN

@@ -48,6 +48,8 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal(503, one_line(told_of(error), MAX_MESSAGE))
     if type(error) is LookupError:
         return Refusal(404, one_line(error, MAX_MESSAGE))
+    if isinstance(error, UnicodeEncodeError):
+        return Refusal(400, "What is asked for has bytes in it that are not UTF-8, which cannot be there")
     if type(error) is ValueError or isinstance(error, LimpydJobsException):
         return Refusal(400, one_line(error, MAX_MESSAGE))
     return Refusal(500, "Something went wrong here. The log of the dashboard says what")

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from jinja2.runtime import Undefined
 from markupsafe import Markup
 
+from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
 from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
@@ -73,8 +74,9 @@ def lines(value: Any) -> Markup:
 
 
 def raw(value: Any) -> Markup:
-    """Return a value as a form sends it back: escaped, but otherwise as it is, unless it is not UTF-8."""
-    return Markup("{}").format("" if value is None else str(value).encode(errors="replace").decode())
+    """Return a value as a form sends it back: escaped, but otherwise as it is, unless it is not UTF-8, or so long that
+    no form with it is taken."""
+    return Markup("{}").format("" if value is None else str(value)[:MAX_BODY].encode(errors="replace").decode())
 
 
 def moment(value: Any) -> Markup | str:
@@ -129,7 +131,7 @@ def address(path: str, pairs: Iterable[tuple[str, Any]] = (), **query: Any) -> s
 
 
 def _quoted(text: object, safe: str = "") -> str:
-    return quote(f"{text}", safe=safe, errors="surrogateescape")
+    return quote(f"{text}"[:MAX_QUERY], safe=safe, errors="surrogateescape")  # no longer address is answered
 
 
 def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@
 --          looked: at how many, seen: the last pk}
 
 --@include finding
+--@include bounded
 
 local names, most = request.names and cjson.decode(request.names), tonumber(request.most) or math.huge
 local errors = request.errors and cjson.decode(request.errors)
@@ -51,7 +52,8 @@ local looked, seen = for_each_found(function(pk, values)
     local row = {}
     for i, name in ipairs(names) do
       local value = shown[i] == of_queue and queue_of(pk, values) or values[shown[i]]
-      row[i] = name == 'queue' and name_of_queue(value) or name ~= 'queue' and value or false
+      value = name == 'queue' and name_of_queue(value) or name ~= 'queue' and value or false
+      row[i] = bounded(value, name == 'message' and LARGEST or LONGEST_IN_LIST)
       size = size + #(row[i] or '')
     end
     found[#found + 1] = {pk, row}

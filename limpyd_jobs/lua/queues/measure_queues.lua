@@ -10,6 +10,7 @@
 --          whose lease ended, jobs that are deferred]…, moment}
 
 --@include idents
+--@include bounded
 --@include clock
 --@include shared_key
 
@@ -26,7 +27,9 @@ local function dates_of(ident)
   local path, pk = parse_ident(type(ident) == 'string' and ident or '')
   local name = path and classes[path]
   local dates = name and redis.pcall('HMGET', name .. ':' .. pk .. ':hash', 'added', 'delayed_until', 'end', '_requeued_at')
-  return dates and not dates.err and dates or false
+  if not dates or dates.err then return false end
+  for i, date in ipairs(dates) do dates[i] = bounded(date, 100) end
+  return dates
 end
 
 -- The classes of the entries at the ends of the lists and sets of a queue that are not among the given ones: of those
@@ -36,7 +39,7 @@ local function unknown_classes(base, numbers, waits_first)
   local function note_class(entry)
     if type(entry) ~= 'string' or classes[string.match(entry, '^([^:]+):') or ''] then return end
     local path = parse_ident(entry)
-    if path and not seen[path] then
+    if path and #path <= LONGEST_NAME and not seen[path] then
       seen[path] = true
       found[#found + 1] = path
     end
@@ -76,7 +79,7 @@ local function measured(pk)
   local waits_first = numbers.waiting > 0 and redis.pcall('LINDEX', base .. ':waiting', 0)
   local lapsed = numbers._running > 0 and count('ZCOUNT', base .. ':_running', '-inf', score(now())) or 0
   return {
-    pk, hash[1], hash[2] or '0',
+    pk, bounded(hash[1], LONGEST_NAME), bounded(hash[2] or '0', LONGEST_NAME),
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
     numbers.waiting, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
     due or false, dates_of(waits_first), unknown_classes(base, numbers, waits_first),

@@ -16,6 +16,7 @@ from limpyd_jobs.models.following.progress import Progress, log_key, read_progre
 from limpyd_jobs.observing.instruments import trace_id_of
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
+from limpyd_jobs.records.records import read_hashes
 from limpyd_jobs.redis.calls import given, listed
 from limpyd_jobs.redis.cluster.names import prefix_in
 from limpyd_jobs.redis.database import JobsDatabase
@@ -30,7 +31,7 @@ from limpyd_jobs.search.classes import (
 )
 from limpyd_jobs.search.found import name_of_status
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import one_line, too_long
 from limpyd_jobs.transitions import owner_of
 from limpyd_jobs.transitions.many import search
 
@@ -129,7 +130,12 @@ class JobDetails(NamedTuple):
     lines_stored: int = 0
 
 
-def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None) -> JobDetails:
+def job_details(
+    ident: str,
+    database: JobsDatabase | None = None,
+    error_model: type[Error] | None = None,
+    most: int | None = None,
+) -> JobDetails:
     """Read a job, whether this process can import its class or not.
 
     Parameters
@@ -139,6 +145,9 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
         The database of `BaseJobsModel` by default.
     error_model: type of Error
         Its errors of this model only; None for all models.
+    most: int
+        How many bytes of a value are read, and four times as many of all values of the job, or of an error. Instead of
+        another value, it is said how many bytes it has. None to read all.
 
     Raises
     ------
@@ -147,16 +156,22 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
     LookupError
         If its class is not known in the database, or there is no such job.
     """
-    return details_of(ident, stored_job(ident, database), database, error_model)
+    return details_of(ident, stored_job(ident, database, most), database, error_model, most)
 
 
 def details_of(
-    ident: str, stored: Mapping[str, str], database: JobsDatabase | None, error_model: type[Error] | None = None
+    ident: str,
+    stored: Mapping[str, str],
+    database: JobsDatabase | None,
+    error_model: type[Error] | None = None,
+    most: int | None = None,
 ) -> JobDetails:
     parsed = Ident.of(ident)
     known = classes_of(database)[parsed.path]
     name = known.name
-    queue, history, changes, log, lines, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))
+    queue, history, changes, log, lines, result = _kept_beside(
+        database, name, parsed.pk, stored.get("_queue_key", ""), most
+    )
     is_claimed = bool(stored.get("_claim_token"))
     namespace = name.removeprefix(prefix_in(database_of(database))).rpartition(":")[0]
     return JobDetails(
@@ -169,7 +184,7 @@ def details_of(
         list(changes_of(history or ())),
         log or [],
         result,
-        errors_of(database, error_models_of(database, error_model), parsed),
+        errors_of(database, error_models_of(database, error_model), parsed, MAX_ERRORS, most),
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
         trace_id_of(stored.get("_trace_context")),
         _fields_beside(database, known, parsed.pk),
@@ -184,7 +199,7 @@ def shown_cursor(stored: Mapping[str, str]) -> str:
     return one_line(stored.get("_cursor", ""), MAX_CURSOR)
 
 
-def stored_job(ident: str, database: JobsDatabase | None) -> dict[str, str]:
+def stored_job(ident: str, database: JobsDatabase | None, most: int | None = None) -> dict[str, str]:
     """Return the hash of a job. Exceptions: see `job_details`."""
     parsed = Ident.parse(ident)
     if not parsed:
@@ -195,7 +210,7 @@ def stored_job(ident: str, database: JobsDatabase | None) -> dict[str, str]:
             f"{parsed.path} is not a job class of this database: no process of version 3 added or ran one of its "
             "jobs. If version 2 did, name its module with --job-modules"
         )
-    (stored,) = replies_to(connection_to(database), [("HGETALL", f"{known.name}:{parsed.pk}:hash")])
+    (stored,) = _hashes(database, [f"{known.name}:{parsed.pk}:hash"], most)
     if not stored:
         raise LookupError(f"There is no job {ident}")
     return _with_queue(dict(stored), parsed, known, database)
@@ -220,7 +235,13 @@ def _with_queue(
     return stored
 
 
-def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: str) -> list[Any]:
+def _hashes(database: JobsDatabase | None, keys: Sequence[str], most: int | None) -> list[dict[str, str]]:
+    if most is not None:
+        return read_hashes(connection_to(database), keys, most)
+    return [dict(each or ()) for each in replies_to(connection_to(database), [("HGETALL", key) for key in keys])]
+
+
+def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: str, most: int | None) -> list[Any]:
     """The name of the queue, history and log of a job with their sizes, the result; None for each that is missing."""
     history, log = history_key(name, pk), log_key(name, pk)
     commands = (
@@ -231,7 +252,13 @@ def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: s
         ("LLEN", log),
         ("GET", f"{name}:{pk}:{RESULT_KEY}"),
     )
-    return replies_to(connection_to(database), commands)
+    if most is None:
+        return replies_to(connection_to(database), commands)
+    result = commands[-1][1]
+    *found, size = replies_to(connection_to(database), [*commands[:-1], ("STRLEN", result)])
+    if size and size > most:
+        return [*found, too_long(size)]
+    return [*found, *replies_to(connection_to(database), commands[-1:])]
 
 
 def _fields_beside(database: JobsDatabase | None, known: KnownClass, pk: str) -> dict[str, FieldBeside]:
@@ -268,7 +295,11 @@ def _pairs_of(reply: Any) -> Iterable[tuple[str, Any]]:
 
 
 def errors_of(
-    database: JobsDatabase | None, models: Sequence[KnownClass], ident: Ident, most: int = MAX_ERRORS
+    database: JobsDatabase | None,
+    models: Sequence[KnownClass],
+    ident: Ident,
+    most: int = MAX_ERRORS,
+    longest: int | None = None,
 ) -> list[dict[str, str]]:
     """Return the fields of the last errors of a job, the newest first."""
     connection, keys = connection_to(database), list[str]()
@@ -277,7 +308,7 @@ def errors_of(
     for model, pks in zip(models, replies_to(connection, [("SINTER", *each) for each in of_job]), strict=True):
         numbers = (number for number in map(read_pk, pks or ()) if number is not None)
         keys += [f"{model.name}:{pk}:hash" for pk in nlargest(most, numbers)]
-    found = [dict(each) for each in replies_to(connection, [("HGETALL", key) for key in keys]) if each]
+    found = [each for each in _hashes(database, keys, longest) if each]
     if len(models) > 1:
         found.sort(key=lambda fields: fields.get("date_time", ""), reverse=True)
     return [{name.removeprefix("_"): value for name, value in fields.items()} for fields in found[:most]]

@@ -33,6 +33,9 @@ AT_ONCE = 10
 # How many silent workers a sentence names.
 MAX_NAMED = 20
 
+# How many bytes of a value are read: sentences have the beginning at most.
+MAX_READ = 1_000_000
+
 # Is given the name of a field and its value; returns what to tell instead.
 Mask = Callable[[str, str], str]
 
@@ -91,10 +94,10 @@ def explain_job(
 
     The other parameters and exceptions: see `job_details`.
     """
-    stored = stored_job(ident, database)
+    stored = stored_job(ident, database, MAX_READ)
     for name in ("cursor", "cancel_reason"):
         stored[f"_{name}"] = mask(name, stored.get(f"_{name}", ""))
-    details = _masked(details_of(ident, stored, database, error_model), mask)
+    details = _masked(details_of(ident, stored, database, error_model, MAX_READ), mask)
     place = _Standing.of(database, _idents(ident, database), stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 import redis
-from asking import PROGRAM, Dashboard
+from asking import BROWSER, PROGRAM, Dashboard
 from limpyd import fields
 from reading import limpyd_jobs
 
@@ -104,6 +104,31 @@ def test_jobs_are_counted_by_their_fields_and_words_are_completed() -> None:
     assert facets["queue"]["counts"] == {"letters": 1, "others": 1}
     assert dashboard.read("/jobs/words?q=status%3Dwaiting+queue%3Dl")["words"] == ["queue=letters"]
     assert "to=" in dashboard.read("/jobs/words?q=t")["words"]
+
+
+def test_what_is_too_long_is_not_read(redis_client: redis.Redis) -> None:
+    long = "y" * 2_000_000
+    job = Letter.add_job("one", queue_name="letters")
+    fail(job, ValueError("short"))
+    [error] = redis_client.keys("jobs:error:[0-9]*:hash")
+    redis_client.hset(error, "traceback", long)
+    redis_client.hset(f"{Letter._name}:{job.pk.get()}:hash", mapping={"to": long, "identifier": long, "more": "z"})
+    redis_client.hset("jobs:queue:1:hash", mapping={"name": long, "x": "y"})
+    redis_client.xadd("limpyd-jobs:audit", {"who": long, "verb": "x", "filter": long})
+    redis_client.hset("limpyd-jobs:audit:begun", "x", f'{{"who": "{long}"}}')
+    dashboard = Dashboard()
+    found = dashboard.read(f"/jobs/{job.ident}")["job"]
+    assert found["fields"]["to"] == "(2.0 MB, too long to be read here)"
+    assert found["fields"]["more"] == "z"
+    assert found["errors"][0]["traceback"] == "(2.0 MB, too long to be read here)"
+    for address in (f"/jobs/{job.ident}", "/jobs", "/queues", "/", "/live", "/audit", "/errors"):
+        for headers in (BROWSER, PROGRAM):
+            answer = dashboard.get(address, headers)
+            assert answer.status == 200
+            assert len(answer.content) < 400_000, address
+    name = dashboard.read("/queues")["queues"][0]["name"]
+    assert name == f"{'y' * 4096}… (2000000 bytes)"
+    assert 'name="field.to"' not in dashboard.get(f"/jobs/{job.ident}").text
 
 
 def test_secrets_are_masked_and_cannot_be_asked_for() -> None:

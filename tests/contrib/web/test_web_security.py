@@ -13,8 +13,10 @@ from asking import BROWSER, PROGRAM, Dashboard
 from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.contrib.web import User, access, application
 from limpyd_jobs.contrib.web.access import MAX_FAILURES
+from limpyd_jobs.contrib.web.app import lane_of
 from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
 from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.contrib.web.pages.jobs import MAX_FILTER
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import queue_states
@@ -268,6 +270,44 @@ def test_sizes_are_bounded() -> None:
     assert dashboard.post("/queues/pause", [("queue", "a")] * 3_000).status == 413
     assert dashboard.ask("PUT", "/queues", {}).status == 405
     assert dashboard.ask("POST", "/queues/pause", {"content-type": "text/plain"}, b"{}").status == 415
+
+
+def test_an_answer_to_what_did_not_arrive_as_a_whole_ends_the_connection() -> None:
+    # else the server waits for the rest, and a thousand such connections keep all others out
+    dashboard = Dashboard(read_only=True)
+    half = {"content-length": "9", "content-type": "application/x-www-form-urlencoded"}
+    chunked = {"transfer-encoding": "chunked"}
+    for path, headers in (("/queues/pause", half), ("/queues/pause", chunked), ("/no/such", half)):
+        assert dashboard.ask("POST", path, headers, b"").headers["connection"] == "close"
+    for headers in ({**half, "content-length": f"{MAX_BODY + 1}"}, {**half, "origin": "https://evil.example"}):
+        assert dashboard.ask("POST", "/queues/pause", headers, b"").headers["connection"] == "close"
+    assert "connection" not in dashboard.get("/queues").headers
+    assert "connection" not in Dashboard().ask("POST", "/queues/pause", half, b"queue=abc").headers
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/facets", "/errors", "/errors/cause?fingerprint=a&"])
+def test_a_filter_has_a_largest_length(path: str) -> None:
+    for query in ("q=" + "a" * MAX_FILTER + "=1", f"{'b' * MAX_FILTER}=1"):
+        answer = Dashboard().get(f"{path}{'' if path.endswith('&') else '?'}{query}", PROGRAM)
+        assert (answer.status, answer.json["error"]) == (414, "The filter is too long: at most 4,000 characters")
+    assert Dashboard().post("/jobs/requeue", {"all": "1", "q": "a" * MAX_FILTER + "=1"}).status == 414
+
+
+def test_bytes_that_are_not_utf_8_are_no_error_of_the_server() -> None:
+    Mail.add_job("one")
+    for path in ("/jobs", "/jobs/facets", "/errors"):
+        for query in ("owner=%FF", "q=owner%3D%FFa", "added__gt=%FF", "%FF=a", "error=%FF", "after=%FF", "limit=%FF"):
+            assert Dashboard().get(f"{path}?{query}").status in (200, 400), query
+    assert Dashboard().get("/jobs?owner=%FF").status == 400
+    assert Dashboard().post("/jobs/requeue", {"all": "1", "owner": b"\xff"}).status == 400
+    spread = {"all": "1", "queue": b"\xff", "spread": "1h", "confirmed": "1"}
+    assert Dashboard().post("/jobs/requeue", spread, PROGRAM).json["error"] is None
+
+
+def test_heavy_pages_leave_threads_for_those_that_are_shown_at_once() -> None:
+    lanes = {page.lane for page in PAGES} - {""}
+    assert len(lanes) * lane_of("any", 8).total_tokens < 8
+    assert {page.path for page in PAGES if not page.lane} == {"/", "/queues", "/jobs/words", "/check", "/tasks/{pk}"}
 
 
 def test_what_is_stored_is_escaped_and_what_is_not_visible_is_shown() -> None:

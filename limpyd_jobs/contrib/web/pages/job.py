@@ -30,6 +30,12 @@ _MOMENT = re.compile(r"\S+ \S+ ", re.ASCII)
 # How many other fields are shown, and can be edited, at most.
 MAX_FIELDS = 200
 
+# How many bytes of a value are read.
+MAX_READ = 500_000
+
+# The end of what stands instead of another value.
+NOT_READ = "too long to be read here)"
+
 # The fields that are shown above the others, and so not once more.
 ABOVE = ("status", "queued", "identifier", "priority", "added", "start", "end", "tries", "delayed_until")
 
@@ -53,11 +59,15 @@ class JobShown:
 
     @property
     def editable(self) -> Mapping[str, str]:
-        """The fields that a form can change: those that are not masked, and have a text that a browser sends back."""
+        """The fields that a form can change: those that are read, are not masked, and have a text that a browser sends
+        back."""
         return {
             name: value
             for name, value in self.arguments.items()
-            if HIDDEN not in value and len(value) <= MAX_SHOWN and _LINES.sub("", value).isprintable()
+            if HIDDEN not in value
+            and not value.endswith(NOT_READ)
+            and len(value) <= MAX_SHOWN
+            and _LINES.sub("", value).isprintable()
         }
 
     @property
@@ -73,7 +83,7 @@ def show(asked: Asked) -> JobShown:
     ident = asked.path["ident"]
     path = Ident.of(ident).path
     mask = asked.masking.of(path)
-    details = job_details(ident, asked.database)
+    details = job_details(ident, asked.database, most=MAX_READ)
     others = islice((name for name in details.fields if name not in ABOVE), MAX_FIELDS)
     fields = {name: details.fields[name] for name in (*ABOVE, *others) if name in details.fields}
     masked = details._replace(
@@ -172,4 +182,4 @@ def _refused() -> Iterator[None]:
         raise Refusal(400, one_line(error, 2_000)) from None
 
 
-PAGE = Page("/jobs/{ident:path}", "Job", show, "job.html", acts=(Act("/jobs/edit", Role.ACT, edit),))
+PAGE = Page("/jobs/{ident:path}", "Job", show, "job.html", acts=(Act("/jobs/edit", Role.ACT, edit),), lane="records")

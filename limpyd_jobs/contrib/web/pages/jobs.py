@@ -50,6 +50,9 @@ FEW_JOBS = 5_000
 # By what the jobs are counted beside the list, and how many values of each are shown.
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
+# How many characters a filter has at most.
+MAX_FILTER = 4_000
+
 # What an address may have beside conditions.
 OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long")
 OF_VERBS = ("ident", "all", "confirmed", "queue_to", "priority_to", "for", "until", "spread", "rate", "force")
@@ -221,8 +224,11 @@ def _typed(word: str) -> str:
 
 def words_of(form: Form) -> list[str]:
     """Return the conditions of an address or a form as words: those in ``q``, and other names with their values."""
+    text = form.get("q")
+    if len(text) + sum(len(name) + len(value) for name, value in form.without(*OF_PAGES, *OF_VERBS)) > MAX_FILTER:
+        raise Refusal(414, f"The filter is too long: at most {MAX_FILTER:,} characters")
     try:
-        typed = shlex.split(form.get("q"))
+        typed = shlex.split(text)
     except ValueError as error:
         raise Refusal(400, f"The filter is not complete: {error}") from None
     return [*typed, *(f"{name}={value}" for name, value in form.without(*OF_PAGES, *OF_VERBS))]

@@ -15,4 +15,4 @@ def show(asked: Asked) -> Raw:
     return Raw(found.content, found.kind)
 
 
-PAGE = Page("/metrics", "Metrics", show)
+PAGE = Page("/metrics", "Metrics", show, lane="records")

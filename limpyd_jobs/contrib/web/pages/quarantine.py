@@ -85,4 +85,5 @@ PAGE = Page(
         Act(f"{HERE}/retry", Role.ACT, partial(leave, drop=False)),
         Act(f"{HERE}/drop", Role.ADMIN, partial(leave, drop=True)),
     ),
+    lane="records",
 )

@@ -187,5 +187,6 @@ PAGE = Page(
     "workers.html",
     "Workers",
     acts=[Act(f"{HERE}/{verb}", role, partial(order, verb)) for verb, role in ROLES.items()],
+    lane="records",
 )
-ONE_PAGE = Page(f"{HERE}/{{pk:path}}", "Worker", show_one, "worker.html")
+ONE_PAGE = Page(f"{HERE}/{{pk:path}}", "Worker", show_one, "worker.html", lane="records")
