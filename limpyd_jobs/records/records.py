@@ -51,7 +51,9 @@ _due_schedules = Script("timed/due_schedules")
 _get_queue = Script("queues/get_queue")
 _increase_field = Script("records/increase_field")
 _list_queues = Script("queues/list_queues")
+_read_beside = Script("records/read_beside")
 _read_hashes = Script("records/read_hashes")
+_read_ends = Script("records/read_ends")
 _read_queues = Script("queues/read_queues")
 _read_records = Script("records/read_records")
 _set_fields = Script("records/set_fields")
@@ -295,6 +297,28 @@ def read_hashes(connection: Any, keys: Sequence[str], most: int) -> list[dict[st
         ]
 
     return send(Call(connection, _read_hashes, {"hashes": listed(keys), "most": most}, read)) if keys else []
+
+
+class ListRead(NamedTuple):
+    """Some entries of a list, in order, and how many it has."""
+
+    size: int
+    entries: list[str]
+
+
+def read_ends(connection: Any, keys: Sequence[str], most: int) -> list[ListRead]:
+    """Return the last entries of some lists, in one round trip: fewer, if they have several MB."""
+
+    def read(reply: Reply) -> list[ListRead]:
+        return [ListRead(size, [*entries][::-1]) for size, entries in reply["ends"]]
+
+    return send(Call(connection, _read_ends, {"lists": listed(keys), "most": most}, read))
+
+
+def read_beside(connection: Any, keys: Sequence[str], most: int, longest: int) -> list[tuple[str, int, list[str]]]:
+    """Return the type of some keys, how many entries or bytes each has, and the first ones."""
+    request = {"beside": listed(keys), "most": most, "longest": longest}
+    return send(Call(connection, _read_beside, request, lambda reply: reply["values"])) if keys else []
 
 
 def delete_many(model: type[RedisModel], pks: Iterable[str]) -> int:

@@ -9,6 +9,7 @@
 --          value…]]…}
 
 --@include records
+--@include bounded
 
 local model, records = model_of(request.model), {}
 local moment = score(now())
@@ -18,6 +19,7 @@ local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], '(' .. moment, '+inf', 'WITH
 for i = 1, #found, 2 do
   local fields = redis.pcall('HGETALL', hash_key(model, found[i]))
   local is_wanted = not request.kind or redis.pcall('HGET', hash_key(model, found[i]), 'kind') == request.kind
+  for at, text in ipairs(fields) do fields[at] = bounded(text, LONGEST_IN_LIST * 16) end
   if not fields.err and #fields > 0 and is_wanted then
     records[#records + 1] = {found[i], found[i + 1], fields}
   end

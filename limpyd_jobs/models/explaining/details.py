@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models.error import Error
@@ -16,7 +15,7 @@ from limpyd_jobs.models.following.progress import Progress, log_key, read_progre
 from limpyd_jobs.observing.instruments import trace_id_of
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
-from limpyd_jobs.records.records import read_hashes
+from limpyd_jobs.records.records import ListRead, read_beside, read_ends, read_hashes
 from limpyd_jobs.redis.calls import given, listed
 from limpyd_jobs.redis.cluster.names import prefix_in
 from limpyd_jobs.redis.database import JobsDatabase
@@ -46,15 +45,6 @@ MAX_CURSOR = 1000
 
 # How many entries of a list, a set or a hash of its own are read, and how many characters of a text.
 MAX_ENTRIES, MAX_TEXT = 50, 100_000
-
-_LENGTHS = {"string": "STRLEN", "list": "LLEN", "set": "SCARD", "zset": "ZCARD", "hash": "HLEN"}
-_READS: Mapping[str, tuple[Any, ...]] = {
-    "string": ("GETRANGE", 0, MAX_TEXT - 1),
-    "list": ("LRANGE", 0, MAX_ENTRIES - 1),
-    "set": ("SSCAN", 0, "COUNT", MAX_ENTRIES),
-    "zset": ("ZRANGE", 0, MAX_ENTRIES - 1, "WITHSCORES"),
-    "hash": ("HSCAN", 0, "COUNT", MAX_ENTRIES),
-}
 
 
 class FieldBeside(NamedTuple):
@@ -169,9 +159,7 @@ def details_of(
     parsed = Ident.of(ident)
     known = classes_of(database)[parsed.path]
     name = known.name
-    queue, history, changes, log, lines, result = _kept_beside(
-        database, name, parsed.pk, stored.get("_queue_key", ""), most
-    )
+    queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""), most)
     is_claimed = bool(stored.get("_claim_token"))
     namespace = name.removeprefix(prefix_in(database_of(database))).rpartition(":")[0]
     return JobDetails(
@@ -181,16 +169,16 @@ def details_of(
         owner_of(stored.get("_claim_token")),
         {name: value for name, value in sorted(stored.items()) if not name.startswith("_")},
         read_progress(stored.get("_progress_state")),
-        list(changes_of(history or ())),
-        log or [],
+        list(changes_of(history.entries)),
+        log.entries,
         result,
         errors_of(database, error_models_of(database, error_model), parsed, MAX_ERRORS, most),
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
         trace_id_of(stored.get("_trace_context")),
         _fields_beside(database, known, parsed.pk),
         shown_cursor(stored),
-        changes or 0,
-        lines or 0,
+        history.size,
+        log.size,
     )
 
 
@@ -241,57 +229,32 @@ def _hashes(database: JobsDatabase | None, keys: Sequence[str], most: int | None
     return [dict(each or ()) for each in replies_to(connection_to(database), [("HGETALL", key) for key in keys])]
 
 
-def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: str, most: int | None) -> list[Any]:
-    """The name of the queue, history and log of a job with their sizes, the result; None for each that is missing."""
-    history, log = history_key(name, pk), log_key(name, pk)
-    commands = (
-        ("HGET", f"{queue_key}:hash", "name"),
-        ("LRANGE", history, -MAX_LINES, -1),
-        ("LLEN", history),
-        ("LRANGE", log, -MAX_LINES, -1),
-        ("LLEN", log),
-        ("GET", f"{name}:{pk}:{RESULT_KEY}"),
-    )
-    if most is None:
-        return replies_to(connection_to(database), commands)
-    result = commands[-1][1]
-    *found, size = replies_to(connection_to(database), [*commands[:-1], ("STRLEN", result)])
-    if size and size > most:
-        return [*found, too_long(size)]
-    return [*found, *replies_to(connection_to(database), commands[-1:])]
+def _kept_beside(
+    database: JobsDatabase | None, name: str, pk: str, queue_key: str, most: int | None
+) -> tuple[str | None, ListRead, ListRead, str | None]:
+    """Return the name of the queue, the ends of the history and of the log of a job, and its result; None for each that
+    is missing."""
+    connection, result = connection_to(database), f"{name}:{pk}:{RESULT_KEY}"
+    history, log = read_ends(connection, [history_key(name, pk), log_key(name, pk)], MAX_LINES)
+    queue, size = replies_to(connection, [("HGET", f"{queue_key}:hash", "name"), ("STRLEN", result)])
+    if most is not None and size and size > most:
+        return queue, history, log, too_long(size)
+    (kept,) = replies_to(connection, [("GET", result)]) if size else [None]
+    return queue, history, log, kept
 
 
 def _fields_beside(database: JobsDatabase | None, known: KnownClass, pk: str) -> dict[str, FieldBeside]:
     """Return what stands in the fields that are not in the hash of a job, without the library's own."""
-    keys = {name: f"{known.name}:{pk}:{name}" for name in sorted(known.keys) if not name.startswith("_")}
-    if not keys:
-        return {}
-    connection = connection_to(database)
-    kinds = dict(zip(keys, replies_to(connection, (("TYPE", key) for key in keys.values())), strict=True))
-    there = {name: kind for name, kind in kinds.items() if kind in _LENGTHS}
-    sizes = replies_to(connection, ((_LENGTHS[kind], keys[name]) for name, kind in there.items()))
-    reads = ((_READS[kind][0], keys[name], *_READS[kind][1:]) for name, kind in there.items())
-    found = zip(there.items(), sizes, replies_to(connection, reads), strict=True)
-    return {
-        name: FieldBeside(kind, size, _values_of(kind, reply)) for (name, kind), size, reply in found if size and reply
-    }
+    names = sorted(name for name in known.keys if not name.startswith("_"))
+    found = read_beside(connection_to(database), [f"{known.name}:{pk}:{name}" for name in names], MAX_ENTRIES, MAX_TEXT)
+    rows = zip(names, found, strict=True)
+    return {name: FieldBeside(kind, size, _values_of(kind, [*entries])) for name, (kind, size, entries) in rows if size}
 
 
-def _values_of(kind: str, reply: Any) -> list[str] | dict[str, str]:
-    if kind in ("set", "hash"):
-        reply = reply[1]  # behind the cursor
-    if kind == "string":
-        return [reply]
+def _values_of(kind: str, entries: list[str]) -> list[str] | dict[str, str]:
     if kind in ("zset", "hash"):
-        return {name: f"{value}" for name, value in islice(_pairs_of(reply), MAX_ENTRIES)}
-    return [*islice(reply, MAX_ENTRIES)]
-
-
-def _pairs_of(reply: Any) -> Iterable[tuple[str, Any]]:
-    """Return the names and values of a reply: of a mapping, of a list of pairs, or, in RESP 2, of a flat list."""
-    if isinstance(reply, Mapping):
-        return reply.items()
-    return zip(reply[::2], reply[1::2], strict=True) if isinstance(reply[0], str) else reply
+        return dict(zip(entries[::2], entries[1::2], strict=True))
+    return entries
 
 
 def errors_of(
