@@ -13,6 +13,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -76,10 +77,13 @@ class Proxy:
     ----------
     faults: list of str
         What the rules were applied to, in order.
+    round_trip: float
+        How many seconds the network takes for a request and its reply.
     """
 
-    def __init__(self, server_socket: str) -> None:
+    def __init__(self, server_socket: str, round_trip: float = 0.0) -> None:
         self.server_socket = server_socket
+        self.round_trip = round_trip
         self.directory = tempfile.mkdtemp(prefix="limpyd-jobs-proxy-")
         self.socket = str(Path(self.directory) / "proxy.sock")
         self.faults: list[str] = []
@@ -146,6 +150,8 @@ class Proxy:
         """Pass a request on, and its reply back; return whether the connection is still open."""
         if self._fault(request, Fault.CUT_BEFORE_REQUEST):
             return False
+        if self.round_trip:
+            time.sleep(self.round_trip)
         server.sendall(request.raw)
         reply = _read_reply(replies)
         fault = self._fault(request, *set(Fault) - {Fault.CUT_BEFORE_REQUEST}, reply=reply)
