@@ -152,6 +152,21 @@ def canceled_key(queue_model: type[RedisModel], owner: str) -> str:
     return f"{queue_model._name}:_canceled:{owner}"
 
 
+def say_that_it_ends(queue_model: type[RedisModel], owner: str) -> None:
+    """Let the jobs of a worker, as its tokens name it, be no suspects if it is killed before it has ended: see
+    ``lua/recovering/rescue.lua``. That is forgotten after a day, or by `has_ended`."""
+    redis_of(queue_model).set(_stopping_key(queue_model, owner), "1", ex=86400)
+
+
+def has_ended(queue_model: type[RedisModel], owner: str) -> None:
+    """Such a worker has ended, and left no job."""
+    redis_of(queue_model).delete(_stopping_key(queue_model, owner))
+
+
+def _stopping_key(queue_model: type[RedisModel], owner: str) -> str:
+    return f"{queue_model._name}:_stopping:{owner}"
+
+
 def notify_all(connection: Redis, key: str) -> None:
     """End the wait of all idle workers that wait for that key. If that fails, because Redis is full for example, they
     look again when their wait ends."""

@@ -112,6 +112,7 @@ class Delivery:
     delayed_until: str = ""
     reason: str = ""  # why it was canceled instead
     cursor: str = ""  # how far it was, as JSON
+    beside: int = 0  # of a suspect that may have others beside it: how many of them may run at once, itself included
     error: Exception | None = field(default=None, compare=False)
     database: Any = field(default=None, compare=False)  # where it is, if it is in another shard than that of its worker
 
@@ -134,6 +135,11 @@ class Delivery:
         """What a retry policy needs if the job fails."""
         policy, uncounted, since, *limit = self.retry
         return History(policy, self.tries, uncounted, self.start, since, *limit)
+
+    @property
+    def suspects_beside(self) -> int:
+        """How many suspects a worker that runs several jobs may run at once, given this one; 0 if it is none."""
+        return self.beside or int(not self.is_one_of_several)
 
     @property
     def is_one_of_several(self) -> bool:

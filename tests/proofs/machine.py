@@ -80,6 +80,7 @@ queues = st.sampled_from(QUEUES)
 delays = st.sampled_from([None, 30, -1])
 limits = st.sampled_from([0, 0, 40])
 sometimes = st.booleans()
+rooms = st.sampled_from(["", "1", "2", "1 2"])  # for suspects, as claim.lua is told
 
 
 class Claim(NamedTuple):
@@ -307,16 +308,21 @@ class Life(RuleBasedStateMachine):
         return self._lost(claims) if dies else claims
 
     @precondition(some_are("w"))
-    @rule(ident=jobs)
-    def a_job_was_lost_with_others_twice(self, ident: str) -> None:
+    @rule(ident=jobs, rescues=st.sampled_from(["0", "among 2", "among 3"]))
+    def a_job_was_lost_with_others_twice(self, ident: str, rescues: str) -> None:
         """Which happens too rarely by itself."""
         job = self.expected.jobs.get(ident)
         if job and job.status == "w" and not job.token:
-            job.rescues = "0"
+            job.rescues = rescues
             self.client.hset(f"{Errand._name}:{_pk(ident)}:hash", "_rescues", job.rescues)
 
     @precondition(something_waits)
-    @rule(target=claims, limit=st.sampled_from([2, 9]), is_concurrent=st.sampled_from(["", "1", "2"]), again=sometimes)
+    @rule(
+        target=claims,
+        limit=st.sampled_from([2, 9]),
+        is_concurrent=rooms,
+        again=sometimes,
+    )
     def a_worker_claims_several_jobs(self, limit: int, is_concurrent: str, again: bool) -> Any:
         """To run them one after the other, or at once. One that may kill its workers comes alone, or is passed over."""
         request = replace(self._request(), is_concurrent=is_concurrent)
@@ -330,7 +336,7 @@ class Life(RuleBasedStateMachine):
             assert [(each.ident, each.token) for each in once_more] == [(each.ident, each.token) for each in claims]
         for each in found:
             self._see_to(each)
-        self._tell(*["one of several" if "/" in each.token else "a suspect" for each in claims])
+        self._tell(*["a suspect" if each.suspects_beside else "one of several" for each in found if each.token])
         return multiple(*claims)
 
     @rule(target=claims, ident=jobs, name=st.sampled_from("qp"), again=sometimes)

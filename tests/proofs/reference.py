@@ -4,8 +4,11 @@ where each job stands."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import NamedTuple
 
 from invariants import FINAL, LIVE, Contents
 
@@ -47,9 +50,13 @@ class JobState:
     cursor: str = ""
 
     @property
-    def is_suspect(self) -> bool:
-        """Whether it may be what kills its workers."""
-        return self.rescues.isdigit()
+    def beside(self) -> int:
+        """If it may be what kills its workers, how many of those may run at once."""
+        return 1 if self.rescues.isdigit() else int(self.rescues.removeprefix("among ")) if self.is_among else 0
+
+    @property
+    def is_among(self) -> bool:
+        return self.rescues.startswith("among ")
 
     @property
     def is_with_others(self) -> bool:
@@ -86,11 +93,30 @@ class JobState:
 FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, "1", 0, True, 1, 0, "x").stored())
 
 
-def lost_once_more(job: JobState) -> str:
-    """The `rescues` of a job whose worker died: with others, or alone."""
+def lost_once_more(job: JobState, lost: int = 1) -> str:
+    """The `rescues` of a job whose worker died: with others, of which some may have killed it, or alone."""
     if not job.is_with_others:
-        return str(int(job.rescues if job.is_suspect else 0) + 1)
-    return job.rescues if job.is_suspect else "0" if job.rescues else "once with others"
+        return str(int(job.rescues if job.rescues.isdigit() else 0) + 1)
+    if not job.rescues:
+        return "once with others"
+    half = min(job.beside or lost, lost) // 2
+    return f"among {half}" if half > 1 else job.rescues if job.rescues.isdigit() else "0"
+
+
+class Room(NamedTuple):
+    """How many suspects a worker has, and the fewest that one of them allows at once."""
+
+    taken: int
+    fewest: float
+
+    @classmethod
+    def beside(cls, is_concurrent: str) -> Room:
+        if " " in is_concurrent:
+            return cls(*map(int, is_concurrent.split()))
+        return cls(1, 1) if is_concurrent == "2" else cls(0, inf)
+
+    def refuses(self, number: int, beside: int) -> bool:
+        return self.taken >= min(beside, self.fewest) or (beside == 1 and number > 1)
 
 
 @dataclass
@@ -301,16 +327,19 @@ class Reference:
         the queue and the token of each. `is_concurrent` as in claim.lua."""
         found: list[tuple[str, str, str, str]] = []
         passed: set[str] = set()
+        room = Room.beside(is_concurrent)
         while len(found) < limit:
             number = len(found) + 1
-            place = self._next_but_suspects(passed, number > 1 or is_concurrent == "2", bool(is_concurrent))
+            place = self._next_but_suspects(passed, partial(room.refuses, number), bool(is_concurrent))
             if place is None:
                 break
             queue, ident = place
             self.queues[queue].waiting.remove(ident)
             job = self.jobs.get(ident)
-            own = token if job and job.is_suspect else f"{token}/{number}"
+            own = token if job and job.beside == 1 else f"{token}/{number}"
             outcome = self.claim(ident, queue, own)
+            if job and job.beside and outcome == "claimed":
+                room = Room(room.taken + 1, min(room.fewest, job.beside))
             found.append((outcome, ident, queue, own if outcome == "claimed" else ""))
             if outcome != "claimed":
                 break
@@ -319,14 +348,16 @@ class Reference:
                 break
         return found
 
-    def _next_but_suspects(self, passed: set[str], is_refused: bool, passes_over: bool) -> tuple[str, str] | None:
-        """The queue and the ident of the job that is next, if suspects are refused, and maybe passed over. Behind one
-        that is passed over, its mark counts, whatever else is wrong with an entry."""
+    def _next_but_suspects(
+        self, passed: set[str], refuses: Callable[[int], bool], passes_over: bool
+    ) -> tuple[str, str] | None:
+        """The queue and the ident of the job that is next, if some suspects are refused, and maybe passed over. Behind
+        one that is passed over, its mark counts, whatever else is wrong with an entry."""
         for key, queue in self.queues.items():
             for ident in queue.waiting:
                 job = self.jobs.get(ident)
                 waits = job and job.status == "w" and not job.is_too_late(self.now)
-                if not (is_refused and job and job.is_suspect and (waits or key in passed)):
+                if not (job and job.beside and (waits or key in passed) and refuses(job.beside)):
                     return key, ident
                 if not passes_over:
                     return None
@@ -437,6 +468,7 @@ class Reference:
     def rescue(self, max_rescues: int, token: str) -> tuple[list[str], str]:
         """Jobs whose lease lapsed wait again; returns them, and the one that was rescued too often."""
         rescued: list[str] = []
+        lost: dict[str, list[bool]] = {}  # of those claimed at once, whether each is a suspect
         for key, line in self.queues.items():
             for ident in line.is_due("running", self.now):
                 job = self.jobs.get(ident)
@@ -450,12 +482,22 @@ class Reference:
                     line.running[ident] = self.now + self.lease
                     return rescued, ident
                 else:
-                    self._rescue(ident, key, job)
+                    self._rescue(ident, key, job, lost)
                     rescued.append(ident)
         return rescued, ""
 
-    def _rescue(self, ident: str, queue: str, job: JobState) -> None:
-        rescues = lost_once_more(job)
+    def _lost_with(self, job: JobState, lost: dict[str, list[bool]]) -> int:
+        at_once = job.token.partition("/")[0]
+        if "/" in job.token and at_once not in lost:
+            running = [
+                self.jobs[ident] for line in self.queues.values() for ident in line.running if ident in self.jobs
+            ]
+            lost[at_once] = [bool(each.beside) for each in running if each.token.partition("/")[0] == at_once]
+        found = lost.get(at_once, [])
+        return sum(found) if job.beside else len(found)
+
+    def _rescue(self, ident: str, queue: str, job: JobState, lost: dict[str, list[bool]]) -> None:
+        rescues = lost_once_more(job, self._lost_with(job, lost))
         job.queue, job.tries = queue, job.tries - job.is_with_others
         self.end_claim(ident, queue)
         job.rescues = rescues

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -39,15 +40,29 @@ class PlainCrowd(Job):
             os._exit(1)
 
 
-def work(**options: Any) -> None:
-    """Run a worker in a process that may die."""
+class LongCrowd(Job):
+    namespace = "crowd"
+    queue_name = "queue"
+
+    async def run(self, queue: Queue) -> None:
+        client = self.get_connection()
+        while not await asyncio.to_thread(client.exists, "over"):
+            await asyncio.sleep(0.02)
+
+
+def begin_to_work(**options: Any) -> int:
+    """Run a worker in a process that may die; return its pid."""
     pid = os.fork()
     if not pid:
         try:
-            worker_of(callback=None, max_loops=1000, lease=0.4, burst=True, max_duration=20, **options).run()
+            worker_of(callback=None, max_loops=1000, lease=0.4, max_duration=20, **options).run()
         finally:
             os._exit(0)
-    os.waitpid(pid, 0)
+    return pid
+
+
+def work(**options: Any) -> None:
+    os.waitpid(begin_to_work(burst=True, **options), 0)
 
 
 def add(job_class: type[Job], killers: set[int]) -> Callable[[], list[str]]:
@@ -87,3 +102,30 @@ def test_ruin_no_neighbour(
     wait_until(all_ended)
     assert sorted(error.type.hget() for error in Error.collection().instances()) == ["WorkerLost"] * len(killers)
     assert violations(redis_client, job_class, Queue, Error) == []
+
+
+def test_is_found_among_many_in_few_rounds(redis_client: redis.Redis) -> None:
+    wrong, rounds = add(Crowd, {7}), []
+
+    def all_ended() -> bool:
+        rounds.append(work(concurrency=100, max_rescues=0))
+        return not wrong()
+
+    wait_until(all_ended)
+    assert len(rounds) <= 10  # twice with all; with 50, 25, 12, 6, 3 and 1 of them; and the last round
+
+
+def test_no_job_is_suspected_if_its_worker_was_asked_to_end_and_then_killed(redis_client: redis.Redis) -> None:
+    jobs = LongCrowd.add_jobs(map(str, range(50)))
+    for number in range(3):
+        pid = begin_to_work(concurrency=50, terminate_gracefuly=True)
+        wait_until(lambda pid=pid: all(f":{pid}:" in (job.claim_owner() or "") for job in jobs))
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda number=number: len(redis_client.keys("*:_stopping:*")) > number)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    redis_client.set("over", 1)
+    work(concurrency=50)
+    assert [job.hmget("status", "tries") for job in jobs] == [["s", "1"]] * 50
+    redis_client.delete("over")
+    assert violations(redis_client, LongCrowd, Queue, Error) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -266,6 +267,34 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
         assert [fetched.rescues for fetched in found.rescued] == [1] * (max_rescues > 0)
         assert bool(found.exhausted) == (max_rescues == 0)
         assert any_world.state(job)["tries"] == "1"
+
+    def test_runs_among_half_as_many_each_time_it_is_lost_again(self, any_world: World) -> None:
+        jobs = [any_world.add(str(number))[1] for number in range(9)]
+        request = any_world.request(token="1@worker")
+        seen = []
+        for _ in range(5):
+            claimed = transitions.succeed_many(any_world.client, [], replace(request, is_concurrent="1"), 9)[1]
+            seen.append([(each.token.partition("/")[1], each.beside) for each in claimed])
+            for each in claimed:
+                any_world.client.zadd(f"{each.queue_key}:_running", {each.ident: 1})
+            rescue(any_world, *{each.queue_key for each in claimed})
+        assert seen == [[("/", 0)] * 9, [("/", 0)] * 9, [("/", 4)] * 4, [("/", 2)] * 2, [("", 0)]]
+        assert (
+            sorted(any_world.state(job)["_rescues"] for job in jobs)
+            == ["0", "1", "among 2", "among 2"] + ["among 4"] * 5
+        )
+
+    def test_is_no_suspect_if_its_worker_said_that_it_ends(self, any_world: World) -> None:
+        job = any_world.add("a")[1]
+        request = replace(any_world.request(token="slot:1@worker"), is_concurrent="1")
+        for rescues in ("once with others", "among 4", "1"):
+            any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", rescues)
+            transitions.claim(any_world.queue_class, request)
+            lapse(any_world, job)
+            any_world.client.set(f"{any_world.queues}:_stopping:worker", 1)
+            assert [each.rescues for each in rescue(any_world).rescued] == [0 if rescues != "1" else 1]
+            stored = any_world.state(job)
+            assert (stored["_rescues"], stored.get("tries")) == (rescues, None)
 
     def test_ends_if_it_was_canceled(self, any_world: World, job: Job) -> None:
         any_world.job(pk_of(job)).status.hset("c")

@@ -6,7 +6,8 @@
 --   lists, token, lease, classes   for the token, see `is_only_taken`
 --   registry    see add.lua
 --   is_concurrent   '1' if the worker runs several jobs at once: the token is that of one of several, unless the job is a
---               suspect, which may kill the worker (see rescue.lua); '2' if it runs a suspect already: it passes over others
+--               suspect, which may kill the worker, and runs without another one (see rescue.lua). If it runs suspects
+--               already, '2', to pass over others, or how many, and how many it may run at once: '3 12'
 --   ident       none to take a job from the lists; or a job that was taken from the only list by other means
 --   is_again    '1' if this is sent once more, as the reply was lost
 --   worker      its name, if it is about to wait: it is registered if there is no job, else no longer; or none
@@ -20,7 +21,8 @@
 --               none}. Without `number`, all lists are looked into; else only if there may be a new job.
 -- reply
 --   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout, arguments,
---              retry: {policy, uncounted tries, since, and maybe for how long, failing since}, delayed_until, queues}
+--              retry: {policy, uncounted tries, since, and maybe for how long, failing since}, delayed_until, queues,
+--              beside: of a suspect, how many suspects may run at once; none if no other one}
 --   found      {key, ident, status, identifier, queue_name, queue_priority, reason}: off the list, but not waiting, so not
 --              claimed; the reason if it is canceled now, because it is too late to begin it
 --   unknown    {key, ident}: of a class that was not given: still on the list (unless the ident was given)

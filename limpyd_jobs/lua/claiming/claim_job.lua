@@ -85,7 +85,7 @@ local function let_it_wait()
   if is_again then
     tries = one_try_less(tries)
   elseif status == 'r' then
-    rescues = lost_once_more(rescues, holder and is_one_of_several(holder))
+    rescues = lost_once_more(rescues, holder and is_one_of_several(holder) and 1)  -- one: it comes alone from now on
   end
   update(job.model, job.pk, {status = 'w', tries = tries, _rescues = rescues})
 end

@@ -20,8 +20,8 @@
 --     claimed   the entries of the waiting lists, as in claim.lua…
 --
 -- Each is recorded, or not, independently of the others. If Redis accepts no write at all, the reply is its error.
--- After an entry that is not a job to run, nothing is claimed. A suspect (see rescue.lua) is claimed alone; a worker that
--- runs several jobs at once passes over suspects behind the first job.
+-- After an entry that is not a job to run, nothing is claimed. Of suspects (see rescue.lua), it claims as many as
+-- may run at once; a worker that runs several jobs at once passes over the others.
 
 --@include registry
 --@include successes

@@ -39,15 +39,28 @@ local function arguments_among(hash, first)
   return size <= 65536 and arguments or nil
 end
 
--- Whether the worker runs several jobs at once: see claim.lua.
-local is_concurrent
+-- Whether the worker runs several jobs at once: see claim.lua. Then, once `allows` was asked, how many suspects it has, and
+-- how many suspects one of these may have beside it, and itself.
+local is_concurrent, suspects, fewest
+
+-- Whether a suspect may be claimed: a worker has no more of them at once than each allows. The one that may have none beside
+-- it comes alone, or, if the worker runs several jobs, first.
+--@rarely
+local function allows(beside, number)
+  if not (number or is_concurrent) then return true end
+  if not suspects then
+    local running, least = string.match(is_concurrent or '', '^(%d+) (%d+)$')
+    suspects, fewest = tonumber(running) or 0, tonumber(least) or math.huge
+    if is_concurrent == '2' then suspects, fewest = 1, 1 end
+  end
+  return suspects < math.min(beside, fewest) and (beside > 1 or (number or 1) == 1)
+end
 
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it really waits. The reply is
 -- documented in claim.lua. The ident may have an old path of the class; the stored ident has its own path.
 --
 -- With a number, it is one of several jobs that a worker claims at once: the number is part of the token. A suspect,
--- which may kill its workers, comes alone: it is left in its list unless its number is 1, or if another one runs. The
--- lease of the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a
+-- which may kill its workers, is left in its list unless the worker may have it beside the others that it has. The lease of the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a
 -- search.
 local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
@@ -56,7 +69,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
     '_start_within', '_cursor', unpack(model.arguments or NOTHING))
-  local status, identifier, is_alone = hash[1], hash[2] or '', is_suspect(hash[7])
+  local status, identifier, beside = hash[1], hash[2] or '', hash[7] and suspects_beside(hash[7])
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if is_first then pop(key) end
@@ -82,10 +95,11 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
       queue_name = queue[1] or '', queue_priority = queue[2] or '', reason = reason,
     }
   end
-  if is_alone and is_first and (number and number > 1 or is_concurrent == '2') then
+  if beside and is_first and not allows(beside, number) then
     return {outcome = 'nothing'}
   end
-  local is_among_others = (number or is_concurrent) and not is_alone
+  if beside and suspects then suspects, fewest = suspects + 1, math.min(fewest, beside) end
+  local is_among_others = (number or is_concurrent) and beside ~= 1
   token = is_among_others and one_of_several(token, number or 1) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
@@ -101,6 +115,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12], hash[13], hash[14]),
     arguments = model.arguments and arguments_among(hash, 17),
     delayed_until = hash[8] or nil, queues = last_queue(base), cursor = hash[16] and cursor_to_give(hash[16]) or nil,
+    beside = is_among_others and beside or nil,
   }
 end
 
@@ -142,6 +157,14 @@ local MAX_PASSED, LOOK = 1000, 50
 -- How many it has passed over in each list: while a script runs, they stay there.
 local passed = {}
 
+-- Whether a job is no suspect, or one that may be claimed now.
+--@rarely
+local function may_be_next(model, pk, number)
+  local rescues = redis.pcall('HGET', hash_key(model_of(model), pk), '_rescues')
+  local beside = type(rescues) == 'string' and suspects_beside(rescues)
+  return not beside or allows(beside, number)
+end
+
 -- Claims the first job behind the suspects of a list that are passed over; nil if there is none.
 --@rarely
 local function claim_behind_suspects(key, queue, token, lease, classes, number)
@@ -152,7 +175,7 @@ local function claim_behind_suspects(key, queue, token, lease, classes, number)
       local path, pk = parse_ident(ident)
       if path and not classes[path] then
         return {outcome = 'unknown', key = key, ident = ident}
-      elseif path and not is_suspect(redis.pcall('HGET', hash_key(model_of(classes[path]), pk), '_rescues')) then
+      elseif path and may_be_next(classes[path], pk, number) then
         redis.call('LREM', key, 1, ident)
         return claim_safely(key, queue, ident, classes[path], token, lease, false, number)
       end

@@ -24,6 +24,7 @@ end
 -- twice as long. The order is as of the attributes of `Delivery`.
 local function delivery(found)
   if found.reason then found.retry, found.arguments = {'', '', ''}, {} end
+  if found.beside then found.cursor = found.cursor or '' end
   if found.reason or found.cursor then
     found.arguments, found.delayed_until, found.reason = found.arguments or {}, found.delayed_until or '', found.reason or ''
   end
@@ -31,7 +32,7 @@ local function delivery(found)
     found.outcome, found.key, found.ident, found.status or '', found.identifier or '', found.queue_name or '',
     found.queue_priority or '', found.start or '', found.tries or '', found.job_timeout or '', found.queues or '',
     found.token or '', found.rescues or 0, found.retry, found.arguments or found.delayed_until and {} or nil,
-    found.delayed_until, found.reason, found.cursor,
+    found.delayed_until, found.reason, found.cursor, found.beside,
   }
 end
 
@@ -47,18 +48,24 @@ end
 -- What `_rescues` says of a job that was lost once, with others: it is most likely not what killed its worker.
 local LOST_ONCE_WITH_OTHERS = 'once with others'
 
--- Whether a job may be what kills its workers, given its `_rescues`: it was lost with others twice, or alone. Then that is
--- a number.
-local function is_suspect(rescues)
-  return tonumber(rescues) ~= nil
+-- Whether a job may be what kills its workers, given its `_rescues`: it was lost with others twice, or alone. Then the
+-- number of such suspects, itself included, that a worker may run at once; nil for other jobs. That is one, and `_rescues`
+-- is a number, which counts, if it can only have been this job, or a few of them.
+local function suspects_beside(rescues)
+  if not rescues or rescues == LOST_ONCE_WITH_OTHERS then return nil end
+  return tonumber(rescues) and 1 or tonumber(string.match(rescues, '^among (%d+)$'))
 end
 
--- The `_rescues` of a job that was lost once more: with others, or alone, which counts.
-local function lost_once_more(rescues, is_with_others)
-  if not is_with_others then
+-- The `_rescues` of a job that was lost once more: alone, which counts; or with others, given how many may have killed the
+-- worker. Next time, at most half as many run at once: so the one that did it is found in few rounds.
+local function lost_once_more(rescues, lost_together)
+  if not lost_together then
     return string.format('%d', (tonumber(rescues) or 0) + 1)
   end
-  return is_suspect(rescues) and rescues or rescues == LOST_ONCE_WITH_OTHERS and '0' or LOST_ONCE_WITH_OTHERS
+  local beside = suspects_beside(rescues)
+  if not beside and rescues ~= LOST_ONCE_WITH_OTHERS then return LOST_ONCE_WITH_OTHERS end
+  local half = math.floor(math.min(beside or lost_together, lost_together) / 2)
+  return half > 1 and string.format('among %d', half) or tonumber(rescues) and rescues or '0'
 end
 
 -- Why a caller may not end the claim on a job: it does not hold the claim, or the job was deleted; nil if it may. The

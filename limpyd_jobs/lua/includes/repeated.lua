@@ -20,7 +20,7 @@ local function claimed_with(lists, token, classes)
       local hash = job and redis.call(
         'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', '_queue_key',
         'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
-        '_cursor')
+        '_cursor', '_rescues')
       -- version 2 may have left a lease of it in another queue
       if hash and hash[1] and hash[6] == base and number_among(token, hash[1]) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
@@ -28,6 +28,7 @@ local function claimed_with(lists, token, classes)
           outcome = 'claimed', key = key, ident = ident, token = hash[1], status = 'w', identifier = hash[2] or '',
           queue_name = queue[1] or '', queue_priority = queue[2] or '', start = hash[3] or '', tries = hash[4] or '',
           job_timeout = hash[5] or '', queues = last_queue(base), delayed_until = hash[7] or nil,
+          beside = hash[15] and is_one_of_several(hash[1]) and suspects_beside(hash[15]) or nil,
           cursor = hash[14] and cursor_to_give(hash[14]) or nil,
           retry = retry_of(hash[8], hash[9], hash[10], hash[11], hash[12], hash[13]),
         }

@@ -23,8 +23,10 @@
 --
 -- A job that was delayed or put in error before its worker died goes to the waiting list, too: the next worker handles
 -- it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once, it is not known
--- which of them killed the worker: neither the rescue nor the try counts. One that is lost so twice is a suspect, as is one
--- that was lost alone: it never again has the token of one of several, so that its next rescues count.
+-- which of them killed the worker: neither the rescue nor the try counts. One that is lost so twice is a suspect: next time
+-- it runs with at most half as many of them, and so on, until it runs without another one. Then it has not the token of one
+-- of several, so that its next rescues count; so it is with one that was lost alone. The jobs of a worker that said that it
+-- ends are no suspects: it may have been killed because it took too long.
 
 --@include clock
 --@include claims
@@ -48,7 +50,7 @@ local function put_back(queue, job, status, rescues, changes)
     changes.status, changes.start, changes['end'] = 'w', false, false
   end
   end_claim(queue, job, changes)
-  redis.call('HSET', job.key, '_rescues', rescues)
+  if rescues then redis.call('HSET', job.key, '_rescues', rescues) end
   if not redis.call('LPOS', queue .. ':waiting', job.ident) then
     redis.call('LPUSH', queue .. ':waiting', job.ident)
     notify_worker(queue)
@@ -72,6 +74,56 @@ local function recent_start()
   local information = is_starting and redis.pcall('INFO', 'server')
   local seconds = type(information) == 'string' and tonumber(string.match(information, 'uptime_in_seconds:(%d+)'))
   return seconds and seconds < lease and (math.floor(moment / 1000000) - seconds) * 1000000
+end
+
+-- How many jobs one look at those that run reads in each queue, at most.
+local MAX_LOOK = 1000
+
+-- Calls a function with the token and the `_rescues` of each job that runs.
+--@rarely
+local function for_each_running(visit)
+  for _, queue in ipairs(KEYS) do
+    local idents = redis.pcall('ZRANGE', queue .. ':_running', 0, MAX_LOOK - 1)
+    for _, ident in ipairs(idents) do
+      local path, pk = parse_ident(ident)
+      local hash = path and classes[path]
+        and redis.pcall('HMGET', hash_key(model_of(classes[path]), pk), '_claim_token', '_rescues')
+      if hash and hash[1] then visit(hash[1], hash[2]) end
+    end
+  end
+end
+
+local lost_by_owner, ended = {}, {}
+
+-- The worker that a token names; without one, the claims that were made at once.
+local function owner_of(token)
+  return string.match(token, '@([^/]+)') or string.match(token, '^[^/]*')
+end
+
+-- How many jobs were lost with the worker of a token that may have killed it: only suspects, for a suspect. Nil if it ran
+-- no others. It is asked before any of them is put back.
+local function lost_with(token, is_suspect)
+  if not token or not is_one_of_several(token) then return nil end
+  local owner = owner_of(token)
+  if not lost_by_owner[owner] then
+    local all, suspects = 0, 0
+    for_each_running(function(other, rescues)
+      if owner_of(other) == owner then
+        all, suspects = all + 1, suspects + (suspects_beside(rescues) and 1 or 0)
+      end
+    end)
+    lost_by_owner[owner] = {all, suspects}
+  end
+  return lost_by_owner[owner][is_suspect and 2 or 1]
+end
+
+-- Whether the worker of a token said that it ends: one of several slots does so, with a key beside the queues.
+local function said_to_end(token)
+  local owner = string.match(token or '', '^slot:[^@]*@([^/]+)')
+  if owner and ended[owner] == nil then
+    ended[owner] = redis.call('EXISTS', shared_key(KEYS[1], '_stopping:' .. owner)) == 1
+  end
+  return owner and ended[owner]
 end
 
 local started
@@ -99,8 +151,9 @@ local function rescue(queue, ident)
     spared = spared + 1
     return
   end
-  local is_uncounted = is_one_of_several(hash[1] or '') and hash[2] == 'r'
-  local rescues = lost_once_more(hash[4], is_uncounted)
+  local lost, is_innocent = lost_with(hash[1], suspects_beside(hash[4])), said_to_end(hash[1])
+  local is_uncounted = (lost or is_innocent) and hash[2] == 'r'
+  local rescues = is_uncounted and is_innocent and hash[4] or lost_once_more(hash[4], is_uncounted and lost)
   local number = tonumber(rescues) or 0
   if is_to_run(hash[2]) and not is_uncounted and number > max_rescues then
     take_over(queue, job)

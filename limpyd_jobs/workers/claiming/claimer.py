@@ -189,6 +189,14 @@ class Claimer:
         """Let the signals for queues of these names end a wait, and the signal for this worker alone."""
         self.signal_keys = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
 
+    def say_that_it_ends(self) -> None:
+        """Let the jobs that this worker runs be no suspects if it is killed before they have ended."""
+        records.say_that_it_ends(self.queue_model, self._mark.removeprefix("@"))
+
+    def has_ended(self) -> None:
+        """This worker has ended, and leaves no job."""
+        records.has_ended(self.queue_model, self._mark.removeprefix("@"))
+
     @property
     def canceled_key(self) -> str:
         """The key of the list that tells which jobs of this worker were canceled."""

@@ -143,6 +143,19 @@ class Slot:
         return isinstance(self._given_up or self._reason, GracePeriodOver)
 
     @property
+    def gave_way(self) -> bool:
+        """Whether it ended because it was interrupted for that reason."""
+        if not self.is_released:
+            return False
+        try:
+            self.result(self.execution)
+        except GracePeriodOver:
+            return True
+        except BaseException:
+            return False
+        return False
+
+    @property
     def went_on(self) -> bool:
         """Whether it was canceled, and went on to its end all the same."""
         awaited = self._awaited

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -17,6 +18,7 @@ from limpyd_jobs.functions import memoized
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
@@ -41,6 +43,11 @@ from limpyd_jobs.workers.running.recorder import Guard
 
 # How many ends are recorded in one step, at most: with more, jobs run in lockstep.
 MAX_ENDS = 64
+
+# How many jobs are released in one round trip, at most.
+MAX_RELEASES = 250
+
+UNRELEASED = "Unable to release jobs together"
 
 # How many jobs are claimed and not begun, at most.
 MAX_CLAIMS = 128
@@ -89,7 +96,8 @@ class ManyAtOnce:
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
         self._woken = 0.0  # when the loop was woken for a coroutine
-        self._suspects = 0  # how many run that may kill the worker
+        # Those that run that may kill the worker: for each, how many of them may run at once.
+        self._suspects: list[int] = []
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._unrecorded = 0  # how many ends were not recorded, because it was too late
         self._exit: SystemExit | None = None
@@ -127,6 +135,10 @@ class ManyAtOnce:
     def _drain(self) -> None:
         """Wait for the jobs that run, and record their ends."""
         self._release_ahead()
+        was_busy = self.is_busy
+        if was_busy:
+            with suppress(RedisError):
+                self._claimer.say_that_it_ends()
         while self.is_busy and not self._context.is_too_late:
             if self._context.begins_no_more:
                 self._prefetch_held()
@@ -138,6 +150,9 @@ class ManyAtOnce:
         left = len(self._slots.taken) + self._unrecorded
         if left:
             self._context.log(f"{left} jobs run on, and are rescued when their leases have lapsed", "error")
+        elif was_busy and not self._context.is_too_late:
+            with suppress(RedisError):
+                self._claimer.has_ended()
 
     def _abort(self) -> None:
         """Release what runs: an exception ends the worker."""
@@ -178,7 +193,7 @@ class ManyAtOnce:
         worker, claimed = self._worker, self._prefetched.deliveries
         if self._held or self._runs_alone or not self._waiter.may_claim:
             return 0
-        if claimed and not claimed[-1].is_one_of_several:  # a suspect: no second one may be claimed before it runs
+        if any(each.suspects_beside for each in claimed):  # no other suspect may be claimed before they run
             return 0
         wanted = min(self._slots.free + self._ahead.jobs, worker.max_loops - worker.num_loops, MAX_CLAIMS)
         return int(max(0, wanted - len(claimed)))
@@ -269,14 +284,19 @@ class ManyAtOnce:
 
     def _has_to_wait(self, execution: Execution) -> bool:
         """Whether a job must not begin yet: it runs alone, or may kill its worker, as another one that runs."""
-        return _runs_alone(type(execution.claim.job)) or (self._suspects > 0 and _is_suspect(execution))
+        beside = execution.claim.delivery.suspects_beside
+        return _runs_alone(type(execution.claim.job)) or bool(
+            beside and self._suspects and len(self._suspects) >= min(beside, *self._suspects)
+        )
 
-    def _count_suspect(self, execution: Execution, number: int) -> None:
-        """Let no second suspect be claimed, so that it is known which one killed the worker."""
-        if _is_suspect(execution):
-            self._suspects += number
-            self._claimer.is_concurrent = "2" if self._suspects else "1"
-            if not self._suspects:
+    def _count_suspect(self, execution: Execution, change: Callable[[int], None]) -> None:
+        """Let no more suspects be claimed than may run at once, so that it is found out which one kills the worker."""
+        beside = execution.claim.delivery.suspects_beside
+        if beside:
+            change(beside)
+            had_room = self._claimer.is_concurrent != "2"
+            self._claimer.is_concurrent = _room_beside(self._suspects)
+            if not had_room and self._claimer.is_concurrent != "2":
                 self._waiter.end_wait()  # which passes over those that may be claimed now
 
     def _begin(self, execution: Execution) -> None:
@@ -284,7 +304,7 @@ class ManyAtOnce:
         slot = Slot(execution, copy_context(), self._slots.ended)
         self._slots.take(slot)
         self._runs_alone = _runs_alone(type(execution.claim.job))
-        self._count_suspect(execution, 1)
+        self._count_suspect(execution, self._suspects.append)
         self._canceling.begun(slot)
         try:
             slot.context.run(self._start, slot)
@@ -346,17 +366,19 @@ class ManyAtOnce:
         """Record how jobs ended whose code has ended, and claim in the same step as many as there are free slots."""
         while (found := self._awaiting.pop_ended()) is not None:
             self._end_method(*found)
-        most = MAX_ENDS - len(self._executions.unrecorded)  # so that jobs begin between the ends of many
+        most = MAX_ENDS - len(self._executions.unrecorded) if may_claim else MAX_RELEASES  # to begin others in between
         ended = self._slots.pop_ended(most)
         if ended:
             self._event_loop.begin()
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
             for slot in ended:
-                self._count_suspect(slot.execution, -1)
+                self._count_suspect(slot.execution, self._suspects.remove)
+        if not self._context.is_too_late:
+            self._release_together([slot.execution for slot in ended if slot.gave_way])
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
         for slot in sorted(ended, key=lambda slot: -slot.execution.claim.began if slot.is_released else -inf):
             if self._context.is_too_late:
-                self._unrecorded += 1
+                self._unrecorded += slot.execution.claim.outcome != "released"
             else:
                 self._finish(slot)
         if ended:
@@ -370,6 +392,16 @@ class ManyAtOnce:
             self._worker.end_forced = True
         if len(ended) == most:
             self._slots.bell.ring()
+
+    def _release_together(self, executions: list[Execution]) -> None:
+        """Release the jobs that were interrupted because the worker ends: one by one, it might take too long."""
+        executions.sort(key=lambda execution: execution.claim.began)
+        for database in {execution.claim.delivery.database for execution in executions}:
+            own = [each.claim for each in executions if each.claim.delivery.database is database]
+            try:
+                self._executor.release_together(own)
+            except Exception as error:  # each is tried again
+                self._context.log_repeated(UNRELEASED, f"{UNRELEASED}: {one_line(error, MESSAGE)}", "warning")
 
     def _may_record_later(self) -> bool:
         """Whether ends may wait for others: there are jobs to begin first, or enough to be begun meanwhile."""
@@ -426,9 +458,11 @@ def _raise(error: BaseException) -> NoReturn:
 def _nothing() -> None: ...
 
 
-def _is_suspect(execution: Execution) -> bool:
-    """Whether a job may kill its worker, as others of its workers died."""
-    return not execution.claim.delivery.is_one_of_several
+def _room_beside(suspects: Sequence[int]) -> str:
+    """What a claim says of the suspects that run, see ``claim.lua``, given how many each allows at once."""
+    if not suspects:
+        return "1"
+    return "2" if len(suspects) >= min(suspects) else f"{len(suspects)} {min(suspects)}"
 
 
 @memoized

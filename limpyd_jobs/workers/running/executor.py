@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unru
 from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobInterrupted, JobTimeout
 from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.models import Job, JobClaim
+from limpyd_jobs.models.claims.job_claim import release_all
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt
 from limpyd_jobs.redis.forks import this_process
@@ -148,10 +149,17 @@ class Executor:
         return isinstance(error, GracePeriodOver) and self.worker_ends()
 
     def _release(self, execution: Execution) -> None:
-        """Put a job back that was interrupted."""
-        self._interrupted(execution)
-        self.recorder.retry(execution.claim.release, begun=True)
+        """Put a job back that was interrupted, unless that is done."""
+        if execution.claim.outcome != "released":
+            self._interrupted(execution)
+            self.recorder.retry(execution.claim.release, begun=True)
         self.overrides.hook("job_released", execution.claim.job, execution.living_queue())
+
+    def release_together(self, claims: Sequence[JobClaim]) -> None:
+        """Put jobs of one database back, in their order; `finish` does the rest."""
+        if claims:
+            self.recorder.redis_retry.disconnect()
+            self.recorder.retry(release_all, claims)
 
     def _fail(self, execution: Execution, error: BaseException) -> None:
         """Call the hook for a job that failed."""
