@@ -51,6 +51,13 @@ class WorkerLost(LimpydJobsException):
     """A job is in error, because the workers that ran it died, one after the other."""
 
 
+class WorkerFailed(LimpydJobsException):
+    """A worker ended at once, because what it cannot work without is broken: its event loop, or one of its threads.
+
+    Its jobs are rescued when their leases have lapsed.
+    """
+
+
 class DatabaseMoved(LimpydJobsException, ResponseError):
     """Nothing is added to a database, and no job is claimed there, because its jobs are being moved to another one, or
     were moved there: see ``limpyd-jobs move-to``. It is a `redis.ResponseError`, too."""

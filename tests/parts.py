@@ -68,7 +68,7 @@ class Parts:
         self.redis_retry = RedisRetry(worker, context, lambda: None)
         self.recorder = recorder = Recorder(self.redis_retry, lambda: None, claimer.keep)
         self.guard = guard = Guard(context, executions, recorder)
-        awaiting = Awaiting(EventLoop(worker.log))
+        awaiting = Awaiting(EventLoop(worker.log, context.fail))
         self.announcer = announcer = Announcer(worker, repeats.is_among_few, awaiting)
         overrides = Overrides(worker, Worker, settings)
         self.strategies = Strategies(worker, None, overrides, recorder, announcer, guard.abandon)

@@ -21,7 +21,6 @@ from limpyd_jobs.classes.binding import bound_models, is_same_database
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.dates import as_naive_utc, parse_datetime
 from limpyd_jobs.fields.codecs import codec_of
-from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.records import presences, records
@@ -29,6 +28,7 @@ from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited, user
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
 from limpyd_jobs.texts import described, host_and_pid, one_line
+from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.transitions import owner_of
 
 log = logging.getLogger("limpyd-jobs.presence")

@@ -14,6 +14,7 @@ from limpyd_jobs.redis.calls import Call, Commands, Request, Steps
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.lines import line_to, running_loop
 from limpyd_jobs.redis.replication import CopyingSender
+from limpyd_jobs.threads import in_own_thread
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ async def in_thread(function: Callable[[], T]) -> T:
     """Call what is not made for asyncio in a thread. If the task is canceled, it waits for the end of the call: what
     comes next must not be done at the same time."""
     loop = running_loop()
-    call = loop.create_task(asyncio.to_thread(function))
+    call = loop.create_task(in_own_thread(function))
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:

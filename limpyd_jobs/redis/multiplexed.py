@@ -30,6 +30,7 @@ from limpyd_jobs.redis.cluster.refusals import Patience, places_to_resend
 from limpyd_jobs.redis.connections import packed
 from limpyd_jobs.redis.primary import ANSWER_VALID_FOR, PrimaryPool
 from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave, refuse_cluster
+from limpyd_jobs.threads import in_own_thread
 
 # The settings of the connections of a pool that those of asyncio have, too.
 _SETTINGS = re.compile(
@@ -296,10 +297,10 @@ class Line:
     async def _opened(self) -> Wire:
         address = None
         if isinstance(self._pool, PrimaryPool):
-            address = await asyncio.to_thread(self._pool.primary_address)
+            address = await in_own_thread(self._pool.primary_address)
             self._valid_until = monotonic() + ANSWER_VALID_FOR
         elif isinstance(self._pool, ClusterPool):
-            address = await asyncio.to_thread(self._pool.owner)
+            address = await in_own_thread(self._pool.owner)
         wire = self._wire
         if wire is not None and wire.is_open and address == self._address:
             return wire

@@ -25,6 +25,7 @@ from limpyd_jobs.redis.database import JobsDatabase, client_like, database_name
 from limpyd_jobs.search.classes import connection_to, on
 from limpyd_jobs.shards.filter import Seen, ShardsFilter
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import in_own_thread
 
 T = TypeVar("T")
 
@@ -219,7 +220,7 @@ class Shards:
 
     async def _ato_add(self, job_class: Any, number: int) -> Any:
         if number not in self._are_known:
-            await asyncio.to_thread(self.check, number, is_to_be=True)
+            await in_own_thread(self.check, number, is_to_be=True)
         return self._to_add(job_class, number)
 
     def add_jobs(self, job_class: Any, jobs: Iterable[str | Mapping[str, Any]], *args: Any, **how: Any) -> list[Any]:

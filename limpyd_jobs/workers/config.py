@@ -29,10 +29,10 @@ from limpyd_jobs.commandline.parser import (
     require_subclass,
 )
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.texts import LOGGED, one_line
+from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.process.pool import WorkerPool
 from limpyd_jobs.workers.process.reloading import is_child, places_of, run_reloading

@@ -100,6 +100,7 @@ class RunState:
     has_waited: bool = False  # whether the last job did not come at once
     is_between_jobs: bool = False  # whether its status is too short to be seen, because the next job is there already
     gives_up_at: float = inf  # when it has to end at last, even if ends of jobs are not recorded
+    failure: str = ""  # what broke that it cannot work without; empty if nothing did: see `Context.fail`
     # Other shards that could not be used, and until when not to ask them, by the clock of `monotonic`.
     unusable: dict[Any, float] = field(default_factory=dict)
     parent: int = 0  # the pid of the parent of its pool
@@ -109,6 +110,7 @@ class RunState:
     # Called once it handles signals and has found its queues; and, with the worker, when its status changes.
     on_ready: list[Callable[[], None]] = field(default_factory=list)
     on_status: list[Callable[[Any], None]] = field(default_factory=list)
+    on_failure: list[Callable[[], None]] = field(default_factory=list)  # called once it has failed, by any thread
 
 
 class Context:
@@ -130,6 +132,22 @@ class Context:
         for callback in self.state.on_status:
             callback(self._worker)
         events.emit(events.WorkerStatusChanged, self._worker, "", self._worker.status)
+
+    def fail(self, why: str) -> None:
+        """Let the worker end at once, as if its process died: what it needs to keep its promises is broken. Any thread
+        may do so.
+
+        Its jobs are not released, but rescued: one of them may have broken it, and would do so again.
+        """
+        state = self.state
+        if state.failure:
+            return
+        state.failure = state.why = why
+        state.gives_up_at = -inf
+        self._worker.end_forced = True
+        self.log(f"{why}: ending at once, and the jobs that run are rescued when their leases have lapsed", "critical")
+        for callback in state.on_failure:
+            callback()
 
     @property
     def queue_keys(self) -> list[QueueKey]:

@@ -12,8 +12,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs import events
 from limpyd_jobs.commandline.parameters import REFUSE
 from limpyd_jobs.dates import get_delta, utcnow
-from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.exceptions import LimpydJobsException, WorkerFailed
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import worker_tasks
 from limpyd_jobs.records import records
@@ -22,6 +21,7 @@ from limpyd_jobs.redis.cluster.names import check_one_tag
 from limpyd_jobs.redis.connections import PinnedConnection, interrupt_all
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
+from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
@@ -31,7 +31,8 @@ from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.canceling import Canceling
-from limpyd_jobs.workers.concurrent.event_loop import EventLoop
+from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
+from limpyd_jobs.workers.concurrent.held import Held
 from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
 from limpyd_jobs.workers.concurrent.slots import Slots
@@ -48,12 +49,13 @@ from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
+from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.hooks import Hooks
 from limpyd_jobs.workers.running.leases import Leases
@@ -81,7 +83,7 @@ class Loop:
         self.context = Context(worker, state, self.repeats.log)
         self.executions = Executions()
         is_guarded = self.context.settings.blocking_calls == REFUSE
-        self.event_loop = EventLoop(worker.log, is_guarded=is_guarded)
+        self.event_loop = EventLoop(worker.log, self.context.fail, is_guarded=is_guarded)
         self.slots = Slots(self.context.settings.concurrency)
         is_one = self.slots.limit == 1
         self.awaiting = Awaiting(self.event_loop) if is_one else AwaitingBeside(self.event_loop, self.slots.bell.ring)
@@ -96,6 +98,7 @@ class Loop:
         self._build_hooks(base)
         self._build_beats()
         self._build_turns(base)
+        state.on_failure.append(self._end_at_once)
 
     def _let_others_renew(self) -> None:
         """They could not while Redis was away, so look for lapsed leases later."""
@@ -138,7 +141,8 @@ class Loop:
     def _build_waiter(self) -> None:
         worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
         self.timer = JobTimer()
-        self.report = Report(worker, context, self.executions, self.prefetched)
+        self.held = Held(worker, context, self.executions, self.slots, self.event_loop, self._end_wait)
+        self.report = Report(worker, context, self.executions, self.prefetched, self.held.lines)
         self.stopping = Stopping(
             worker,
             context,
@@ -189,7 +193,8 @@ class Loop:
         self.acknowledger = self.hooks.acknowledger = acknowledger
         assert isinstance(self.awaiting, AwaitingBeside)
         client = partial(records.redis_of, worker.queue_model)
-        canceling = Canceling(slots, client, claimer.canceled_key, worker.log)
+        limits = Limits(slots, self.timer, self._end_by, self._stop_waiting, context.fail)
+        canceling = Canceling(slots, client, claimer.canceled_key, limits.cancel, worker.log, context.fail)
         self.turns = self._source = turns = ManyAtOnce(
             worker,
             context,
@@ -203,7 +208,7 @@ class Loop:
             acknowledger,
             self.awaiting,
             self.event_loop,
-            Limits(slots, self.timer, self._end_by, self._stop_waiting),
+            limits,
             canceling,
             base.execute,
             self.memory_limit.check if self.memory_limit else lambda: None,
@@ -220,6 +225,12 @@ class Loop:
     def _end_by(self, moment: float) -> None:
         self.context.state.gives_up_at = moment
 
+    def _end_at_once(self) -> None:
+        """Let the worker end, because it has failed; called by any thread."""
+        self.event_loop.failure = self.event_loop.failure or self.context.state.failure
+        self._end_wait()
+        self._stop_waiting()
+
     def _stop_waiting(self) -> None:
         for client in (self.worker.connection, records.redis_of(self.worker.queue_model)):
             interrupt_all(client.connection_pool)
@@ -234,10 +245,18 @@ class Loop:
         try:
             self.stopping.handle_other_signals()
             self._run()
+            self._check_failure()
+        except LoopFailed:
+            self._check_failure()
+            raise
         finally:
             self.event_loop.close()
             self.claimer.connection.close()
             self.worker.stop_handling_end_signal()
+
+    def _check_failure(self) -> None:
+        if self.context.state.failure:
+            raise WorkerFailed(self.context.state.failure)
 
     def _run(self) -> None:
         worker = self.worker
@@ -253,8 +272,9 @@ class Loop:
         if worker.max_duration:
             worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
 
+        every, fail = self.context.settings.lease / 4, self.context.fail
         try:
-            with self._telling_health(), Heartbeat(self.context.settings.lease / 4, self._beat, FIRST_SIGN):
+            with self._telling_health(), Heartbeat(every, self._beat, FIRST_SIGN, fail):
                 self._start_and_loop()
         finally:
             self.registration.close(self.context.connection)
@@ -280,7 +300,7 @@ class Loop:
         from limpyd_jobs.workers.health.telling import telling
 
         self.maintenance.put_first(Turns(settings.stalled_after / 4))
-        monitor = Monitor(self.worker, self.context, self.executions, self.prefetched)
+        monitor = Monitor(self.worker, self.context, self.executions, self.prefetched, self.held.too_long)
         return telling(monitor, settings, parent, self.worker.log)
 
     def _start_and_loop(self) -> None:
@@ -319,6 +339,9 @@ class Loop:
 
     def _beat(self) -> None:
         """Give a sign of life; called by another thread."""
+        if self.context.state.failure:
+            return
+        self.held.check()
         self.leases.renew(self.context.connection)
         self.registration.renew(self.context.connection)
         self._write_metrics()
@@ -421,8 +444,18 @@ class Loop:
             self.offers.release_unwanted()
         self.executor.run(execution)
         self.acknowledger.job_done()
+        if self.awaiting.left:
+            self._leave_behind(execution, self.awaiting.left)
         if self.memory_limit:
             self.memory_limit.check()
+
+    def _leave_behind(self, execution: Execution, code: Awaited) -> None:
+        """End if the coroutine of a job, which was given up, still goes on: others would run beside it."""
+        self.awaiting.left = None
+        if not code.has_ended:
+            text = f"{label_of(execution.claim.job)} did not end when it was canceled, and its code goes on: ending"
+            self.worker.log(text, "error")
+            self.worker.end_forced = True
 
     def _release(self) -> None:
         """Release the next jobs, if some are claimed already, and end the registration of a worker that waits."""

@@ -50,6 +50,35 @@ class LongCrowd(Job):
             await asyncio.sleep(0.02)
 
 
+class LoopCrowd(Crowd):
+    """The killers close the file by which the event loop waits, so that its thread dies."""
+
+    async def run(self, queue: Queue) -> None:
+        await asyncio.sleep(0.02)
+        if (await self.aget("identifier")).startswith("killer"):
+            loop: Any = asyncio.get_running_loop()
+            os.close(loop._selector.fileno())
+            await asyncio.sleep(60)
+
+
+class FileCrowd(Crowd):
+    """The killers close all files of their process."""
+
+    async def run(self, queue: Queue) -> None:
+        await asyncio.sleep(0.02)
+        if (await self.aget("identifier")).startswith("killer"):
+            os.closerange(3, 1000)
+            await asyncio.sleep(60)
+
+
+class PlainFileCrowd(PlainCrowd):
+    def run(self, queue: Queue) -> None:
+        time.sleep(0.002)
+        if self._cached_identifier.startswith("killer"):  # the code of the others needs no file
+            os.closerange(3, 1000)
+            time.sleep(60)
+
+
 def begin_to_work(**options: Any) -> int:
     """Run a worker in a process that may die; return its pid."""
     pid = os.fork()
@@ -87,8 +116,24 @@ def add(job_class: type[Job], killers: set[int]) -> Callable[[], list[str]]:
         (Crowd, {7}, {"concurrency": 100, "max_rescues": 0}),
         (PlainCrowd, {7}, {"concurrency": 100, "max_rescues": 0}),
         (PlainCrowd, {7}, {"prefetch": 100, "max_rescues": 0}),
+        (LoopCrowd, {7}, {"concurrency": 10, "max_rescues": 0}),
+        (LoopCrowd, {7}, {"max_rescues": 0}),
+        (FileCrowd, {7}, {"concurrency": 10, "max_rescues": 0}),
+        (FileCrowd, {7}, {"max_rescues": 0}),
+        (PlainFileCrowd, {7}, {"concurrency": 10, "max_rescues": 0}),
     ],
-    ids=["10 coroutines", "two of them", "100 coroutines", "100 threads", "prefetch"],
+    ids=[
+        "10 coroutines",
+        "two of them",
+        "100 coroutines",
+        "100 threads",
+        "prefetch",
+        "the loop of 10 coroutines",
+        "the loop of one coroutine",
+        "the files of 10 coroutines",
+        "the files of one coroutine",
+        "the files of 10 threads",
+    ],
 )
 def test_ruin_no_neighbour(
     job_class: type[Job], killers: set[int], options: dict[str, int], redis_client: redis.Redis

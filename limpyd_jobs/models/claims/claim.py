@@ -17,7 +17,6 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
 from limpyd_jobs.exceptions import ClaimLost, JobGone, JobInterrupted, JobTimeout, LimpydJobsException, NotRecorded
-from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.claims.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord
@@ -31,6 +30,7 @@ from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line, raw_traceback_of
+from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.transitions import Ending
 
 T = TypeVar("T")

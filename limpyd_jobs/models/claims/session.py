@@ -13,12 +13,12 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import checked_lease
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
-from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import Heartbeat
 
 AJob = TypeVar("AJob", bound=JobRecord)
 

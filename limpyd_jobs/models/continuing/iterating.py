@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any, Generic, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from limpyd_jobs.exceptions import CursorLost
 from limpyd_jobs.models.continuing.cursors import Cursors, Entry
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.threads import in_own_thread
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Iteration(Generic[T]):
                 yield item
                 self._done(item)
             self._cursors.finish(self._name, self._total)
-            await asyncio.to_thread(self._cursors.tell_end)
+            await in_own_thread(self._cursors.tell_end)
         finally:
             self._cursors.end(self._name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from types import TracebackType
 from typing import Self
@@ -10,6 +9,7 @@ from typing import Self
 from limpyd_jobs.exceptions import CursorLost
 from limpyd_jobs.models.continuing.cursors import Cursors
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.threads import in_own_thread
 
 logger = logging.getLogger("limpyd-jobs")
 
@@ -56,7 +56,7 @@ class Step:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._ends(error):
-            await asyncio.to_thread(self._cursors.keep)
+            await in_own_thread(self._cursors.keep)
 
     def _ends(self, error: BaseException | None) -> bool:
         """Note the end of the block; return whether its end is to be kept. The job may have to give way then."""

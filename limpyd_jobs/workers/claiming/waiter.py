@@ -45,7 +45,7 @@ class Waiter:
         self._state = self.context.state
         self._prefetched = self.claimer.prefetched
         self.queue_selector = QueueSelector()
-        self.wakeup_timer = WakeupTimer(self.end_wait)
+        self.wakeup_timer = WakeupTimer(self.end_wait, self.context.fail)
         self._is_strict = self.context.settings.queue_strategy == "strict"
         self._known_queue: str | None = None
         self._next_due: float | None = None

@@ -9,16 +9,15 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.retrying import Cancel
-from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
+from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
 from limpyd_jobs.workers.running.execution import Execution
 from limpyd_jobs.workers.running.timers import JobTimer
 
 # A coroutine that goes on after its time is over is canceled again after this many seconds.
-CANCEL_AGAIN_AFTER = 5.0
+CANCEL_AGAIN_AFTER = 1.0
 
-# How many seconds a coroutine has to end once the worker has to end without it.
+# How many seconds code has to end once it was canceled, told or interrupted. Then the worker goes on without it.
 LAST_SECONDS = 3.0
 
 
@@ -28,6 +27,7 @@ class Awaiting:
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self._code: Awaited | None = None  # the code of a job, while it runs
+        self.left: Awaited | None = None  # the code of the last job that was given up
 
     def cancel(self, execution: Execution) -> None:
         """Cancel the coroutine of a job that was canceled. Any thread may do so."""
@@ -39,15 +39,20 @@ class Awaiting:
         """Run a coroutine to its end, and return its result, or raise what it raised.
 
         A timer is given for the code of a job, not for its other methods. When an exception of it is due, the coroutine
-        is canceled. If that ends it, the exception is raised. If the worker has to end, and the coroutine goes on all
-        the same, it is raised after a moment.
+        is canceled. If that ends it, the exception is raised. If it goes on all the same, it is raised after a moment.
+
+        Raises
+        ------
+        LoopFailed
+            If the event loop turns no more.
         """
         is_code, timer, wakeups = timer is not None, timer or JobTimer(), SimpleQueue[None]()
         wake = partial(wakeups.put, None)  # a signal handler may do that at any time
         timer.on_set = wake
         awaited = self._loop.start(coroutine, lambda _: wake())
         self._code = awaited if is_code else None
-        last, again_at = None, 0.0
+        last: BaseException | None = None
+        again_at = 0.0
         try:
             while not awaited.has_ended:
                 try:
@@ -55,13 +60,15 @@ class Awaiting:
                         wakeups.get(timeout=timer.seconds_left())
                 except KeyboardInterrupt as interrupt:
                     timer.set("interrupt", 0, interrupt)
-                moment, reason = timer.due()
-                now = monotonic()
+                if self._loop.failure and not awaited.has_ended:
+                    raise LoopFailed(self._loop.failure)
+                reason, now = timer.due()[1] or (awaited.asked and awaited.asked[1]), monotonic()
                 if reason is not None and (reason is not last or now >= again_at):
                     self._loop.cancel(awaited, reason)
                     last, again_at = reason, now + CANCEL_AGAIN_AFTER
-                if isinstance(reason, (GracePeriodOver, KeyboardInterrupt)) and now >= moment + LAST_SECONDS:
-                    raise reason
+                if awaited.asked and now >= awaited.asked[0] + LAST_SECONDS and not awaited.has_ended:
+                    self.left = awaited
+                    raise reason or awaited.asked[1]
         finally:
             self._code = timer.on_set = None
             timer.clear("interrupt")

@@ -7,6 +7,12 @@ import select
 from contextlib import suppress
 from typing import Any
 
+BROKEN = "The pipe that wakes the worker is closed (the code of a job may have closed its files)"
+
+
+class BrokenBell(Exception):
+    """No other thread can wake this one any more."""
+
 
 class Bell:
     """Any thread, and a signal handler, may ring it; one thread waits for it, and for descriptors."""
@@ -19,6 +25,7 @@ class Bell:
         """Make it ready, in the process that will wait for it."""
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
+        self._file = os.fstat(self._read)
         self._has_rung = False
 
     def ring(self) -> None:
@@ -29,13 +36,34 @@ class Bell:
                 os.write(self._write, b"\0")
 
     def wait(self, seconds: float, *others: Any) -> bool:
-        """Wait until it rings, another descriptor can be read, or for some seconds; return whether it rang."""
+        """Wait until it rings, another descriptor can be read, or for some seconds; return whether it rang.
+
+        Raises
+        ------
+        BrokenBell
+        """
         ready = _ready((self._read, *others), seconds)
+        if not ready:
+            self._check()
         if self._read not in ready:
             return False
-        os.read(self._read, 4096)
+        try:
+            heard = os.read(self._read, 4096)
+        except OSError:
+            heard = b""
+        if heard.strip(b"\0") or not heard:
+            raise BrokenBell(BROKEN)
         self._has_rung = False  # later than that: who rang before this line put its news before
         return True
+
+    def _check(self) -> None:
+        """Raise `BrokenBell` if its file is closed, or another one has its number now."""
+        try:
+            is_same = os.path.samestat(os.fstat(self._read), self._file)
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise BrokenBell(BROKEN)
 
     def __del__(self) -> None:  # no thread can ring it any more
         if self._read >= 0:

@@ -10,8 +10,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from limpyd_jobs.redis.connections import PinnedConnection, shorter_than_timeout
-from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import OnDeath, start_thread
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots, name_of
 from limpyd_jobs.workers.running.execution import Execution
@@ -37,8 +37,17 @@ class Canceling:
     the messages see ``lua/includes/canceling.lua``.
     """
 
-    def __init__(self, slots: Slots, client: Callable[[], Redis], key: str, log: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        client: Callable[[], Redis],
+        key: str,
+        interrupt: Callable[[Slot], None],
+        log: Callable[[str, str], None],
+        on_death: OnDeath,
+    ) -> None:
         self._slots, self._client, self._key, self._log = slots, client, key, log
+        self._interrupt, self._on_death = interrupt, on_death
         self._connection = PinnedConnection(client)
         self._closed = Event()
         self._early: dict[str, None] = {}
@@ -46,8 +55,7 @@ class Canceling:
         self._thread: Thread
 
     def __enter__(self) -> None:
-        self._thread = Thread(target=self._run, name="limpyd-jobs-cancels", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("limpyd-jobs-cancels", self._run, self._on_death)
 
     def __exit__(self, *exc_info: object) -> None:
         self._closed.set()
@@ -58,7 +66,7 @@ class Canceling:
         """Interrupt a job that has a slot now, if it was canceled before."""
         if slot.name in self._early:
             self._early.pop(slot.name, None)
-            _interrupt(slot)
+            self._interrupt(slot)
 
     def cancel(self, execution: Execution) -> None:
         """Interrupt a job of which the renewal of its lease told. Any thread may do so."""
@@ -71,7 +79,7 @@ class Canceling:
         slot = self._slots.named.get(name)
         if slot is not None:
             self._early.pop(name, None)
-            _interrupt(slot)
+            self._interrupt(slot)
 
     # -- In its own thread
 
@@ -104,7 +112,3 @@ class Canceling:
             self._has_logged = True
             text = f"Unable to listen for canceled jobs, which hear of it later: {one_line(error, MESSAGE)}"
             self._log(text, "warning")
-
-
-def _interrupt(slot: Slot) -> None:
-    slot.interrupt(Cancel("it was canceled while it ran"))

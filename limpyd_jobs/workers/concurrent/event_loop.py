@@ -10,19 +10,26 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import await_in_task
 from limpyd_jobs.redis.blocking import guarded
 from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import OnDeath
 from limpyd_jobs.workers.concurrent.stepping import running_job, stepped_task
-from limpyd_jobs.workers.concurrent.threads import DaemonThreads
+from limpyd_jobs.workers.concurrent.threads import ThreadsOfJobs
 from limpyd_jobs.workers.concurrent.watchdog import Watchdog
 from limpyd_jobs.workers.process.forks import end_child
 
 # How many seconds the tasks that are left have to end once the worker has ended.
 CLOSE_WITHIN = 1.0
+
+
+class LoopFailed(BaseException):
+    """The event loop turns no more. Nothing is recorded of the job for which it is raised: its worker ends at once."""
 
 
 class Awaited:
@@ -34,6 +41,8 @@ class Awaited:
     def __init__(self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[Awaited], object]) -> None:
         self.has_ended = False
         self.reason: BaseException | None = None  # why it was canceled, if it was
+        # When it was first asked to end, and why: the loop may not have got to cancel it.
+        self.asked: tuple[float, BaseException] | None = None
         self._coroutine = coroutine
         self._on_end = on_end
         self._task: Task[None] | None = None
@@ -107,13 +116,22 @@ class EventLoop:
     ----------
     log: callable
         Takes a message and its level, from any thread.
+    on_death: callable
+        Is given why the loop turns no more, by any thread: code of a job closed its files, say.
     is_guarded: bool
         Whether coroutines must not wait for Redis in between two of their steps.
+
+    Attributes
+    ----------
+    failure: str
+        Why it turns no more, or is not needed any more; empty if it is well.
     """
 
-    def __init__(self, log: Callable[[str, str], None], *, is_guarded: bool = True) -> None:
-        self._log, self._is_guarded = log, is_guarded
-        self._watchdog: Watchdog
+    def __init__(self, log: Callable[[str, str], None], on_death: OnDeath, *, is_guarded: bool = True) -> None:
+        self._log, self._on_death, self._is_guarded = log, on_death, is_guarded
+        self.failure = ""
+        self.threads: ThreadsOfJobs | None = None  # those of ``asyncio.to_thread``, once there is a loop
+        self._watchdog: Watchdog | None = None
         self._loop: AbstractEventLoop | None = None
         self._pid = 0
         self._thread: Thread
@@ -130,13 +148,30 @@ class EventLoop:
         reason: BaseException | None = None,
     ) -> Awaited:
         """Let a coroutine run; return at once. With `later`, it begins with the next one, or with `begin`. With a
-        reason to cancel it, it does not begin."""
-        awaited, _ = Awaited(coroutine, on_end), self._running_loop()
+        reason to cancel it, it does not begin.
+
+        Raises
+        ------
+        LoopFailed
+            If the loop turns no more.
+        RuntimeError
+            If no thread can be started for the loop.
+        """
+        try:
+            self._check()
+            awaited, _ = Awaited(coroutine, on_end), self._running_loop()
+        except BaseException:
+            coroutine.close()
+            raise
         awaited.reason = reason
         self._to_begin.append((awaited, copy_context()))
         if not later:
             self.begin()
         return awaited
+
+    def _check(self) -> None:
+        if self.failure:
+            raise LoopFailed(self.failure)
 
     def begin(self) -> None:
         """Let the coroutines begin that were to begin later."""
@@ -148,12 +183,21 @@ class EventLoop:
         self._is_called = False  # before it looks: what is added later calls it again
         while self._to_begin:
             awaited, context = self._to_begin.popleft()
+            assert self._watchdog
             context.run(awaited.begin, loop, self._watchdog)
 
     def cancel(self, awaited: Awaited, reason: BaseException) -> None:
         """Cancel a coroutine, for a reason. Any thread may do so."""
-        with suppress(RuntimeError):  # the loop is closed, as all that ran on it
-            self._running_loop().call_soon_threadsafe(awaited.cancel, reason)
+        awaited.asked = awaited.asked or (monotonic(), reason)
+        loop = self._loop
+        if loop is not None and self._pid == this_process.pid:
+            with suppress(RuntimeError):  # it is closed, as all that ran on it
+                loop.call_soon_threadsafe(awaited.cancel, reason)
+
+    @property
+    def held_for(self) -> float:
+        """For how many seconds it has not turned, because code of a job holds it; 0 if no coroutine runs."""
+        return self._watchdog.held_for if self._watchdog else 0.0
 
     def close(self, *, is_hurried: bool = False) -> None:
         """Cancel what is left, and end the thread, unless code on the loop holds it for longer than a moment. It is not
@@ -164,35 +208,68 @@ class EventLoop:
         self._is_closing = True
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(loop.stop)
-        if not is_hurried:
+        if not (is_hurried or self.failure):
             self._thread.join(2 * CLOSE_WITHIN)
 
     def _running_loop(self) -> AbstractEventLoop:
         if self._loop is None or self._pid != this_process.pid:
-            self._loop, self._pid, started = asyncio.new_event_loop(), this_process.pid, Event()
+            self._pid = this_process.pid
             self._to_begin.clear()
             self._is_called = self._is_closing = False
-            self._loop.set_task_factory(stepped_task)
-            self._loop.set_default_executor(DaemonThreads(min(32, (os.cpu_count() or 1) + 4), "limpyd-jobs-to-thread"))
-            self._loop.call_soon(started.set)
-            self._thread = Thread(target=self._run, args=(self._loop,), name="limpyd-jobs-coroutines", daemon=True)
-            self._thread.start()
-            started.wait()
+            self._loop = self._started()
         return self._loop
 
-    def _run(self, loop: AbstractEventLoop) -> None:
+    def _started(self) -> AbstractEventLoop:
+        """Return a new loop that turns, in a new thread."""
+        loop, started = asyncio.new_event_loop(), Event()
+        try:
+            loop.set_task_factory(stepped_task)
+            self.threads = ThreadsOfJobs(min(32, (os.cpu_count() or 1) + 4), "limpyd-jobs-to-thread")
+            loop.set_default_executor(self.threads)
+            loop.call_soon(started.set)
+            thread = Thread(target=self._run, args=(loop, started), name="limpyd-jobs-coroutines", daemon=True)
+            thread.start()
+        except BaseException:  # no thread can be started
+            loop.close()
+            raise
+        self._thread = thread
+        started.wait()
+        return loop
+
+    def _run(self, loop: AbstractEventLoop, started: Event) -> None:
+        try:
+            self._turn(loop)
+        except BaseException as error:
+            if this_process.pid != self._pid:
+                end_child()
+            self._died(f"The event loop died: {one_line(repr(error), MESSAGE)}")
+        finally:
+            started.set()
+
+    def _died(self, why: str) -> None:
+        if not (self.failure or self._is_closing):
+            self._on_death(f"{why} (the code of a job may have closed its files)")
+            self.failure = why  # later than that: by then the worker records nothing more
+        if self._watchdog:
+            self._watchdog.close()
+
+    def _turn(self, loop: AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        self._watchdog = watchdog = Watchdog(loop, self._log)
+        self._watchdog = watchdog = Watchdog(loop, self._log, self._died)
         if self._is_guarded:
             guarded.add(loop)
         while not self._is_closing:
             with suppress(SystemExit, KeyboardInterrupt):  # of a task that a job made: the job has it, too
                 loop.run_forever()
+        self._end(loop)
+        watchdog.close()
+
+    def _end(self, loop: AbstractEventLoop) -> None:
+        """End what is left on it, once it turns no more."""
         loop.set_task_factory(stepped_task)  # a job may have given it another one
         with suppress(BaseException):
             loop.run_until_complete(_end_tasks())
             loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), CLOSE_WITHIN))
-        watchdog.close()
         guarded.discard(loop)
         with suppress(BaseException):
             loop.close()

@@ -10,6 +10,8 @@ from math import inf
 from threading import Lock
 from time import monotonic
 
+from limpyd_jobs.retrying import Cancel
+from limpyd_jobs.threads import OnDeath
 from limpyd_jobs.workers.concurrent.awaiting import CANCEL_AGAIN_AFTER, LAST_SECONDS
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
 from limpyd_jobs.workers.running.timers import JobTimer, WakeupTimer
@@ -25,15 +27,21 @@ class Limits:
     """
 
     def __init__(
-        self, slots: Slots, timer: JobTimer, last_chance: Callable[[float], None], stop_waiting: Callable[[], None]
+        self,
+        slots: Slots,
+        timer: JobTimer,
+        last_chance: Callable[[float], None],
+        stop_waiting: Callable[[], None],
+        on_death: OnDeath,
     ) -> None:
         self._slots = slots
         self._timer = timer
         self._last_chance = last_chance  # takes the moment when the worker has to end, whatever its jobs do
         self._stop_waiting = stop_waiting  # ends the waits for Redis from then on
-        self._waker = WakeupTimer(self._look)
+        self._waker = WakeupTimer(self._look, on_death)
         self._lock, self._numbers = Lock(), count()
-        self._heap: list[tuple[float, int, Slot, BaseException]] = []
+        # When to interrupt which job, why, and until when to wait for its end; 0 for one that is not interrupted yet.
+        self._heap: list[tuple[float, int, Slot, BaseException, float]] = []
         self._is_last = False
 
     def __enter__(self) -> None:
@@ -44,11 +52,20 @@ class Limits:
         self._timer.on_set = None
         self._waker.__exit__(*exc_info)
 
-    def set(self, slot: Slot, seconds: float, reason: BaseException) -> None:
+    def cancel(self, slot: Slot) -> None:
+        """Interrupt a job that was canceled. Any thread may do so.
+
+        A coroutine that goes on is given up; code in a thread may go on.
+        """
+        reason = Cancel("it was canceled while it ran")
+        slot.interrupt(reason)
+        self.set(slot, 0, reason)
+
+    def set(self, slot: Slot, seconds: float, reason: BaseException, until: float = 0) -> None:
         """Interrupt a job after some seconds, for a reason."""
         moment = monotonic() + seconds
         with self._lock:
-            heappush(self._heap, (moment, next(self._numbers), slot, reason))
+            heappush(self._heap, (moment, next(self._numbers), slot, reason, until))
             is_first = self._heap[0][0] == moment
         if is_first:
             self._waker.set(moment)
@@ -66,17 +83,21 @@ class Limits:
                     heappop(self._heap)
                 if not self._heap or self._heap[0][0] > monotonic():
                     return self._heap[0][0] if self._heap else inf
-                _, _, slot, reason = heappop(self._heap)
-            self._interrupt(slot, reason)
+                _, _, slot, reason, until = heappop(self._heap)
+            self._interrupt(slot, reason, until)
 
-    def _interrupt(self, slot: Slot, reason: BaseException) -> None:
-        if not slot.is_told(reason):
-            slot.interrupt(reason)
-        elif slot.holds_thread:
+    def _interrupt(self, slot: Slot, reason: BaseException, until: float) -> None:
+        slot.interrupt(reason)
+        if not slot.is_coroutine and isinstance(reason, Cancel):
+            return
+        now = monotonic()
+        if until and now >= until:
             slot.give_up(reason)
-        else:
+            return
+        if until:
             slot.interrupt_again()
-        self.set(slot, LAST_SECONDS if slot.holds_thread else CANCEL_AGAIN_AFTER, reason)
+        until = until or now + LAST_SECONDS
+        self.set(slot, min(until - now, CANCEL_AGAIN_AFTER), reason, until)
 
     def _end_grace_period(self) -> None:
         moment, reason = self._timer.due()

@@ -42,7 +42,7 @@ class Slot:
         self.around: Around | None = None
         self.before: list[Coroutine[Any, Any, Any]] = []  # async methods of the job, to be awaited before its code
         self.is_over = False  # whether its end was looked at
-        self.is_lost = False  # whether its code goes on in a thread, though it was given up
+        self.is_lost = False  # whether its code goes on, though it was given up
         self._on_end = on_end
         self._awaited: Awaited | None = None
         self._loop: EventLoop | None = None
@@ -61,7 +61,11 @@ class Slot:
         self._begin()
         self._loop = loop
         whole = _one_by_one([*self.before, coroutine]) if self.before else coroutine
-        self._awaited = loop.start(whole, lambda _: self._ended(), later=later, reason=self._reason)
+        try:
+            self._awaited = loop.start(whole, lambda _: self._ended(), later=later, reason=self._reason)
+        except BaseException:
+            coroutine.close()
+            raise
         if self._reason is not self._awaited.reason:  # another thread interrupted it before it was there
             self.interrupt_again()
 
@@ -93,7 +97,9 @@ class Slot:
 
     def fail(self, error: BaseException) -> None:
         """Its code could not begin."""
-        self._error = error
+        self._error, self.execution.is_running = error, False
+        for coroutine in self.before:
+            coroutine.close()
 
     def _ended(self) -> None:
         execution = self.execution
@@ -112,10 +118,6 @@ class Slot:
             elif self.execution.claim.is_that_of_job:
                 vars(self.execution.claim.job)["_is_told_to_end"] = self._told
 
-    def is_told(self, reason: BaseException) -> bool:
-        """Whether it was interrupted for that reason."""
-        return self._reason is reason
-
     def give_up(self, reason: BaseException) -> None:
         """Wait for its code no longer, as if it had ended for that reason. Any thread may do so."""
         if not self.is_over and self.execution.is_running:
@@ -133,9 +135,9 @@ class Slot:
         return self._given_up is not None
 
     @property
-    def holds_thread(self) -> bool:
-        """Whether its code still runs in a thread."""
-        return self._awaited is None and self.execution.is_running
+    def is_coroutine(self) -> bool:
+        """Whether its code is a coroutine, which can be canceled."""
+        return self._awaited is not None
 
     @property
     def is_released(self) -> bool:
@@ -211,7 +213,7 @@ class Slots:
         self.limit = limit
         self.taken: set[Slot] = set()
         self.named: dict[str, Slot] = {}  # the same by their names; any thread may read both
-        self.lost = 0  # those whose code was given up, and goes on in a thread
+        self.lost = 0  # those whose code was given up, and goes on
         self.bell = Bell()
         self._ended: SimpleQueue[Slot] = SimpleQueue()
 
@@ -242,7 +244,7 @@ class Slots:
                 self.lost -= slot.is_lost
                 slot.is_lost = False
                 continue
-            slot.is_over, slot.is_lost = True, slot.holds_thread
+            slot.is_over, slot.is_lost = True, slot.execution.is_running
             self.lost += slot.is_lost
             self.taken.discard(slot)
             self.named.pop(slot.name, None)

@@ -1,51 +1,53 @@
-"""Threads that do not hold up the end of the process."""
+"""The threads in which the coroutines of jobs let something run, with ``asyncio.to_thread``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
-from threading import Lock, Thread
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from functools import partial
+from time import monotonic
 from typing import Any
 
+from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.threads import DaemonThreads
+from limpyd_jobs.workers.concurrent.stepping import running_job
+from limpyd_jobs.workers.process.forks import end_child
 
-class DaemonThreads(ThreadPoolExecutor):
-    """Runs functions in threads, at most so many at once; each thread is started when it is first needed.
 
-    Python waits for the threads of other executors before a process ends, even for those that never end. An event loop
-    takes only an executor of that type.
-    """
+class ThreadsOfJobs(DaemonThreads):
+    """Knows of which jobs the calls are that hold the threads, and since when."""
 
     def __init__(self, most: int, name: str) -> None:
-        super().__init__(most)
-        self._most, self._name = most, name
-        self._tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._lock, self._started, self._unfinished = Lock(), 0, 0
+        super().__init__(most, name)
+        self.most = most
+        self._calls: dict[object, Any] = {}  # the jobs whose calls run; any thread may read it
+        self._changed = 0.0  # when a call last began or ended
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        with self._lock:
-            self._unfinished += 1
-            if self._started < min(self._unfinished, self._most):
-                self._started += 1
-                name = f"{self._name}-{self._started}"
-                Thread(target=self._run, name=name, daemon=True).start()
-        self._tasks.put((future, lambda: function(*args, **kwargs)))
-        return future
+        return super().submit(self._call, running_job.get(), partial(function, *args, **kwargs))
 
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """Let the threads end once they have nothing to do. It never waits."""
-        for _ in range(self._started):
-            self._tasks.put(None)
+    def _call(self, job: Any, function: Callable[[], Any]) -> Any:
+        pid, call = this_process.pid, object()
+        self._calls[call], self._changed = job, monotonic()
+        try:
+            return function()
+        finally:
+            if this_process.pid != pid:
+                end_child()
+            self._changed = monotonic()
+            self._calls.pop(call, None)
 
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            future, function = task
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(function())
-                except BaseException as error:
-                    future.set_exception(error)
-            with self._lock:
-                self._unfinished -= 1
-            del task, future, function
+    @property
+    def held(self) -> int:
+        """How many of them are held by calls."""
+        return len(self._calls)
+
+    @property
+    def full_for(self) -> float:
+        """For how many seconds all have been held by the same calls; 0 if one is free."""
+        return monotonic() - self._changed if self.held >= self.most else 0.0
+
+    def held_by_others(self, jobs: Collection[Any]) -> set[object]:
+        """Return the calls of other jobs than these."""
+        known = {id(job) for job in jobs}
+        return {call for call, job in self._calls.copy().items() if job is not None and id(job) not in known}

@@ -13,12 +13,13 @@ from typing import Any, NoReturn
 from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun
-from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout
+from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import DaemonThreads
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
@@ -26,14 +27,13 @@ from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.ahead import MAX_WAIT_AHEAD, Ahead
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
-from limpyd_jobs.workers.concurrent.bell import can_read
+from limpyd_jobs.workers.concurrent.bell import BrokenBell, can_read
 from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
 from limpyd_jobs.workers.concurrent.stepping import running_job
-from limpyd_jobs.workers.concurrent.threads import DaemonThreads
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.running.ack_buffer import MAX_ACK_DELAY
@@ -125,7 +125,8 @@ class ManyAtOnce:
                         self._take(*found)
                 self._drain()
             except BaseException:
-                self._abort()
+                if not self._context.state.failure:
+                    self._abort()
                 raise
             finally:
                 self._end()
@@ -147,6 +148,9 @@ class ManyAtOnce:
             else:
                 self.wait(MAX_WAIT)
             self.record_ended()
+        if self._context.state.failure:
+            with suppress(RedisError, NotRecorded):  # those that have succeeded need not run again
+                self._record(0)
         left = len(self._slots.taken) + self._unrecorded
         if left:
             self._context.log(f"{left} jobs run on, and are rescued when their leases have lapsed", "error")
@@ -243,7 +247,10 @@ class ManyAtOnce:
     def wait(self, seconds: float) -> None:
         """Wait until a job has ended, or something else happens, but not for longer than some seconds."""
         self._event_loop.begin()
-        self._slots.bell.wait(max(seconds, 0.0))
+        try:
+            self._slots.bell.wait(max(seconds, 0.0))
+        except BrokenBell as error:
+            self._context.fail(str(error))
 
     def until_reply(self, connection: Any) -> None:
         """Record ends until there is a reply to read."""
@@ -251,7 +258,12 @@ class ManyAtOnce:
         timeout = getattr(connection, "socket_timeout", None)
         until = inf if timeout is None else monotonic() + timeout
         while descriptor is not None and monotonic() < until and not can_read(descriptor):
-            if self._slots.bell.wait(min(MAX_WAIT, max(until - monotonic(), 0.0)), descriptor):
+            try:
+                has_rung = self._slots.bell.wait(min(MAX_WAIT, max(until - monotonic(), 0.0)), descriptor)
+            except BrokenBell as error:
+                self._context.fail(str(error))
+                return
+            if has_rung:
                 self.record_ended()
 
     # -- Beginning one
@@ -387,7 +399,7 @@ class ManyAtOnce:
         if (ended or self._executions.unrecorded) and not (may_claim and self._may_record_later()):
             self._record(self._claimable if may_claim else 0)
         if self._slots.lost >= self._slots.limit and not self._worker.end_forced:
-            text = f"{self._slots.lost} jobs did not end when their time was over, and hold all threads: ending"
+            text = f"{self._slots.lost} jobs did not end when their time was over, and hold all slots: ending"
             self._context.log(text, "error")
             self._worker.end_forced = True
         if len(ended) == most:
@@ -416,7 +428,10 @@ class ManyAtOnce:
     def _finish(self, slot: Slot) -> None:
         execution = slot.execution
         self._has_given_up = self._has_given_up or slot.is_given_up
-        if slot.went_on:
+        if slot.is_given_up:
+            text = f"{label_of(execution.claim.job)} did not end when it was to, and is given up: its code goes on"
+            self._context.log(text, "warning" if slot.is_released else "error")
+        elif slot.went_on:
             self._context.log(f"{label_of(execution.claim.job)} went on after it was canceled", "warning")
         slot.context.run(slot.leave_instruments)
         self._awaiting.execution = execution

@@ -4,47 +4,62 @@ from __future__ import annotations
 
 import linecache
 import sys
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, BaseEventLoop, Handle, TimerHandle
 from collections.abc import Callable
 from inspect import CO_COROUTINE
-from threading import Event, Thread, get_ident
+from threading import Event, get_ident
 from time import monotonic
 from types import FrameType
+from typing import Any
 
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import OnDeath, start_thread
 from limpyd_jobs.workers.concurrent.stepping import Stepped
 from limpyd_jobs.workers.naming import label_of
 
 # For how many seconds a step of a coroutine may hold the loop before it is logged.
 LIMIT = 0.1
 
-# Every how many seconds the loop gives a sign.
-TICK = 0.05
+# Every how many seconds the loop gives a sign, while coroutines run, and while none does.
+TICK, IDLE_TICK = 0.05, 5.0
+
+# After how many missing signs the loop is looked at; at how many looks it must stand still to be dead; and how many
+# seconds pass between two looks.
+MISSED, LOOKS, LOOK_AGAIN_AFTER = 3, 4, 1.0
 
 # For how many seconds a line that was logged is not logged again; and how many lines are remembered.
 SILENCE, MAX_LINES = 60.0, 1000
 
 
 class Watchdog:
-    """Looks from a thread of its own whether an event loop gives its signs, while coroutines run there. It is made in
-    the thread of the loop.
+    """Looks from a thread of its own whether an event loop gives its signs. It is made in the thread of the loop.
 
     Parameters
     ----------
     loop: asyncio.AbstractEventLoop
     log: callable
         Takes a message and its level. It is called by the thread of the watchdog.
+    on_death: callable
+        Is given why the loop, or this thread, is of no use any more. It is called by the same thread.
     """
 
-    def __init__(self, loop: AbstractEventLoop, log: Callable[[str, str], None]) -> None:
-        self._loop, self._log = loop, log
+    def __init__(self, loop: AbstractEventLoop, log: Callable[[str, str], None], on_death: OnDeath) -> None:
+        self._loop, self._log, self._on_death = loop, log, on_death
         self._thread_of_loop = get_ident()
         self._running = 0  # how many coroutines run
         self._is_awake = self._is_closed = False
-        self._ticked = 0.0
+        self._ticked = monotonic()
+        self._next_tick: TimerHandle | None = None
         self._wake = Event()
         self._silent_until: dict[tuple[str, int], float] = {}
-        Thread(target=self._run, name="limpyd-jobs-watchdog", daemon=True).start()
+        self._stands_still = 0  # for how many looks the loop has waited, and given no sign
+        self._tick()
+        start_thread("limpyd-jobs-watchdog", self._run, on_death)
+
+    @property
+    def held_for(self) -> float:
+        """For how many seconds coroutines have waited for a sign; 0 if none runs."""
+        return monotonic() - self._ticked if self._is_awake else 0.0
 
     # -- In the thread of the loop
 
@@ -66,20 +81,23 @@ class Watchdog:
         self._wake.set()
 
     def _tick(self) -> None:
+        if self._next_tick:
+            self._next_tick.cancel()
         self._ticked = monotonic()
-        if self._running and not self._is_closed:
-            self._loop.call_later(TICK, self._tick)
-        else:
+        if self._is_awake and not self._running:
             self._is_awake = False
+        self._next_tick = self._loop.call_later(TICK if self._is_awake else IDLE_TICK, self._tick)
 
     # -- In its own thread
 
     def _run(self) -> None:
         while not self._is_closed:
             left = self._ticked + TICK + LIMIT - monotonic()
-            if not self._is_awake:
-                self._wake.wait()
-                self._wake.clear()
+            if self._stands_still or monotonic() > self._ticked + MISSED * IDLE_TICK:
+                self._look_whether_it_turns()
+                self._pause(LOOK_AGAIN_AFTER)
+            elif not self._is_awake:
+                self._pause(IDLE_TICK)
             elif left > 0:
                 self._pause(left)
             else:
@@ -89,6 +107,24 @@ class Watchdog:
     def _pause(self, seconds: float) -> None:
         if self._wake.wait(seconds):
             self._wake.clear()
+
+    def _look_whether_it_turns(self) -> None:
+        """Look at a loop that has given no sign for long: it is dead if it runs no code, but waits all the time."""
+        is_late = monotonic() > self._ticked + MISSED * IDLE_TICK
+        self._stands_still = self._stands_still + 1 if is_late and self._only_waits() else 0
+        if self._stands_still >= LOOKS:
+            self._is_closed = True
+            self._on_death("The event loop turns no more")
+        elif is_late and self._is_awake:
+            self._look()
+
+    def _only_waits(self) -> bool:
+        """Whether the loop runs no callback, and so no coroutine. One like that of uvloop does not show it."""
+        frame, has_turn = sys._current_frames().get(self._thread_of_loop), False
+        while frame is not None and frame.f_code is not _CALLBACK:
+            has_turn = has_turn or frame.f_code is _TURN
+            frame = frame.f_back
+        return has_turn and frame is None
 
     def _look(self) -> None:
         """Log which line holds the loop, if that is code of a job."""
@@ -119,6 +155,8 @@ class Watchdog:
 
 
 _STEP = Stepped._step.__code__
+_TURN: Any = BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]
+_CALLBACK: Any = Handle._run.__code__  # type: ignore[attr-defined]
 
 
 def _place_of(frame: FrameType) -> str:

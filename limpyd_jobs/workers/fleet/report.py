@@ -29,6 +29,7 @@ class Report:
     context: Context
     executions: Executions
     prefetched: Prefetched
+    held: Callable[[], Iterator[str]]  # what jobs hold, in lines
 
     def __call__(self, frame: FrameType | None, *, has_identifiers: bool = True) -> str:
         """Return it. `frame` is where the main thread is, if this is called by the handler of a signal. Without
@@ -37,7 +38,7 @@ class Report:
         asked = "asked to end, " if worker.end_forced else "quiet, " if self.context.state.is_quiet else ""
         loops, queues = part_of(worker.num_loops, worker.max_loops), ",".join(map(one_line, worker.queues))
         state = f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
-        return "\n".join([state, *self._jobs(_name if has_identifiers else _place), *_threads(frame)])
+        return "\n".join([state, *self._jobs(_name if has_identifiers else _place), *self.held(), *_threads(frame)])
 
     def _jobs(self, name: Callable[[Delivery], str]) -> Iterator[str]:
         running = [each.claim for each in self.executions.now_running() if each.claim.is_held]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -44,6 +45,7 @@ class Monitor:
     context: Context
     executions: Executions
     prefetched: Prefetched
+    held_for_too_long: Callable[[float], str]  # what jobs have held for a number of seconds
 
     def __post_init__(self) -> None:
         settings = self.context.settings
@@ -106,6 +108,8 @@ class Monitor:
 
     def _why_not_live(self) -> str:
         now, state = monotonic(), self.context.state
+        if state.failure:
+            return state.failure
         if now - state.turned <= self._stalled_after:
             return ""
         if not (self.executions.running or self.worker.status == "starting"):
@@ -130,4 +134,4 @@ class Monitor:
             return "its leases are not renewed in time, so it claims no more jobs"
         if stalled > self._stalled_after and not state.is_quiet:
             return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
-        return ""
+        return self.held_for_too_long(self._stalled_after)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from time import monotonic
 from typing import Any
 
+from limpyd_jobs.threads import OnDeath, start_thread
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.running.execution import Execution
 
@@ -25,8 +26,9 @@ class AckBuffer:
     records them, while the context is entered.
     """
 
-    def __init__(self, waiting: deque[Execution], record: Record, latest: float) -> None:
+    def __init__(self, waiting: deque[Execution], record: Record, latest: float, on_death: OnDeath) -> None:
         self._waiting = waiting  # where to keep them
+        self._on_death = on_death
         self._record = record  # the thread calls it to record some of them; see `record`
         # How long the end of a job waits for other ends, in seconds; `MAX_ACK_DELAY` if it is longer.
         self._latest = min(latest, MAX_ACK_DELAY)
@@ -65,7 +67,7 @@ class AckBuffer:
             self._recorded.append((self._waiting.popleft(), ending))
 
     def __enter__(self) -> None:
-        Thread(target=self._run, name="limpyd-jobs-successes", daemon=True).start()
+        start_thread("limpyd-jobs-successes", self._run, self._on_death)
 
     def __exit__(self, *exc_info: object) -> None:
         self._stopped.set()

@@ -128,8 +128,9 @@ class AckInBatches(AckTogether):
         is_auto = settings.prefetch == AUTO
         self._size = MeasuredBatchSize(settings.prefetch_time) if is_auto else BatchSize(settings.prefetch)
         self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
-        self._buffer = AckBuffer(self.executions.unrecorded, self._record_late, self._size.bound)
-        self._late_timer = WakeupTimer(self._release_meanwhile)
+        unrecorded, fail = self.executions.unrecorded, self.context.fail
+        self._buffer = AckBuffer(unrecorded, self._record_late, self._size.bound, fail)
+        self._late_timer = WakeupTimer(self._release_meanwhile, fail)
         self._late_repeats = Repeats(self.worker.log)
 
     def succeed(self, execution: Execution, may_chain: bool) -> None:

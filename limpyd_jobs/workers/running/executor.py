@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -24,6 +23,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line, raw_traceback_of
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
@@ -126,6 +126,8 @@ class Executor:
             self._cancel(execution, reason)
         except JobInterrupted as interrupt:
             self._give_way(execution, interrupt)
+        except LoopFailed:
+            raise
         except BaseException as error:  # asyncio.CancelledError, for one, ends a job, but not its worker
             if self._has_to_end(error):
                 self._release(execution)
@@ -214,8 +216,12 @@ class Executor:
         """Await the coroutine of an async function. One that another function returned may be there by mistake."""
         self.timer.disarm()
         if is_async(job.run) or is_async(function):
-            with closing(coroutine), code_of(job):
+            try:
                 self.read_arguments(job)
+            except BaseException:
+                coroutine.close()
+                raise
+            with code_of(job):
                 return self.awaiting.run(coroutine, self.timer)
         return coroutine
 

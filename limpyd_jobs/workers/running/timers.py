@@ -11,6 +11,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
 
+from limpyd_jobs.threads import OnDeath, start_thread
+
 # Code that swallows the exception is interrupted again after this many seconds.
 INTERRUPT_AGAIN_AFTER = 1.0
 
@@ -98,11 +100,12 @@ class JobTimer:
 class WakeupTimer:
     """Calls a function at a moment that may be changed, in a thread of its own, while the context is entered.
 
-    The function must not raise. Redis itself looks only ten times a second whether the time of a wait is over.
+    The function must not raise: the thread would end, and `on_death` is called. Redis itself looks only ten times a
+    second whether the time of a wait is over.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def __init__(self, wake: Callable[[], None], on_death: OnDeath) -> None:
+        self._wake, self._on_death = wake, on_death
         self._moment: float | None = None
         self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
 
@@ -116,7 +119,7 @@ class WakeupTimer:
             self._moments.put(moment)
 
     def __enter__(self) -> None:
-        threading.Thread(target=self._run, name="limpyd-jobs-waker", daemon=True).start()
+        start_thread("limpyd-jobs-waker", self._run, self._on_death)
 
     def __exit__(self, *exc_info: object) -> None:
         self._moments.put(inf)

@@ -27,13 +27,13 @@ from servers import RedisServer, wait_until
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.check import check
 from limpyd_jobs.commands.workers import HEADING, as_row
-from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import AliveWorker
 from limpyd_jobs.models.presence import Order, RunningJob
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.texts import host_and_pid
+from limpyd_jobs.threads import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

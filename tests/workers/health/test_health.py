@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import stat
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -21,6 +24,7 @@ from running import Collector, messages, worker_of, working
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import ConfigurationException, Job, Queue, Worker
+from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.health import monitor
@@ -218,6 +222,50 @@ class TestOfAWorkerThatIsNotHealthy:
             assert probe.wait_for(503, 503).live[1].startswith("no heartbeat for ")
             worker.end_forced = True
             gate.set()
+
+    def test_nor_is_one_of_whose_threads_one_died(self, probe: Probe) -> None:
+        Queue.get_queue("queue")
+        Hanging.gate.clear()
+        worker, leases = with_part(Leases, lambda: worker_of(worker_class=Hanging, **OPTIONS))
+        leases.renew = lambda connection: sys.exit()  # type: ignore[method-assign]
+
+        def ask() -> None:
+            try:
+                wait_until(lambda: probe.ask().live[1].startswith("The thread limpyd-jobs-heartbeat died"))
+            finally:
+                Hanging.gate.set()
+
+        with ThreadPoolExecutor() as threads:
+            asked = threads.submit(ask)
+            with pytest.raises(WorkerFailed):
+                worker.run()
+            asked.result()
+
+    def test_one_whose_jobs_hold_all_threads_of_coroutines_is_not_ready(self, probe: Probe) -> None:
+        gate, threads = threading.Event(), min(32, (os.cpu_count() or 1) + 4)
+
+        async def callback(job: Job, queue: Queue) -> None:
+            await asyncio.to_thread(gate.wait, 60)
+
+        Task.add_jobs(map(str, range(threads)))
+        with probed(callback=callback, concurrency=threads + 1):
+            probe.wait_for(200, 503)
+            wait_until(lambda: f"held all {threads} threads of asyncio.to_thread" in probe.ask().ready[1])
+            gate.set()
+            probe.wait_for(200, 200)
+
+    @pytest.mark.parametrize("concurrency", [1, 2])
+    def test_nor_is_one_whose_event_loop_a_job_holds(self, concurrency: int, probe: Probe) -> None:
+        gate = threading.Event()
+
+        async def callback(job: Job, queue: Queue) -> None:
+            gate.wait(60)
+
+        Task.add_job("a")
+        with probed(callback=callback, concurrency=concurrency):
+            wait_until(lambda: probe.ask().ready[1].startswith("a job has held the event loop for"))
+            gate.set()
+            probe.wait_for(200, 200)
 
 
 @pytest.fixture

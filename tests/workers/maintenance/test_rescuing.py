@@ -16,10 +16,10 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Presence, Queue, Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
 from limpyd_jobs.workers.redis_retry import RedisRetry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from running import worker_of
+from servers import wait_until
 
 from limpyd_jobs import Error, Job, Queue, Worker
 
@@ -57,6 +59,21 @@ def test_the_child_ends_where_the_code_of_the_job_does(
     assert redis_client.lrange("ran", 0, -1) == identifiers
     assert len(Forking.collection(status="s")) == 30
     assert len(Error.collection()) == 0
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_the_child_ends_that_was_forked_in_a_thread_of_a_coroutine(concurrency: int, jobs_database: None) -> None:
+    children: list[int] = []
+
+    async def callback(job: Job, queue: Queue) -> None:
+        children.append(await asyncio.to_thread(os.fork))
+
+    Forking.add_job("a")
+    worker_of(callback=callback, concurrency=concurrency).run()
+    ended: list[tuple[int, int]] = []
+    wait_until(lambda: ended.append(os.waitpid(children[0], os.WNOHANG)) or ended[-1][0])  # type: ignore[func-returns-value]
+    assert os.waitstatus_to_exitcode(ended[-1][1]) == 0
+    assert len(Forking.collection(status="s")) == 1
 
 
 def test_the_child_that_a_hook_forked_ends_with_the_job(redis_client: redis.Redis) -> None:
