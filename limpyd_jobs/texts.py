@@ -49,9 +49,11 @@ def described(error: BaseException) -> str:
 
 
 def described_with_notes(error: BaseException) -> str:
-    """Return the same, and the notes that were added to the exception."""
-    notes = getattr(error, "__notes__", None)
-    text = one_line("; ".join(map(str, notes)), MESSAGE) if isinstance(notes, list) else ""
+    """Return the same, and the notes that were added to the exception, if they can be read."""
+    try:
+        text = one_line("; ".join(map(printable, getattr(error, "__notes__", ()))), MESSAGE)
+    except BaseException:  # of code of the application, which ends no worker
+        text = ""
     return f"{described(error)} ({text})" if text else described(error)
 
 
