@@ -13,7 +13,7 @@ KEYS = [f"{{{TAG}}}:{number}" for number in range(3)]
 
 @pytest.fixture(scope="module")
 def cluster(redis_binary: str) -> Iterator[Cluster]:
-    with Cluster(redis_binary, node_timeout=1000) as made:
+    with Cluster(redis_binary, node_timeout=2000) as made:
         yield made
 
 
@@ -40,7 +40,7 @@ def test_a_primary_without_a_replica_fails_over_once_it_has_one(cluster: Cluster
         wait_until(lambda: "slave0" not in client.info("replication"))
     replica.start()
     cluster.fail_over(owner)
-    assert cluster.owner(SLOT, but=owner) is replica
+    wait_until(lambda: cluster.owner(SLOT, but=owner) is replica, "all know of the new primary")
     wait_until(lambda: is_whole(cluster))
 
 
