@@ -94,8 +94,8 @@ with a role and a password each: "ann:act:PASSWORD bob:view:PASSWORD"."""
                 import uvicorn
 
                 from limpyd_jobs.contrib.web import application
-                from limpyd_jobs.contrib.web.access_log import AccessLog
                 from limpyd_jobs.contrib.web.connections import Connection
+                from limpyd_jobs.contrib.web.guard import AccessLog
         except ImportError as error:
             self.parser.error(f"what it needs is not installed: pip install 'redis-limpyd-jobs[web]' ({error})")
         settings = self._settings()

@@ -23,8 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Mount, Route
 
 from limpyd_jobs.contrib.web.access import Access
-from limpyd_jobs.contrib.web.access_log import USER
-from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, Guard
+from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, USER, Guard
 from limpyd_jobs.contrib.web.kept import Kept, Recent
 from limpyd_jobs.contrib.web.live import Live
 from limpyd_jobs.contrib.web.masking import Masking

@@ -1,10 +1,12 @@
 """What each request passes before anything looks at it: which host it asks for, from which site it comes, how large it
-is. What each response has: headers that let a browser run nothing but our files."""
+is. What each response has: headers that let a browser run nothing but our files. And a log of all requests."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from secrets import token_urlsafe
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +14,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
 from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.integration import one_line
+
+access_log = logging.getLogger("limpyd-jobs.web.access")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,8 +26,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SAFE, UNSAFE = ("GET", "HEAD"), ("POST",)
 MAX_BODY, MAX_QUERY = 256 * 1024, 16 * 1024
 
+# How many characters of an address are logged.
+MAX_LOGGED = 1_000
+
 # The key of the scope with the nonce of a response: htmx works for no element that has another one.
 NONCE = "limpyd_jobs.nonce"
+
+# The key of the scope with the name of the user, once it is known.
+USER = "limpyd_jobs.user"
 
 # Answers whoever asks, by any name: probes know a host by its address.
 HEALTH = "/health"
@@ -165,3 +176,34 @@ class _Body:
         if message["type"] == "http.request" and not message.get("more_body", False):
             self.is_whole = True
         return message
+
+
+class AccessLog:
+    """An ASGI application around the dashboard. It logs each request in one line, once it is answered."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began, status = monotonic(), "not answered"
+
+        async def send_and_note(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note)
+        finally:
+            if scope["type"] == "http":
+                access_log.info("%s %s %.3f s", _asked(scope), status, monotonic() - began)
+
+
+def _asked(scope: Scope) -> str:
+    """Return who asked for what, in one line, whatever stands in it."""
+    client = (scope.get("client") or ("-", 0))[0]
+    query = scope.get("query_string", b"").decode("latin-1")
+    address = f"{scope.get('raw_path', b'').decode('latin-1') or scope['path']}{'?' if query else ''}{query}"
+    asked = f"{scope['method']} {address}"
+    return f'{one_line(client)} {one_line(scope.get(USER, "-"))} "{one_line(asked, MAX_LOGGED)}"'

@@ -289,7 +289,7 @@ def test_an_answer_to_what_did_not_arrive_as_a_whole_ends_the_connection() -> No
 def test_a_filter_has_a_largest_length(path: str) -> None:
     for query in ("q=" + "a" * MAX_FILTER + "=1", f"{'b' * MAX_FILTER}=1"):
         answer = Dashboard().get(f"{path}{'' if path.endswith('&') else '?'}{query}", PROGRAM)
-        assert (answer.status, answer.json["error"]) == (414, "The filter is too long: at most 4,000 characters")
+        assert (answer.status, answer.json["error"]) == (414, "The filter is too long: at most 8,000 characters")
     assert Dashboard().post("/jobs/requeue", {"all": "1", "q": "a" * MAX_FILTER + "=1"}).status == 414
 
 

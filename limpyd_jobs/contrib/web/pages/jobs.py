@@ -51,7 +51,7 @@ FEW_JOBS = 5_000
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
 # How many characters a filter has at most.
-MAX_FILTER = 4_000
+MAX_FILTER = 8_000
 
 # What an address may have beside conditions.
 OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long")
