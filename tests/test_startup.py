@@ -38,8 +38,8 @@ def test_limpyd_imports_first_whatever_setuptools_there_is(tmp_path: Path) -> No
     packages = environment_without_us(home)
     wheels = [built(kind, tmp_path / "source") for kind in ("wheel", "editable")]
     versions = [distribution(name).version for name in NEEDED[1:3]]
-    for setuptools in SETUPTOOLS:
-        folder = with_setuptools(setuptools, tmp_path / f"setuptools {setuptools}")
+    for number, setuptools in enumerate(SETUPTOOLS):
+        folder = with_setuptools(setuptools, tmp_path / f"setuptools-{number}")
         (packages / "setuptools.pth").write_text(str(folder))
         for wheel in wheels:
             with installed(wheel, packages):

@@ -200,6 +200,7 @@ class TestTheWatchdog:
 
 class TestUvloop:
     @both
+    @pytest.mark.filterwarnings("ignore:.*(event_loop_policy|EventLoopPolicy):DeprecationWarning")  # until Python 3.16
     def test_may_be_the_loop_of_the_worker(self, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> None:
         uvloop = pytest.importorskip("uvloop")
         policy = asyncio.get_event_loop_policy()
