@@ -50,6 +50,7 @@ from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.repeats import Repeats
@@ -91,6 +92,7 @@ class Loop:
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
         max_memory = self.context.settings.max_memory
+        self.leftovers = Leftovers(worker.log)
         self.memory_limit = MemoryLimit(worker, self.context, max_memory) if max_memory else None
         self._build_claimer()
         self._build_tasks()
@@ -182,7 +184,7 @@ class Loop:
         self.start = Start(worker, context, self.redis_retry)
 
     def _build_turns(self, base: type[Face]) -> None:
-        self.turns: OneAtATime | ManyAtOnce = OneAtATime(self.worker, self._run_job)
+        self.turns: OneAtATime | ManyAtOnce = OneAtATime(self.worker, self._run_job, self.leftovers)
         self._source: Face | ManyAtOnce = self.worker  # what waits for a job
         if self.slots.limit == 1:
             return
@@ -211,7 +213,7 @@ class Loop:
             limits,
             canceling,
             base.execute,
-            self.memory_limit.check if self.memory_limit else lambda: None,
+            self._after_ends,
         )
         self.leases.on_canceled = canceling.cancel
         claimer.is_concurrent, self.waiter.pause = "1", turns.wait
@@ -230,6 +232,12 @@ class Loop:
         self.event_loop.failure = self.event_loop.failure or self.context.state.failure
         self._end_wait()
         self._stop_waiting()
+
+    def _after_ends(self) -> None:
+        if self.memory_limit:
+            self.memory_limit.check()
+        if not self.slots.taken and monotonic() >= self.leftovers.due:
+            self.leftovers.look()
 
     def _stop_waiting(self) -> None:
         for client in (self.worker.connection, records.redis_of(self.worker.queue_model)):
@@ -355,6 +363,7 @@ class Loop:
 
     def loop(self) -> None:
         """Get jobs and run them until the worker has to stop; what `Worker._main_loop` does."""
+        self.leftovers.begin()
         try:
             self.turns.run(self._next, self._set_status)
         finally:

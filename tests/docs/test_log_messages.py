@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
 from pathlib import Path
 from unittest.mock import patch
@@ -63,6 +64,11 @@ def provoke_what_is_wrong_with_jobs() -> None:
 def provoke_a_long_job_to_begin_anew() -> None:
     Job.add_job("long", "long").cursor.hset("of another program")
     Worker("long", callback=lambda job, queue: [*job.iterate(range(3))], max_loops=1).run()
+
+
+def provoke_what_a_job_leaves() -> None:
+    Job.add_job("deaf", "deaf")
+    Worker("deaf", callback=lambda job, queue: signal.signal(signal.SIGTERM, signal.SIG_IGN), max_loops=1).run()
 
 
 def provoke_a_held_loop(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,6 +201,7 @@ def test_the_log_says_what_the_manual_says(
     run_until("No queues yet", caplog, Worker("nobody", terminate_gracefuly=False))
     provoke_what_is_wrong_with_jobs()
     provoke_a_long_job_to_begin_anew()
+    provoke_what_a_job_leaves()
     provoke_a_held_loop(caplog)
     provoke_what_happens_when_workers_die(caplog)
     provoke_a_taken_list(caplog)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, cast
+from weakref import WeakSet
 
 # The signals that ask for the end. The last one is handled only if no other code handles it: nohup lets it be ignored.
 ENDS = INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -17,6 +18,8 @@ ENDS = INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIG
 DUMP, QUIET = signal.SIGUSR1, signal.SIGUSR2
 
 Handler = Callable[[int, FrameType | None], Any]
+
+_with_taken: WeakSet[Handlers] = WeakSet()
 
 
 class Handlers:
@@ -30,9 +33,15 @@ class Handlers:
 
     def take(self, handler: Handler, *numbers: int) -> None:
         """Let a function handle some signals."""
-        for number in numbers if _is_in_main_thread() else ():
+        for number in numbers if is_in_main_thread() else ():
             before = signal.signal(number, handler)
             self._taken.setdefault(number, (before, handler))
+            _with_taken.add(self)
+
+    @property
+    def taken(self) -> list[int]:
+        """The signals that are taken over."""
+        return list(self._taken)
 
     def take_unhandled(self, handler: Handler, *numbers: int) -> None:
         """Let a function handle some signals, but only the ones that would end the process."""
@@ -57,7 +66,7 @@ class Handlers:
 
     def restore(self) -> None:
         """Give the signals back to their earlier handlers, except signals that other code has taken over."""
-        while self._taken and _is_in_main_thread():
+        while self._taken and is_in_main_thread():
             number, (before, handler) = self._taken.popitem()
             if signal.getsignal(number) == handler:
                 signal.signal(number, signal.SIG_DFL if before is None else before)
@@ -85,7 +94,37 @@ def _code_of(handler: Any) -> CodeType | None:
     return getattr(function, "__code__", None)
 
 
-def _is_in_main_thread() -> bool:
+class _Forking(threading.local):
+    """Lets a process that the code of a job forks have the handlers that this one would have without a worker: else no
+    signal ends it, such as those of ``Process.terminate()`` and of a ``multiprocessing.Pool`` that ends.
+
+    A signal that comes in between has to wait: Python forgets those that a child gets before it is set up.
+    """
+
+    mask: set[signal.Signals] | None = None  # of this thread, before it forks
+
+    def begin(self) -> None:
+        numbers = {number for handlers in list(_with_taken) for number in handlers.taken}
+        if numbers:
+            self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # type: ignore[assignment]
+
+    def end(self) -> None:
+        if self.mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+            self.mask = None
+
+    def end_in_child(self) -> None:
+        for handlers in list(_with_taken):
+            handlers.restore()
+        self.end()
+
+
+_forking = _Forking()
+os.register_at_fork(before=_forking.begin, after_in_parent=_forking.end, after_in_child=_forking.end_in_child)
+
+
+def is_in_main_thread() -> bool:
+    """Whether this thread is the one that may change handlers."""
     return threading.current_thread() is threading.main_thread()
 
 

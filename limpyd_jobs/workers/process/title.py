@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
+from weakref import WeakSet
 
 from redis.exceptions import RedisError
+from setproctitle import setproctitle
 
 from limpyd_jobs.dates import get_delta
 from limpyd_jobs.records import records
@@ -18,6 +21,8 @@ PASSING, LASTS = ("waiting", "running"), 1.0
 
 # The place to fill in: no name of a queue has this character, because no argument of a command can.
 GAP = "\0"
+
+_shown: WeakSet[WorkerTitle] = WeakSet()
 
 
 class WorkerTitle:
@@ -32,6 +37,11 @@ class WorkerTitle:
         self._counts = (0, 0)
         self._around: list[str] = []
         self._found_at = 0.0
+        _shown.add(self)
+
+    def mark_child(self) -> None:
+        """Let the list of processes tell this process, which the code of a job forked, from the worker."""
+        setproctitle(f"{self._program}#{self.worker.id} [child]")
 
     def __str__(self) -> str:
         worker, state = self.worker, self.worker._run_state
@@ -58,3 +68,11 @@ class WorkerTitle:
             most = get_delta(worker.max_duration) if worker.max_duration else None
             words.append(f"duration={part_of(timedelta(seconds=worker.elapsed // timedelta(seconds=1)), most)}")
         return " ".join(words)
+
+
+def _mark_child() -> None:
+    for title in list(_shown):
+        title.mark_child()
+
+
+os.register_at_fork(after_in_child=_mark_child)

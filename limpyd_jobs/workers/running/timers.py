@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -95,6 +96,15 @@ class JobTimer:
             if moment <= monotonic():
                 raise exception
         self._start_timer()
+
+
+def _forget_alarm() -> None:
+    """Let a process that the code of a job forked handle SIGALRM as any other: it has no timer of ours."""
+    if getattr(signal.getsignal(signal.SIGALRM), "__func__", None) is JobTimer._ring:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_forget_alarm)
 
 
 class WakeupTimer:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +19,9 @@ from servers import wait_until
 from limpyd_jobs import Error, Job, Queue, Worker
 
 pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 class Forking(Job):
@@ -92,3 +98,39 @@ def test_the_child_that_a_hook_forked_ends_with_the_job(redis_client: redis.Redi
     assert [status_of(child) for child in children] == [0, 0]
     assert redis_client.lrange("ended", 0, -1) == [str(os.getpid())]
     assert len(Forking.collection(status="s")) == 2
+
+
+def test_the_child_handles_signals_as_if_there_were_no_worker() -> None:
+    found: list[dict[str, Any]] = []
+
+    def callback(job: Job, queue: Queue) -> None:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if not pid:
+            handlers = {name: repr(signal.getsignal(signal.Signals[name])) for name in NAMES}
+            os.write(writer, json.dumps(handlers).encode())
+            signal.pause()
+        found.append(json.loads(os.read(reader, 10_000)))
+        os.kill(pid, signal.SIGTERM)
+        found.append({"status": status_of(pid)})
+        found.append({signal.SIGTERM.name: signal.getsignal(signal.SIGTERM)})
+
+    before = {name: repr(signal.getsignal(signal.Signals[name])) for name in NAMES}
+    Forking.add_job("1")
+    worker = worker_of(callback=callback, terminate_gracefuly=True, job_timeout=60)
+    worker.run()
+    inside, end, parent = found
+    assert inside == before
+    assert end == {"status": -signal.SIGTERM}
+    assert parent["SIGTERM"] == worker.catch_end_signal
+
+
+@pytest.mark.proof
+def test_a_pool_of_processes_ends_with_the_job_that_made_it() -> None:
+    def callback(job: Job, queue: Queue) -> None:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            assert pool.map(abs, [-1, -2]) == [1, 2]
+
+    jobs = Forking.add_jobs([f"{number}" for number in range(20)])
+    worker_of(callback=callback, terminate_gracefuly=True, max_loops=20).run()
+    assert {job.status.hget() for job in jobs} == {"s"}

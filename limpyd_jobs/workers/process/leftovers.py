@@ -1,0 +1,114 @@
+"""What the code of a job may leave in the process of its worker, where later jobs find it."""
+
+from __future__ import annotations
+
+import decimal
+import locale
+import os
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from contextvars import copy_context
+from math import inf
+from time import monotonic
+from typing import Any
+
+from limpyd_jobs.models import Job
+from limpyd_jobs.texts import one_line
+from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, is_in_main_thread
+
+# After how many seconds to look again at what takes longer.
+INTERVAL = 1.0
+
+SIGNALS = (TERMINATE, INTERRUPT, HANG_UP, DUMP, QUIET)
+
+# Where Linux says the umask: to ask the system for it means to change it, for all threads.
+STATUS = "/proc/self/status"
+
+
+def _umask() -> str:
+    with open(STATUS, encoding="ascii", errors="replace") as status:
+        return next((line.split()[1] for line in status if line.startswith("Umask:")), "")
+
+
+def _filters() -> list[str]:
+    """Return the filters of warnings that are for all of them: others come with many an import."""
+    return [each[0] for each in warnings.filters if each[1:4] == (None, Warning, None)]
+
+
+# What belongs to the process, and who can say how it is.
+KNOWN: dict[str, Callable[[], Any]] = {
+    "the working directory": os.getcwd,
+    "the umask": _umask,
+    "the locale": lambda: locale.setlocale(locale.LC_ALL),
+    "sys.stdout": lambda: sys.stdout,
+    "sys.stderr": lambda: sys.stderr,
+    "the filters of all warnings": _filters,
+    "the default timeout of sockets": socket.getdefaulttimeout,
+    # If there is one already, contexts share it; if there is none, do not make one that they would share.
+    "the precision of decimals": lambda: copy_context().run(decimal.getcontext).prec,
+}
+
+
+class Leftovers:
+    """Puts back the handlers of signals, without which a worker would not end when it is asked to. It names the rest in
+    the log, each once, because an application may mean it.
+
+    Parameters
+    ----------
+    log: callable
+        Takes a message and its level.
+
+    Attributes
+    ----------
+    terminate: object
+        The handler of SIGTERM before the first job.
+    due: float
+        When to look again in any case, by the clock of `monotonic`.
+    """
+
+    terminate: Any = None
+    due = inf
+
+    def __init__(self, log: Callable[[str, str], None]) -> None:
+        self._log = log
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._found: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """Remember how it is before the first job."""
+        self._handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        self.terminate = self._handlers[TERMINATE]
+        self._found = {what: _said(say) for what, say in KNOWN.items()}
+        self.due = monotonic() + INTERVAL
+
+    def look(self, job: Job | None = None) -> None:
+        """Look what the last job has left, once no job runs."""
+        for number, handler in self._handlers.items() if is_in_main_thread() else ():
+            if signal.getsignal(number) is not handler and handler is not None:
+                signal.signal(number, handler)
+                self._tell(f"a handler of {number.name}, which is taken away", job)
+        if monotonic() >= self.due:
+            self.due = monotonic() + INTERVAL
+            self._look_at_the_rest(job)
+
+    def _look_at_the_rest(self, job: Job | None) -> None:
+        for what, before in list(self._found.items()):
+            now = _said(KNOWN[what])
+            if now != before:
+                del self._found[what]
+                self._tell(f"{what} changed to {one_line(now)} from {one_line(before)}, as later jobs find it", job)
+
+    def _tell(self, what: str, job: Job | None) -> None:
+        who = f"{label_of(job)} or a job before it" if job else "A job"
+        self._log(f"{who} left {what}", "warning")
+
+
+def _said(say: Callable[[], Any]) -> Any:
+    try:
+        return say()
+    except (OSError, ValueError, locale.Error) as error:
+        return f"unknown: {error}"
