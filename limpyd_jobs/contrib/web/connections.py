@@ -18,7 +18,7 @@ _Base: Any = AutoHTTPProtocol
 
 class Connection(_Base):  # type: ignore[misc]
     """Closes itself if no whole request arrives in time, or its answer is not read; or if too many others wait for a
-    request: then the oldest gives way."""
+    request: then the oldest gives way. So it does if a request is answered before all of it is there."""
 
     silent: dict[Connection, None] = {}  # in the order of their beginning
     _unread: TimerHandle | None = None
@@ -40,6 +40,13 @@ class Connection(_Base):  # type: ignore[misc]
         self._timer.cancel()
         self._is_read()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """End the connection if the rest of the request is still to come: it would keep its place until then."""
+        is_unread = self.cycle is not None and self.cycle.more_body
+        super().on_response_complete()
+        if is_unread:
+            self._give_way()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -80,15 +80,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
         nonce = scope[NONCE] = token_urlsafe(16)
-        body = _Body(receive, has_one=_has_body(Headers(scope=scope)))
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update({**HEADERS, "Content-Security-Policy": policy(nonce)})
                 headers.setdefault("Cache-Control", "no-store")
-                if not body.is_whole:  # the server would wait for the rest, and the connection keep its place
-                    headers["Connection"] = "close"
             await send(message)
 
         try:
@@ -97,7 +94,7 @@ class Guard:
             response = PlainTextResponse(f"{refusal.text}\n", refusal.status, refusal.headers)
             await response(scope, receive, send_with_headers)
             return
-        await self._app(scope, body.receive, send_with_headers)
+        await self._app(scope, _bounded(receive), send_with_headers)
 
     def _check(self, scope: Scope) -> None:
         method, headers = scope["method"], Headers(scope=scope)
@@ -157,25 +154,19 @@ def _check_site(headers: Headers) -> None:
         raise Refusal(403, "Requests from other sites are refused")
 
 
-def _has_body(headers: Mapping[str, str]) -> bool:
-    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+def _bounded(receive: Receive) -> Receive:
+    """Return the same, but end a request whose body is too large, whatever its headers say."""
+    received = 0
 
-
-class _Body:
-    """The body of a request. One that is too large is refused, whatever the headers say."""
-
-    def __init__(self, receive: Receive, *, has_one: bool) -> None:
-        self._receive, self.is_whole = receive, not has_one
-        self._received = 0
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        self._received += len(message.get("body", b""))
-        if self._received > MAX_BODY:
+    async def receive_some() -> MutableMapping[str, Any]:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MAX_BODY:
             raise Refusal(413, f"The request is too large: at most {MAX_BODY:,} bytes")
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            self.is_whole = True
         return message
+
+    return receive_some
 
 
 class AccessLog:

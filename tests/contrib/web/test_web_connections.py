@@ -69,6 +69,27 @@ def test_of_too_many_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> No
     asyncio.run(asyncio.wait_for(closed(), 60))
 
 
+def test_an_answer_before_the_whole_request_is_there_ends_the_connection() -> None:
+    asyncio.run(asyncio.wait_for(_refused_early(), 60))
+
+
+async def _refused_early() -> None:
+    # else the server waits for the rest, and a thousand such connections keep all others out
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    server, serving, address = _serve(app)
+    reading, writing = await asyncio.open_connection(*address)
+    for body in (b"abc", b"a"):  # a request that is there as a whole leaves the connection as it is
+        writing.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n" + body)
+        assert b"403" in await reading.readuntil(b"no")
+    assert await reading.read() == b""
+    writing.close()
+    server.should_exit = True
+    await serving
+
+
 def test_a_stream_that_is_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "READS_WITHIN", 0.05)
     asyncio.run(asyncio.wait_for(_unread(), 60))
