@@ -70,6 +70,10 @@ class Awaiting:
                     self.left = awaited
                     raise reason or awaited.asked[1]
         finally:
-            self._code = timer.on_set = None
+            self._code = timer.on_set = reason = last = None  # they are not kept by the frames of their tracebacks
             timer.clear("interrupt")
-        return awaited.result
+        try:
+            return awaited.result
+        except BaseException:
+            awaited.forget()
+            raise

@@ -61,6 +61,11 @@ class Awaited:
             raise self.reason from self._error
         raise self._error
 
+    def forget(self) -> None:
+        """Keep what it raised no longer: with its traceback, which leads back here, that would be a cycle, and all that
+        the code had in its variables would stay until the garbage collector finds it."""
+        self._error = self.reason = self.asked = None
+
     @property
     def swallowed(self) -> bool:
         """Whether it was canceled, and went on to its end all the same."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from threading import Lock
@@ -18,6 +18,10 @@ from limpyd_jobs.workers.running.timers import JobTimer, WakeupTimer
 
 # How many seconds there are to record that jobs are released that go on.
 RECORD_WITHIN = 1.0
+
+
+# With how many limits more than there may be jobs at once those of ended ones are dropped.
+MIN_SWEPT = 100
 
 
 class Limits:
@@ -65,6 +69,9 @@ class Limits:
         """Interrupt a job after some seconds, for a reason."""
         moment = monotonic() + seconds
         with self._lock:
+            if len(self._heap) > 2 * self._slots.limit + MIN_SWEPT:  # most of them have ended long before
+                self._heap = [each for each in self._heap if not each[2].is_over]
+                heapify(self._heap)
             heappush(self._heap, (moment, next(self._numbers), slot, reason, until))
             is_first = self._heap[0][0] == moment
         if is_first:

@@ -177,6 +177,12 @@ class Slot:
             raise self._error
         return self._result
 
+    def forget(self) -> None:
+        """Keep no longer what its code raised, once it is recorded: see `Awaited.forget`."""
+        self._error = self._reason = self._given_up = None
+        if self._awaited is not None and self._awaited.has_ended:
+            self._awaited.forget()
+
     def leave_instruments(self) -> None:
         """Leave what the instruments have entered."""
         if self.around is not None:

@@ -40,7 +40,10 @@ class Stepped(Coroutine[Any, Any, Any]):
         return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
-        return self._step(self._coroutine.throw, *error)
+        try:
+            return self._step(self._coroutine.throw, *error)
+        finally:
+            del error  # it is kept by no frame of its own traceback, as that would be a cycle
 
     def close(self) -> None:
         self._coroutine.close()
@@ -56,11 +59,13 @@ class Stepped(Coroutine[Any, Any, Any]):
         try:
             awaited = step(*values)
         except StopIteration:  # its end; it is not kept in a variable, which would be part of a cycle
+            del values  # the same: an error that was thrown into it
             if this_process.pid == self._pid:
                 raise
         except BaseException:
             if this_process.pid != self._pid:
                 end_child()
+            del values  # the same
             raise
         else:
             if this_process.pid == self._pid:

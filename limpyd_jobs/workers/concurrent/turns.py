@@ -276,7 +276,7 @@ class ManyAtOnce:
         try:
             is_to_run = self._executor.take_up(execution)
         except BaseException as error:
-            self._end_by(execution, partial(_raise, error))
+            self._end_by(execution, partial(_raise, [error]))
         else:
             if not is_to_run:
                 self._end_by(execution, _nothing)
@@ -442,6 +442,8 @@ class ManyAtOnce:
             self._context.notify_status()
         finally:
             self._awaiting.execution = None
+            if not execution.is_success:
+                slot.forget()
 
     def _result_of(self, slot: Slot, execution: Execution) -> Any:
         result = slot.result(execution)
@@ -457,7 +459,9 @@ class ManyAtOnce:
             if execution is None:
                 self._context.log(f"A method of a job failed: {error!r}", "error")
             else:
-                self._end_by(execution, partial(_raise, error))
+                self._end_by(execution, partial(_raise, [error]))
+        finally:
+            awaited.forget()
 
     def _end_by(self, execution: Execution, step: Callable[[], None]) -> None:
         try:
@@ -466,8 +470,9 @@ class ManyAtOnce:
             self._exit, self._worker.end_forced = error, True
 
 
-def _raise(error: BaseException) -> NoReturn:
-    raise error
+def _raise(errors: list[BaseException]) -> NoReturn:
+    """Raise the one in the list, and keep it nowhere: its traceback leads to the frames through which it goes."""
+    raise errors.pop()
 
 
 def _nothing() -> None: ...
