@@ -196,7 +196,7 @@ class Executor:
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
-        began, execution.is_running = monotonic(), True
+        began, execution.is_running, was_interrupted = monotonic(), True, False
         try:
             result = function(job, execution.claim.queue)
             if type(result) is CoroutineType:
@@ -207,7 +207,10 @@ class Executor:
                 end_child()
             self.timer.disarm()
             if seconds is not None:
-                self.timer.clear("job")
+                was_interrupted = self.timer.clear("job")
+        if was_interrupted:
+            self.worker.log(f"{label_of(job)} swallowed JobTimeout, and went on to its end all the same", "warning")
+            raise JobTimeout(f"It ran for more than {seconds} seconds")
         if result is not None and is_unrun(result):
             self.check_has_run(job, function, result)
         return result

@@ -56,9 +56,10 @@ class JobTimer:
         elif self.on_set:
             self.on_set()
 
-    def clear(self, name: str) -> None:
-        """Forget the exception that was set under that name."""
-        self._rings.pop(name, None)
+    def clear(self, name: str) -> bool:
+        """Forget the exception that was set under that name; return whether it was raised."""
+        ring = self._rings.pop(name, None)
+        return ring is not None and ring[1].__traceback__ is not None
 
     def arm(self) -> None:
         """Note that the code of a job begins."""

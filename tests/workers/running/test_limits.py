@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -108,6 +109,19 @@ class TestJobTimeout:
         job = Slow.add_job("a")
         work(callback=stubborn, job_timeout=0.05)
         assert job.status.hget() == STATUSES.ERROR
+
+    def test_code_that_swallows_it_and_returns_is_an_error_all_the_same(
+        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
+    ) -> None:
+        def careless(job: Job, queue: Queue) -> str:
+            with suppress(BaseException):
+                time.sleep(FOR_EVER)
+            return "done"
+
+        job = Slow.add_job("a")
+        work(callback=careless, job_timeout=0.05)
+        self.check(redis_client, job, 0.05)
+        assert any("[a] swallowed JobTimeout" in message for message in messages(log))
 
     def test_a_clause_for_exceptions_does_not_catch_it(self) -> None:
         def careless(job: Job, queue: Queue) -> None:
