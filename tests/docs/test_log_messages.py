@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,6 +19,7 @@ from running import working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence
+from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.claiming.claimer import Claimer
@@ -69,6 +73,32 @@ def provoke_a_long_job_to_begin_anew() -> None:
 def provoke_what_a_job_leaves() -> None:
     Job.add_job("deaf", "deaf")
     Worker("deaf", callback=lambda job, queue: signal.signal(signal.SIGTERM, signal.SIG_IGN), max_loops=1).run()
+
+
+async def close_the_loop(job: Job, queue: Queue) -> None:
+    asyncio.get_running_loop()._selector.close()  # type: ignore[attr-defined]
+    await asyncio.sleep(60)
+
+
+def provoke_a_broken_loop() -> None:
+    Job.add_job("broken", "broken")
+    with pytest.raises(WorkerFailed):
+        Worker("broken", callback=close_the_loop, terminate_gracefuly=False).run()
+
+
+def provoke_what_jobs_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let jobs swallow that they are canceled, and hang in all threads of the loop."""
+    go_on, threads = threading.Event(), min(32, (os.cpu_count() or 1) + 4)
+
+    async def hang(job: Job, queue: Queue) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.to_thread(go_on.wait, 60)
+        await asyncio.to_thread(go_on.wait, 60)
+
+    monkeypatch.setattr("limpyd_jobs.workers.concurrent.limits.LAST_SECONDS", 0.1)
+    Job.add_jobs(map(str, range(threads)), "hanging", job_timeout=0.1)
+    Worker("hanging", callback=hang, concurrency=threads + 1, lease=0.4, terminate_gracefuly=False).run()
+    go_on.set()
 
 
 def provoke_a_held_loop(caplog: pytest.LogCaptureFixture) -> None:
@@ -205,6 +235,8 @@ def test_the_log_says_what_the_manual_says(
     provoke_a_held_loop(caplog)
     provoke_what_happens_when_workers_die(caplog)
     provoke_a_taken_list(caplog)
+    provoke_a_broken_loop()
+    provoke_what_jobs_keep(monkeypatch)
     provoke_orphans(monkeypatch)
     provoke_what_is_wrong_with_schedules(monkeypatch)
     Job.add_job("endless", "endless")
