@@ -92,7 +92,7 @@ MUTANTS = [
     Mutant(
         "a claim that another one holds is ended",
         "lua/includes/claims.lua",
-        "elseif held ~= (token or false) then",
+        "elseif held ~= token then",
         "elseif false then",
         "transitions/test_fencing.py",
     ),

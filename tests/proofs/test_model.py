@@ -76,8 +76,8 @@ def test_other_stories_end_well(redis_client: redis.Redis) -> None:
 WRONGS = {
     "no fence": (
         Replacement(
-            "elseif held ~= (token or false) then",
-            "elseif held ~= (token or false) and redis.call('HGET', job.key, '_last_claim') == token then",
+            "elseif held ~= token then",
+            "elseif held ~= token and redis.call('HGET', job.key, '_last_claim') == token then",
         ),
         "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again|I[3567] ",
     ),
