@@ -114,3 +114,9 @@ def test_a_project_that_is_gone_does_not_trouble_python() -> None:
     line = (ROOT / "limpyd_jobs.pth").read_text()
     done = subprocess.run([sys.executable, "-I", "-S", "-c", line], cwd=ROOT, capture_output=True, check=True)
     assert done.stderr == b""
+
+
+def test_pytest_does_not_warn_that_it_is_imported_already() -> None:
+    assert "limpyd_jobs_startup" in sys.modules
+    # which pytest itself does with all modules of a distribution that has a plugin
+    pytest.register_assert_rewrite("limpyd_jobs_startup")
