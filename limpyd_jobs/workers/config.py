@@ -263,6 +263,11 @@ class WorkerConfig:
         root, takes_all = logging.getLogger(), worker._settings.log_format == "json" and worker.logger.propagate
         if worker.logger.handlers or (takes_all and _is_ours(root.handlers)):
             return
+        shown = [each for each in _handlers_above(worker.logger) if _shows(each, worker.logger.level)]
+        if shown and not takes_all:
+            return
+        for each in shown:  # each line would be there twice
+            each.addFilter(lambda record: record.name != worker.logger.name)
         handler = logging.StreamHandler()
         handler.setFormatter(_formatter(worker._settings.log_format))
         (root if takes_all and not root.handlers else worker.logger).addHandler(handler)  # jobs log, too
@@ -355,6 +360,19 @@ class WorkerConfig:
 
 def _is_ours(handlers: Sequence[logging.Handler]) -> bool:
     return [type(each.formatter).__name__ for each in handlers] == ["JsonFormatter"]
+
+
+def _handlers_above(logger: logging.Logger) -> Iterator[logging.Handler]:
+    """Yield the handlers of other loggers that get what a logger is given."""
+    while logger.propagate and logger.parent:
+        logger = logger.parent
+        yield from logger.handlers
+
+
+def _shows(handler: logging.Handler, level: int) -> bool:
+    """Whether a handler writes all from a level on to the terminal, or to what stands for it."""
+    stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
+    return handler.level <= level and stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
 
 
 def _formatter(log_format: str) -> logging.Formatter:

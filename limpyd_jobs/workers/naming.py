@@ -51,23 +51,27 @@ class ClassNames:
     """The paths of the job classes that a worker met, by the name of the queue."""
 
     def __init__(self) -> None:
-        self.are_several = False  # whether there are several in any queue
+        self.are_several = False  # whether there are several in any queue, or one is made from a function
         self._known: defaultdict[str, set[str]] = defaultdict(set)
+        self._functions: set[str] = set()
 
-    def add(self, queue_name: str, path: str) -> None:
+    def add(self, queue_name: str, path: str, job_class: type[Job] | None = None) -> None:
         """Note that there is a job of a class in a queue."""
         paths = self._known[queue_name]
         if path not in paths:
             paths.add(path)
-            self.are_several |= len(paths) > 1
+            if hasattr(job_class, "_function"):  # its identifier says nothing, as that of a class may do
+                self._functions.add(path)
+            self.are_several |= len(paths) > 1 or path in self._functions
 
     def mark(self, queue_name: str, path: str) -> str:
-        """Return the end of a message on a job: its class in brackets, nothing if there is no other class.
+        """Return the end of a message on a job: its class in brackets, nothing if there is no other class and it is
+        not made from a function.
 
         It is the name of the class, or its whole path if another one has the same name.
         """
         paths = self._known.get(queue_name, ())
-        if len(paths) < 2:
+        if len(paths) < 2 and path not in self._functions:
             return ""
         name = path.rpartition(".")[2]
         is_clear = sum(other.rpartition(".")[2] == name for other in paths) < 2

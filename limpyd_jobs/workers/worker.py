@@ -100,9 +100,18 @@ class Worker(Parameters):
         return (self.end_date or utcnow()) - self.start_date if self.start_date else None
 
     def set_logger(self) -> None:
-        """Prepare the logger of the worker."""
+        """Prepare the logger of the worker.
+
+        It is enabled, as those below ``limpyd-jobs``: ``logging.config``, and so the setting ``LOGGING`` of Django,
+        disables each logger that is there already and is not named, unless ``disable_existing_loggers`` is false. No
+        line would say that a job failed.
+        """
         self.logger = logging.getLogger(self.logger_name)
         self.logger.setLevel(self.logger_level)
+        self.logger.disabled = False
+        for name, each in list(logging.root.manager.loggerDict.items()):
+            if f"{name}.".startswith(f"{LOGGER_NAME}.") and isinstance(each, logging.Logger):
+                each.disabled = False
 
     def log(self, message: str, level: str = "info") -> None:
         """Log a message, after the id of the worker. What would confuse a terminal is escaped."""

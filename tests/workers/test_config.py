@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import logging.config
 import os
 import re
 import sys
@@ -387,6 +388,35 @@ def test_a_logger_that_has_a_handler_keeps_it():
     handler = logging.NullHandler()
     logging.getLogger("limpyd-jobs").addHandler(handler)
     assert prepared("--queues=a").worker.logger.handlers == [handler]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_line_is_written_once_where_the_application_writes_to_the_terminal_already(log_format: str, capsys):
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(handler)
+    try:
+        worker = prepared("--queues=a", f"--log-format={log_format}", "--logger-name=limpyd-jobs.test-once").worker
+        worker.log("hello")
+        logging.getLogger("application").warning("of the application")
+    finally:
+        logging.getLogger().removeHandler(handler)
+        logging.getLogger("limpyd-jobs.test-once").handlers.clear()
+    lines = capsys.readouterr().err
+    assert (lines.count("hello"), lines.count("of the application")) == (1, 1)
+
+
+def test_a_worker_logs_though_the_application_disables_the_loggers_that_are_there():
+    names = ("limpyd-jobs.test-disabled", "limpyd-jobs", "limpyd-jobs.retrying")
+    loggers = {name: logging.getLogger(name) for name in (*names, *logging.root.manager.loggerDict)}
+    before = {logger: logger.disabled for logger in loggers.values()}
+    try:
+        logging.config.dictConfig({"version": 1})
+        assert [name for name in names if not loggers[name].disabled] == []
+        prepared("--queues=a", "--logger-name=limpyd-jobs.test-disabled")
+        assert [name for name in names if loggers[name].disabled] == []
+    finally:
+        for logger, disabled in before.items():
+            logger.disabled = disabled
 
 
 def test_the_level_of_the_logger_is_the_one_given():

@@ -41,8 +41,15 @@ def database_settings() -> dict[str, Any]:
 
 
 def queue_names() -> list[str]:
-    """Return the queues that workers serve if their command line names none."""
-    return [*of_project().get("QUEUES", ())]
+    """Return the queues that workers serve if their command line names none: those of the setting, then those that the
+    backends of tasks name."""
+    return list(dict.fromkeys([*of_project().get("QUEUES", ()), *_queues_of_tasks()]))
+
+
+def _queues_of_tasks() -> Iterator[str]:
+    for backend in getattr(settings, "TASKS", {}).values():
+        if backend.get("BACKEND", "").startswith("limpyd_jobs."):
+            yield from backend.get("QUEUES", ["default"])  # as Django has it
 
 
 def module_names() -> list[str]:

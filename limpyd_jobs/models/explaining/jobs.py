@@ -89,8 +89,8 @@ def explain_job(
     Parameters
     ----------
     mask: callable
-        Is given ``cursor``, ``message`` of its last error, or ``cancel_reason``, and the text; returns what to tell
-        instead.
+        Is given ``cursor``, ``message`` of its last error, ``log`` (the last line of its log) or ``cancel_reason``, and
+        the text; returns what to tell instead.
 
     The other parameters and exceptions: see `job_details`.
     """
@@ -104,7 +104,7 @@ def explain_job(
 
 def _masked(details: JobDetails, mask: Mask) -> JobDetails:
     errors = [{**error, "message": mask("message", error.get("message", ""))} for error in details.errors[:1]]
-    return details._replace(errors=errors)
+    return details._replace(errors=errors, log=[mask("log", line) for line in details.log[-1:]])
 
 
 def _idents(ident: str, database: JobsDatabase | None) -> list[str]:
@@ -239,6 +239,8 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -
         yield Reason("former_path", f"It stands in its queue as {place.ident}: workers import it by that path.")
     if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
         yield Reason("retry", f"Try {stored['tries']}{_of_most(details, stored)} failed: {_last_error(details)}.")
+    if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.log:
+        yield Reason("log", f"The last line of its log: {one_line(details.log[-1], MESSAGE)}")
     if status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield from _deadline(stored, place)
     if details.cursor and status in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.ERROR):

@@ -114,7 +114,7 @@ class Executor:
         self.executions.running[execution] = None
         execution.remember()
         execution.claim.job.__dict__["_worker_ends"] = self.worker_ends
-        self.announcer.class_names.add(delivery.queue_name, delivery.path)
+        self.announcer.class_names.add(delivery.queue_name, delivery.path, type(execution.claim.job))
 
     def _execute(self, execution: Execution, call: Callable[[Execution], Any]) -> None:
         """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""

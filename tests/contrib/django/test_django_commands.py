@@ -182,6 +182,18 @@ class TestTheWordsOfAWorker:
             assert split_words(["--queues", "mails"])[0] == ["--queues", "mails"]
         assert split_words(["--burst"])[0] == ["--burst"]
 
+    def test_name_the_queues_of_tasks_too(self) -> None:
+        ours = "limpyd_jobs.contrib.django.tasks.LimpydBackend"
+        tasks = {
+            "default": {"BACKEND": ours, "QUEUES": ["letters", "mails"]},
+            "slow": {"BACKEND": ours},  # which has one queue then
+            "other": {"BACKEND": "django.tasks.backends.dummy.DummyBackend", "QUEUES": ["others"]},
+        }
+        with override_settings(TASKS=tasks):
+            assert split_words([])[0] == ["--queues=letters,mails,default"]
+            with override_settings(LIMPYD_JOBS={"QUEUES": ["mails"]}):
+                assert split_words([])[0] == ["--queues=mails,letters,default"]
+
     @pytest.mark.parametrize(
         ("debug", "words", "reloads"),
         [

@@ -196,13 +196,19 @@ class TestWhatARecordNames:
         with pytest.raises(UnknownTask):
             task_at("bookshop.tasks.noop_task")
 
-    def test_that_a_worker_does_not_have_is_put_back_for_another_and_fails_in_the_end(self) -> None:
+    def test_that_a_worker_does_not_have_is_put_back_for_another_and_fails_in_the_end(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         add = {"parameters": [[], {}], "backend": "default", "enqueued_at": now()}
         job = TaskJob.add_job("one", "default", task="bookshop.tasks.not_a_task", **add)
         assert drain("default").requeued == 1
         assert job.status.hget() == STATUSES.DELAYED
+        why = "bookshop.tasks.not_a_task is not a task that this process has imported: define it in tasks.py of an "
+        assert f"[one] {why}" in caplog.text
+        assert any(why in reason.text for reason in job.explain().reasons)
         assert drain("default", with_delayed=True, raise_errors=False).error == 1
         assert job.tries.hget() == "11"
+        assert caplog.text.count(f"[one] {why}") == 1
         with pytest.raises(TaskResultDoesNotExist):
             tasks.noop_task.get_result("one")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from running import messages, work, worker_of
 
-from limpyd_jobs import Error, Job, Queue, Worker, events
+from limpyd_jobs import Error, Job, Queue, Worker, events, job
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.texts import traceback_of
 from limpyd_jobs.workers.naming import ClassNames
@@ -61,6 +61,11 @@ class TestClasses:
             f"[other|3|alone] success, in {durations[2]}",
         ]
 
+    def test_the_function_of_a_job_is_named_in_any_case(self, log: pytest.LogCaptureFixture) -> None:
+        post.add()
+        Worker("posts", max_loops=1, terminate_gracefuly=False).run()
+        assert [line for line in log.messages if line.endswith(" (post)")] == log.messages[-3:-1]
+
     def test_classes_of_one_name_are_told_apart_by_their_paths(self) -> None:
         names = ClassNames()
         for path in ("shop.jobs.Mail", "news.jobs.Mail", "shop.jobs.Push"):
@@ -68,6 +73,10 @@ class TestClasses:
         assert names.mark("queue", "shop.jobs.Mail") == " (shop.jobs.Mail)"
         assert names.mark("queue", "shop.jobs.Push") == " (Push)"
         assert names.mark("other", "shop.jobs.Push") == ""
+
+
+@job(queue="posts")
+def post() -> None: ...
 
 
 class TestErrors:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from limpyd_jobs import Argument, Job, Queue, Requeue
 from limpyd_jobs.contrib.django.tasks.framework import TaskContext, normalize_json
@@ -14,6 +15,13 @@ from limpyd_jobs.contrib.django.tasks.results import running_result
 
 # How often a worker that does not have the task puts the job back, for another worker, and after how many seconds.
 RETURNS, RETURN_DELAY = 10, 30
+
+# Of how many tasks the log of a worker says that it does not have them.
+MAX_WARNED = 1000
+
+_warned: set[str] = set()
+
+logger = logging.getLogger("limpyd-jobs")
 
 
 class TaskJob(Job):
@@ -46,15 +54,24 @@ class TaskJob(Job):
         """Call the function of the task, and return what it returned, as JSON has it."""
         try:
             task = task_at(self.arguments.task)
-        except UnknownTask:
+        except UnknownTask as error:
             if int(self.tries.hget() or 0) <= RETURNS:
-                raise Requeue(delayed_for=RETURN_DELAY) from None
+                self._put_back(str(error))
             raise
         args, kwargs = self.arguments.parameters
         if task.takes_context:
             args = [TaskContext(task_result=running_result(self, task)), *args]
         value = normalize_json(task.call(*args, **kwargs))
         return value if getattr(task, "keep_result", True) else None
+
+    def _put_back(self, why: str) -> NoReturn:
+        """Put the job back for another worker, and say why: in the log of the worker, once a task, and in its own."""
+        why += f": put back for {RETURN_DELAY} seconds, for a worker that has it"
+        self.log(why)
+        if why not in _warned and len(_warned) < MAX_WARNED:
+            _warned.add(why)
+            logger.warning(f"[{self.identifier.hget()}] {why}")
+        raise Requeue(delayed_for=RETURN_DELAY) from None
 
 
 def unique_id(path: str, args: Any, kwargs: Any) -> str:

@@ -32,7 +32,7 @@ def task_at(path: str) -> Any:
     if not (isinstance(found, Task) and found.module_path == path and _is_allowed(module)):
         raise UnknownTask(
             f"{one_line(path[:MAX_PATH])} is not a task that this process has imported: define it in tasks.py of an "
-            "application, or name its module in LIMPYD_JOBS['MODULES']"
+            "application in INSTALLED_APPS, import it there, or name its module in LIMPYD_JOBS['MODULES']"
         )
     return found
 

@@ -95,8 +95,12 @@ def show(asked: Asked) -> JobShown:
         beside={name: _masked(name, field, mask) for name, field in details.beside.items()},
         cursor=mask.text(details.cursor),
     )
-    reasons = explain_job(ident, asked.database, mask=mask.field).reasons
+    reasons = explain_job(ident, asked.database, mask=partial(_masked_text, mask)).reasons
     return JobShown(masked, path, reasons, len(details.fields))
+
+
+def _masked_text(mask: Mask, name: str, text: str) -> str:
+    return _masked_line(text, mask) if name == "log" else mask.field(name, text)
 
 
 def _masked_line(line: str, mask: Mask) -> str:
