@@ -39,7 +39,7 @@ def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
     - I5 a waiting job stands in one waiting list, and nowhere else
     - I6 a delayed job stands in one delayed set, and nowhere else, with the score of its date
     - I7 a running job, and only such a one, has a claim and a lease
-    - I8 a job that ended stands nowhere
+    - I8 a job that ended stands nowhere; one that succeeded does not know how far it was
     - I9 there is one queue of a name and a priority, and every list and set is that of a queue
     - I10 every key belongs to a record
     - I11 a schedule is among those that are due if, and only if, it is active, with the score of its next time
@@ -241,6 +241,8 @@ def _of_jobs(jobs: _Records, places: _Places) -> Iterator[str]:
             yield f"I7 {said} stands in {where}, with the claim {job.get('_claim_token')}"
         if status in FINAL and where:
             yield f"I8 {said} stands in {where}"
+        if status == STATUSES.SUCCESS and "_cursor" in job:
+            yield f"I8 {said} has the cursor {job['_cursor']}"
     for identifier, pks in queued.items():
         if len(pks) > 1:
             yield f"I4 the jobs {sorted(pks)} of {jobs.prefix}, all of identifier {identifier!r}, are queued"

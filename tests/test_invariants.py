@@ -56,6 +56,7 @@ WRONGS = {
     "an index of numbers has another score": ("I2", "ZADD invariants:sample:tries:number-range 7 1"),
     "a value is not indexed": ("I2", "HSET invariants:sample:1:hash identifier other"),
     "a job that ended is queued": ("I3", "HSET invariants:sample:1:hash queued 1"),
+    "a success knows how far it was": ("I8", "HSET invariants:sample:1:hash _cursor {}"),
     "a job that waits is not queued": ("I3", "HDEL invariants:sample:3:hash queued"),
     "two queued jobs have one identifier": ("I4", "HSET invariants:sample:3:hash identifier d"),
     "a job that waits is in no list": ("I5", "DEL jobs:queue:1:waiting"),
