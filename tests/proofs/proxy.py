@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import socket
 import tempfile
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from all_scripts import ALL_SCRIPTS
 
@@ -78,7 +79,7 @@ class Proxy:
     faults: list of str
         What the rules were applied to, in order.
     round_trip: float
-        How many seconds the network takes for a request and its reply.
+        How many seconds the network takes for a packet of requests and the replies. It may be changed.
     """
 
     def __init__(self, server_socket: str, round_trip: float = 0.0) -> None:
@@ -135,7 +136,8 @@ class Proxy:
             self._sockets |= {client, server}
         try:
             server.connect(self.server_socket)
-            with client.makefile("rb") as requests, server.makefile("rb") as replies:
+            late = _Late(client, lambda: self.round_trip)
+            with io.BufferedReader(late) as requests, server.makefile("rb") as replies:
                 while self._pass_on(_read_request(requests), client, server, replies):
                     pass
         except (OSError, EOFError):
@@ -150,8 +152,6 @@ class Proxy:
         """Pass a request on, and its reply back; return whether the connection is still open."""
         if self._fault(request, Fault.CUT_BEFORE_REQUEST):
             return False
-        if self.round_trip:
-            time.sleep(self.round_trip)
         server.sendall(request.raw)
         reply = _read_reply(replies)
         fault = self._fault(request, *set(Fault) - {Fault.CUT_BEFORE_REQUEST}, reply=reply)
@@ -177,6 +177,22 @@ class Proxy:
                         self.faults.append(rule.command)
                         return rule.fault
         return None
+
+
+class _Late(io.RawIOBase):
+    """What comes over a socket, a moment later."""
+
+    def __init__(self, one: socket.socket, delay: Callable[[], float]) -> None:
+        self._socket, self._delay = one, delay
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._socket.recv_into(buffer)
+        if delay := self._delay():
+            time.sleep(delay)
+        return size
 
 
 def _close(one: socket.socket) -> None:
