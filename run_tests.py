@@ -46,6 +46,8 @@ LONG_PROOFS = (
     (*PYTEST, "--long", "--ignore=tests/docs", "--ignore=tests/web"),
     ("tests/proofs/chaos.py", "--minutes=30"),
     ("tests/proofs/chaos.py", "--minutes=10", "--cluster"),
+    ("tests/proofs/chaos.py", "--minutes=5", "--jobs=loops", "--concurrency=50", "--lease=1", "--network-delay=0.005"),
+    ("tests/proofs/chaos.py", "--minutes=5", "--jobs=hostile", "--concurrency=50"),
     ("tests/proofs/schedulers.py", "--minutes=5"),
     ("tests/proofs/conductors.py", "--minutes=5"),
 )

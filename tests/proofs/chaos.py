@@ -28,18 +28,19 @@ from time import monotonic
 from typing import Any
 
 HERE = Path(__file__).parent
-PATH = [str(HERE), str(HERE.parent)]
-sys.path[:0] = [each for each in PATH if each not in sys.path]
+sys.path[:0] = [each for each in (str(HERE), str(HERE.parent)) if each not in sys.path]
 
 from boundaries import LEFTOVERS  # noqa: E402
-from chaos_jobs import DIRECTORY, JOBS, MODELS, NAME, QUEUE, read_marks  # noqa: E402
-from chaos_report import Fault, Observed, Report  # noqa: E402
+from chaos_crew import PYTHONPATH, Crew  # noqa: E402
+from chaos_jobs import GO_ON, JOBS, MIXTURES, MODELS, QUEUE  # noqa: E402
+from chaos_marks import HAS_CHILDREN, SOCKETS, Marks, Pulse, read_marks  # noqa: E402
+from chaos_report import HARNESS, Fault, Observed, Report  # noqa: E402
 from invariants import violations  # noqa: E402
 from proxy import Fault as Cut  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from servers import RedisServer, wait_until  # noqa: E402
 
-from limpyd_jobs import Queue  # noqa: E402
+from limpyd_jobs import STATUSES, Queue  # noqa: E402
 from limpyd_jobs.commandline import options as worker_options  # noqa: E402
 from limpyd_jobs.redis.database import VARIABLE  # noqa: E402
 from limpyd_jobs.redis.embedded import find_server  # noqa: E402
@@ -55,6 +56,7 @@ RATE = 4.0  # jobs each second, of each producer
 RATE_OF_MANY = 20.0  # if a worker runs several at once
 AGAIN = 0.05  # how many of them are added once more, with a higher priority; that finds a lost one, too
 LEASE = 2.0  # seconds
+GRACE_PERIOD = 1.0  # seconds
 
 # The last moment for all jobs to end, in seconds after the last fault. A job that was lost by a worker, whose loss is
 # noticed by a worker that is lost as well, is looked for a minute later.
@@ -67,18 +69,18 @@ FAULTS = {
     "kill_worker": 5,
     "kill_producer": 1,
     "stop_worker": 2,
+    "end_worker": 2,
     "kill_client": 4,
     "cut": 6,
     "cut_hand_over": 4,
     "kill_redis": 1,
 }
 
-COMMANDS = ("add", "claim", "succeed", "fail", "renew_many", "rescue", "promote", "reconcile")
+COMMANDS = ("add", "claim", "succeed", "fail", "renew", "renew_many", "rescue", "promote", "reconcile")
 
 WORKER_OPTIONS = (
     "--worker-class=chaos_worker.ChaosWorker",
     f"--queues={QUEUE}",
-    f"--lease={LEASE}",
     "--max-rescues=1000",
     "--max-loops=1000000",
     "--timeout=2",
@@ -87,62 +89,6 @@ WORKER_OPTIONS = (
     "--requeue-times=1",
     "--requeue-delay-delta=0.5",
 )
-
-
-class Crew:
-    """The processes of one kind.
-
-    Attributes
-    ----------
-    size: int
-        How many there are after `fill`.
-    members: dict
-        The processes, by their names; none is used again.
-    """
-
-    def __init__(self, kind: str, size: int, directory: Path, command: Callable[[int], list[str]], **env: str) -> None:
-        self.members: dict[str, subprocess.Popen[bytes]] = {}
-        self.size = size
-        self._kind, self._directory, self._command, self._env = kind, directory, command, env
-        self._number = 0
-
-    def fill(self) -> None:
-        while len(self.members) < self.size:
-            self._number += 1
-            name = f"{self._kind}-{self._number}"
-            path = os.pathsep.join(PATH)
-            env = {**os.environ, **self._env, "PYTHONPATH": path, DIRECTORY: str(self._directory), NAME: name}
-            with open(self._directory / f"{name}.log", "wb") as log:
-                self.members[name] = subprocess.Popen(self._command(self._number), env=env, stdout=log, stderr=log)
-
-    def kill(self, name: str) -> None:
-        one = self.members.pop(name)
-        one.kill()
-        one.wait()
-
-    def ended(self) -> Iterator[tuple[str, int]]:
-        """Yield, and forget, those that ended by themselves, with their status."""
-        for name, one in list(self.members.items()):
-            if one.poll() is not None:
-                del self.members[name]
-                yield name, one.returncode
-
-    def end(self) -> dict[str, int | None]:
-        """Ask all to end; return their statuses, None for one that does not, and was killed."""
-        for one in self.members.values():
-            one.send_signal(signal.SIGCONT)
-            one.terminate()
-        statuses = {name: _status(one) for name, one in self.members.items()}
-        for name in statuses:
-            self.kill(name)
-        return statuses
-
-
-def _status(one: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return one.wait(30)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 class Chaos:
@@ -157,10 +103,20 @@ class Chaos:
         False to do without the search for lost jobs, be they those of dead workers.
     faults: dict
         How often each kind of fault comes up in a row of them.
+    mixture: str
+        Which jobs are added: a name of `chaos_jobs.MIXTURES`.
     prefetch: int or str
         How many jobs each worker claims at once, as its parameter.
     concurrency: int
         How many jobs each worker runs at once.
+    processes: int
+        How many processes each worker has.
+    shards: int
+        How many databases the jobs are in.
+    lease: float
+        For how many seconds a claim holds.
+    network_delay: float
+        How many seconds each request takes to Redis.
     binary: str
         The server program.
     tell: callable
@@ -174,8 +130,13 @@ class Chaos:
         *,
         rescue: bool = True,
         faults: Mapping[str, int] = FAULTS,
+        mixture: str = "simple",
         prefetch: int | str = 1,
         concurrency: int = 1,
+        processes: int = 1,
+        shards: int = 1,
+        lease: float = LEASE,
+        network_delay: float = 0.0,
         binary: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -185,12 +146,14 @@ class Chaos:
         self.directory = Path(tempfile.mkdtemp(prefix="limpyd-jobs-chaos-"))
         self._rng, self._hits = random.Random(seed), random.Random(seed)  # what to do and when, and to whom
         self._kinds, self._undone, self._deck = faults, set(faults), list[str]()
-        self._stopped: dict[str, float] = {}
+        self._stopped: dict[str, tuple[int, float]] = {}
         self._cuts_under_way: set[str] = set()
         self._are_cuts_on = True
+        self._ended_themselves = 0
         self._tell, self._told = tell, monotonic()
-        self._rescue = rescue
-        self._prefetch, self._concurrency = prefetch, concurrency
+        self._rescue, self._mixture = rescue, mixture
+        self._prefetch, self._concurrency, self._processes, self._shards = prefetch, concurrency, processes, shards
+        self._lease, self._network_delay = lease, network_delay
         self._commands = COMMANDS if prefetch == concurrency == 1 else (*COMMANDS, "succeed_many", "release")
         self._binary = binary or find_server()
 
@@ -208,36 +171,62 @@ class Chaos:
         """Delete what the processes wrote."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _enter(self, stack: ExitStack) -> str:
-        """Start Redis; return the database of the processes."""
-        self._server = stack.enter_context(RedisServer(self._binary, *REMEMBERS_ALL))
-        self._proxy = stack.enter_context(Proxy(self._server.socket))
-        self._client = stack.enter_context(self._server.client())
-        return f"unix://{self._proxy.socket}"
+    def _enter(self, stack: ExitStack) -> list[str]:
+        """Start Redis; return the databases of the processes."""
+        self._servers = [stack.enter_context(RedisServer(self._binary, *REMEMBERS_ALL)) for _ in range(self._shards)]
+        self._proxies = [stack.enter_context(Proxy(each.socket, self._network_delay)) for each in self._servers]
+        self._clients = [stack.enter_context(each.client()) for each in self._servers]
+        return [f"unix://{proxy.socket}" for proxy in self._proxies]
 
     def _command_of(self, number: int) -> list[str]:
         """Return the words with which the command of a process begins."""
         return []
 
-    def _hire(self, database: str) -> None:
-        env = {VARIABLE: database, **({} if self._rescue else {NO_RESCUE: "1"})}
-        longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
+    def _hire(self, databases: list[str]) -> None:
+        env = {VARIABLE: databases[0], **self._sockets_of(databases), **({} if self._rescue else {NO_RESCUE: "1"})}
         rate = RATE if self._concurrency == 1 else RATE_OF_MANY
-        at_once = (f"--prefetch={self._prefetch}", f"--concurrency={self._concurrency}")
-        worker = [sys.executable, "-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, *at_once, longest]
         producer = [sys.executable, str(HERE / "chaos_producer.py")]
-        settings = (str(rate), str(AGAIN if self._rescue else 0))
+        settings = (self._mixture, str(rate), str(AGAIN if self._rescue else 0))
 
         def worker_of(number: int) -> list[str]:
-            return [*self._command_of(number), *worker]
+            shards = [f"--shards={' '.join(databases)}", f"--home={number % len(databases)}"]
+            own = shards if len(databases) > 1 else []
+            return [*self._command_of(number), *self._worker_command(), *own]
 
         def producer_of(number: int) -> list[str]:
             return [*self._command_of(number), *producer, f"{self.seed}:{number}", *settings]
 
-        self._workers = Crew("worker", WORKERS, self.directory, worker_of, **env)
+        def requeuer_of(number: int) -> list[str]:
+            return [sys.executable, str(HERE / "chaos_requeuer.py"), *(each.url for each in self._servers)]
+
+        children = {HAS_CHILDREN: "1"} if self._processes > 1 else {}
+        of_requeuer = {SOCKETS: " ".join(each.socket for each in self._servers)} if self._goes_on else {}
+        self._workers = Crew("worker", WORKERS, self.directory, worker_of, **env, **children)
         self._producers = Crew("producer", PRODUCERS, self.directory, producer_of, **env)
+        self._requeuers = Crew("requeuer", int(self._goes_on), self.directory, requeuer_of, **of_requeuer)
+
+    def _sockets_of(self, databases: list[str]) -> dict[str, str]:
+        if len(databases) < 2:
+            return {}
+        return {SOCKETS: " ".join(each.removeprefix("unix://") for each in databases)}
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there are jobs that go on where they were."""
+        return any(job_class in MIXTURES[self._mixture] for job_class in GO_ON)
+
+    def _worker_command(self) -> list[str]:
+        longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
+        at_once = [f"--prefetch={self._prefetch}", f"--concurrency={self._concurrency}"]
+        if self._processes > 1:
+            at_once.append(f"--processes={self._processes}")
+        if "end_worker" in self._kinds:
+            at_once.append(f"--grace-period={GRACE_PERIOD}")
+        program = [sys.executable, "-m", "limpyd_jobs.scripts.worker"]
+        return [*program, *WORKER_OPTIONS, f"--lease={self._lease}", *at_once, longest]
 
     def _start(self) -> None:
+        Pulse(Marks(self.directory / f"{HARNESS}.marks"))
         self._fill()
         wait_until(lambda: sum(mark["kind"] == "begun" for mark in self._marks()) >= WORKERS, "all workers")
 
@@ -245,26 +234,37 @@ class Chaos:
         return list(read_marks(self.directory))
 
     def _fill(self) -> None:
-        for crew in (self._workers, self._producers):
+        for crew in (self._workers, self._producers, self._requeuers):
             for name, status in crew.ended():
                 self._died(name, status)
+            for name, left_with in crew.left():
+                self._check_end(name, left_with)
             crew.fill()
 
     def _died(self, name: str, status: int) -> None:
-        """A worker that cannot use Redis at its start says so, and ends with status 1: its supervisor starts one."""
+        """A worker that cannot use Redis at its start says so, and ends with status 1: its supervisor starts one. One
+        whose jobs do not end when they should may end in good order, and says why."""
         self._stopped.pop(name, None)
-        if status != 1 or self._has_begun(name):
+        has_begun = self._has_begun(name)
+        if has_begun and status in (0, 1) and self._mixture == "hostile" and "ending" in self._log_of(name):
+            self._ended_themselves += 1
+            self._note("worker ended itself", name)
+            return
+        if status != 1 or has_begun:
             self.wrong.append(f"{name} ended with status {status}: {self._log_of(name)}")
         self._note("ended at its start", name)
 
     def _end_crew(self, crew: Crew) -> None:
-        """SIGTERM has to end its processes well, but for those that did not come to know it yet."""
         for name, status in crew.end().items():
-            if status is None or (status and self._has_begun(name)):
-                self.wrong.append(f"{name}, asked to end, came to status {status}: {self._log_of(name)}")
+            self._check_end(name, status)
+
+    def _check_end(self, name: str, status: int | None) -> None:
+        """SIGTERM has to end a process well, but for one that did not come to know it yet."""
+        if status is None or (status and self._has_begun(name)):
+            self.wrong.append(f"{name}, asked to end, came to status {status}: {self._log_of(name)}")
 
     def _has_begun(self, name: str) -> bool:
-        return any(mark["name"] == name for mark in self._marks())
+        return any(True for _ in read_marks(self.directory, name))
 
     def _log_of(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(errors="replace")[-2000:]
@@ -276,13 +276,19 @@ class Chaos:
         while monotonic() < begun + self.seconds or not self._has_done_all(begun):
             time.sleep(self._rng.uniform(0.05, 0.8))
             self._continue_stopped()
-            getattr(self, f"_{self._next_fault()}")()
+            if self._kinds:
+                getattr(self, f"_{self._next_fault()}")()
             self._fill()
             self._tell_progress(f"{monotonic() - begun:.0f} s under faults")
 
     def _has_done_all(self, begun: float) -> bool:
-        """Whether there was each kind of fault, and a reply lost in a hand-over: else the test would prove little."""
-        has_lost = "cut_hand_over" not in self._kinds or any(fault.kind == "BLPOP cut" for fault in self.faults)
+        """Whether there was each kind of fault, and, if workers are sure to wait, a reply lost in a hand-over: else the
+        test would prove little."""
+        has_lost = (
+            "cut_hand_over" not in self._kinds
+            or self._mixture != "simple"
+            or any(fault.kind == "BLPOP cut" for fault in self.faults)
+        )
         return (has_lost and not self._undone) or monotonic() > begun + self.seconds + PATIENCE
 
     def _next_fault(self) -> str:
@@ -303,21 +309,36 @@ class Chaos:
     def _note(self, kind: str, name: str = "", ident: str = "") -> None:
         self.faults.append(Fault(monotonic(), kind, name, ident))
 
-    def _next_worker(self) -> str:
-        """Any, or, every other time, one that runs a job, if there is one."""
-        names = sorted(self._workers.members)
+    def _next_worker(self) -> str | None:
+        """Any, or, every other time, one that runs a job, if there is one; None without any."""
+        names = sorted(self._workers.running())
         busy = [name for name in names if self._is_busy(name)]
-        return self._hits.choice(busy if busy and self._hits.random() < 0.5 else names)
+        return self._hits.choice(busy if busy and self._hits.random() < 0.5 else names) if names else None
 
     def _is_busy(self, name: str) -> bool:
         kinds = [mark["kind"] for mark in read_marks(self.directory, name)]
-        return kinds.count("start") > kinds.count("end")
+        return kinds.count("start") > kinds.count("end") + kinds.count("left")
+
+    def _is_one_starting(self) -> bool:
+        """Whether a worker has not begun yet. On a slow machine, nearly all would be hit before they begin."""
+        return not all(map(self._has_begun, self._workers.members))
 
     def _kill_worker(self) -> None:
+        """One that is starting, too, but not often."""
         name = self._next_worker()
-        self._stopped.pop(name, None)
-        self._workers.kill(name)
-        self._note("worker killed", name)
+        if name and (not self._is_one_starting() or self._hits.random() < 0.2):
+            self._stopped.pop(name, None)
+            self._workers.kill(name)
+            self._note("worker killed", name)
+
+    def _end_worker(self) -> None:
+        """As a deployment does it."""
+        stopped = {name.partition(".")[0] for name in self._stopped}
+        names = sorted(self._workers.members.keys() - stopped)
+        if names and not (self._workers.leaving or self._is_one_starting()):
+            name = self._hits.choice(names)
+            self._note("worker ended", name)
+            self._workers.dismiss(name)
 
     def _kill_producer(self) -> None:
         name = self._hits.choice(sorted(self._producers.members))
@@ -326,28 +347,32 @@ class Chaos:
 
     def _stop_worker(self) -> None:
         name = self._next_worker()
-        if name not in self._stopped and len(self._stopped) < 2:
+        if name and name not in self._stopped and len(self._stopped) < 2:
+            pid = self._workers.running()[name]
             self._note("worker stopped", name)
-            self._workers.members[name].send_signal(signal.SIGSTOP)
-            self._stopped[name] = monotonic() + LEASE * self._hits.uniform(1.2, 2)
+            os.kill(pid, signal.SIGSTOP)
+            self._stopped[name] = pid, monotonic() + self._lease * self._hits.uniform(1.2, 2)
 
     def _continue_stopped(self, at: float | None = None) -> None:
-        for name, until in list(self._stopped.items()):
+        for name, (pid, until) in list(self._stopped.items()):
             if until < (at or monotonic()):
                 del self._stopped[name]
-                self._workers.members[name].send_signal(signal.SIGCONT)
+                if name in self._workers.running():
+                    os.kill(pid, signal.SIGCONT)
 
     def _kill_client(self) -> None:
-        own = self._client.client_id()
-        others = [each["id"] for each in self._client.client_list() if int(each["id"]) != own]
+        client = self._hits.choice(self._clients)
+        own = client.client_id()
+        others = [each["id"] for each in client.client_list() if int(each["id"]) != own]
         if others:
             self._note("client killed")
-            self._client.client_kill_filter(_id=self._hits.choice(others))
+            client.client_kill_filter(_id=self._hits.choice(others))
 
     def _kill_redis(self) -> None:
+        server = self._hits.choice(self._servers)
         self._note("Redis killed")
-        self._server.kill()
-        self._server.start()
+        server.kill()
+        server.start()
 
     def _cut(self) -> None:
         """Lose a request, or its reply."""
@@ -372,7 +397,7 @@ class Chaos:
 
         if command not in self._cuts_under_way:
             self._cuts_under_way.add(command)
-            self._proxy.on(command, cut, if_reply=is_cut)
+            self._hits.choice(self._proxies).on(command, cut, if_reply=is_cut)
 
     # -- The end
 
@@ -382,6 +407,8 @@ class Chaos:
         self._continue_stopped(at=float("inf"))
         self._end_crew(self._producers)
         self._producers.size = 0
+        for one in self._requeuers.members.values():
+            one.terminate()  # it leaves successes alone from now on
         until = monotonic() + PATIENCE
         while self._are_jobs_left() and monotonic() < until:
             self._fill()
@@ -389,43 +416,64 @@ class Chaos:
             self._tell_progress("no more faults, waiting for the last jobs")
         if self._rescue and self._are_jobs_left():
             self.wrong.append("queues are not empty")
+        for name in list(self._requeuers.members):
+            self._requeuers.kill(name)
         self._end_crew(self._workers)
 
     def _are_jobs_left(self) -> bool:
         """Whether jobs are queued, or, if nobody looks for lost ones, stand where workers find them."""
-        keys = self._client.scan_iter(f"{Queue._name}:*")
-        places = [key for key in keys if re.search(":(waiting|delayed)$", key)]
+        return any(map(self._are_left_in, self._clients))
+
+    def _are_left_in(self, client: Any) -> bool:
+        places = [key for key in client.scan_iter(f"{Queue._name}:*") if re.search(":(waiting|delayed)$", key)]
         queued = [f"{job_class._name}:queued:1" for job_class in JOBS] if self._rescue else []
-        return bool((places or queued) and self._client.exists(*places, *queued))
+        to_requeue = [f"{job_class._name}:status:{STATUSES.ERROR}" for job_class in GO_ON]
+        return bool(client.exists(*places, *queued, *to_requeue))
 
     def _end(self) -> None:
-        for crew in (self._producers, self._workers):
+        for crew in (self._producers, self._requeuers, self._workers):
             crew.end()
 
     def _broken(self) -> list[str]:
         """Return what is wrong with what is left."""
-        return [each for each in violations(self._client, *MODELS) if not each.startswith(LEFTOVERS)]
+        found = [each for client in self._clients for each in violations(client, *MODELS)]
+        checked = [line for server in self._servers for line in _checked(server.url)]
+        return [each for each in found if not each.startswith(LEFTOVERS)] + checked
 
     def _report(self) -> Report:
         return Report(
             Observed(
                 seed=self.seed,
                 seconds=self.seconds,
-                lease=LEASE,
-                workers=WORKERS,
+                lease=self._lease,
+                workers=WORKERS * self._processes,
                 marks=self._marks(),
                 faults=self.faults,
                 records=dict(self._records()),
                 broken=self._broken(),
                 wrong=self.wrong,
                 prefetch=MAX_BATCH if isinstance(self._prefetch, str) else max(self._prefetch, self._concurrency),
+                gone=self._workers.gone,
+                is_concurrent=self._concurrency > 1,
+                ended_themselves=self._ended_themselves,
             )
         )
 
     def _records(self) -> Iterator[tuple[str, Any]]:
-        for job_class in JOBS:
-            for pk in self._client.smembers(f"{job_class._name}:collection"):
-                yield f"{job_class.get_model_repr()}:{pk}", self._client.hgetall(f"{job_class._name}:{pk}:hash")
+        for number, client in enumerate(self._clients):
+            place = f" in {number}" if self._shards > 1 else ""
+            for job_class in JOBS:
+                for pk in client.smembers(f"{job_class._name}:collection"):
+                    record = client.hgetall(f"{job_class._name}:{pk}:hash")
+                    yield f"{job_class.get_model_repr()}:{pk}{place}", record
+
+
+def _checked(url: str) -> list[str]:
+    """Return what ``limpyd-jobs check`` finds."""
+    program = [sys.executable, "-W", "ignore", "-m", "limpyd_jobs.scripts.jobs", "check", f"--database={url}"]
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    done = subprocess.run([*program, "--job-modules=chaos_jobs"], env=env, capture_output=True, text=True)
+    return [] if done.returncode == 0 else [f"check: {done.stdout} {done.stderr}"]
 
 
 def _heard(reply: bytes) -> str | None:
@@ -456,6 +504,20 @@ def main() -> int:
     parser.add_argument(
         "--concurrency", type=int, default=1, metavar="N", help="how many jobs a worker runs at once (default: 1)"
     )
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="how many processes a worker has")
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="how many databases have the jobs")
+    parser.add_argument("--jobs", choices=MIXTURES, default="simple", help="which kinds of jobs (default: simple)")
+    parser.add_argument("--lease", type=float, default=LEASE, metavar="SECONDS", help=f"of jobs (default: {LEASE:g})")
+    parser.add_argument(
+        "--network-delay",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="what each request takes to Redis (default: 0)",
+    )
+    parser.add_argument(
+        "--faults", default="", metavar="NAME,NAME", help=f"only these, or `none`, of: {', '.join(FAULTS)}"
+    )
     parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster: its servers die, its slot moves")
     parser.add_argument("--no-rescue", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
@@ -463,13 +525,20 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that all that was started is ended
     seed = random.randrange(10**6) if options.seed is None else options.seed
     kind, faults = _kind_of(options.cluster)
+    if options.faults:
+        faults = {name: faults[name] for name in options.faults.split(",") if name != "none"}
     chaos = kind(
         seed,
         options.minutes * 60,
         rescue=not options.no_rescue,
         faults=faults,
+        mixture=options.jobs,
         prefetch=options.prefetch,
         concurrency=options.concurrency,
+        processes=options.processes,
+        shards=options.shards,
+        lease=options.lease,
+        network_delay=options.network_delay,
         binary=options.redis_server,
         tell=partial(print, flush=True),
     )

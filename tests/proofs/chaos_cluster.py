@@ -29,6 +29,7 @@ FAULTS = {
     "kill_worker": 8,
     "kill_producer": 2,
     "stop_worker": 4,
+    "end_worker": 4,
     "kill_client": 6,
     "kill_redis": 1,
     "kill_primary": 2,
@@ -55,7 +56,7 @@ NEAR, FAR = "near", "far"  # the hosts of the processes
 class ClusterChaos(Chaos):
     """The same, on a cluster. Its connections go to its servers, so none of them is cut within a reply."""
 
-    def _enter(self, stack: ExitStack) -> str:
+    def _enter(self, stack: ExitStack) -> list[str]:
         self._network = stack.enter_context(Network()) if Network.is_possible() else None
         if self._network:
             for host in (NEAR, FAR):
@@ -66,8 +67,8 @@ class ClusterChaos(Chaos):
         url = f"{self._cluster.url(TAG)}?wait_for_replicas=1&replica_timeout={REPLICA_TIMEOUT}"
         stack.callback(BaseJobsModel.database.reset)
         BaseJobsModel.database.from_url(url)
-        self._client = BaseJobsModel.database.connection
-        return url
+        self._clients = [BaseJobsModel.database.connection]
+        return [url]
 
     def _server_of(self, binary: str, node_timeout: int) -> ClusterServer:
         server = ClusterServer(binary, node_timeout)

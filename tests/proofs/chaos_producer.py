@@ -11,23 +11,28 @@ import time
 from itertools import count
 from typing import Any
 
-from chaos_jobs import NAME, Failing, Long, Quick, Slow, Waiting, marks
+from chaos_jobs import MIXTURES
+from chaos_marks import NAME, SOCKETS, marks, name_of
 from redis.exceptions import RedisError
 
 from limpyd_jobs import NotReplicated
+from limpyd_jobs.shards import Shards
 
 PARENT = os.getppid()
 
 _is_over = False
 _loop = asyncio.new_event_loop()
+_urls = [f"unix://{socket}" for socket in os.environ.get(SOCKETS, "").split()]
+_shards = Shards.of_text(" ".join(_urls)) if len(_urls) > 1 else None
 
 
-def produce(seed: str, rate: float, again: float) -> None:
+def produce(seed: str, mixture: str, rate: float, again: float) -> None:
     """Add jobs, `rate` each second, and of some of them, `again` of 1, more urgent ones of the same identifier."""
     rng, name = random.Random(seed), os.environ[NAME]
+    classes, weights = zip(*MIXTURES[mixture].items(), strict=True)
     for number in count():
         identifier = f"{name}:{number}"
-        job_class = rng.choices((Quick, Slow, Waiting, Long, Failing), (72, 10, 10, 2, 6))[0]
+        job_class = rng.choices(classes, weights)[0]
         options: dict[str, Any] = {"priority": rng.choice((None, None, 0, 5, -2)), "prepend": rng.random() < 0.1}
         if rng.random() < 0.15:
             options["delayed_for"] = rng.uniform(0.1, 2)
@@ -39,7 +44,7 @@ def produce(seed: str, rate: float, again: float) -> None:
         time.sleep(rng.expovariate(rate))
 
 
-def _add(job_class: type[Quick], identifier: str, options: dict[str, Any]) -> None:
+def _add(job_class: Any, identifier: str, options: dict[str, Any]) -> None:
     while os.getppid() == PARENT:
         try:
             job = _added(job_class, identifier, options)
@@ -47,15 +52,19 @@ def _add(job_class: type[Quick], identifier: str, options: dict[str, Any]) -> No
             marks().write("not added", identifier=identifier)
             time.sleep(0.05)
         else:
-            marks().write("added", identifier=identifier, ident=job.ident)
+            marks().write("added", identifier=identifier, ident=name_of(job))
             return
     sys.exit("there is nobody left to end this process")
 
 
-def _added(job_class: type[Quick], identifier: str, options: dict[str, Any]) -> Quick:
+def _added(job_class: Any, identifier: str, options: dict[str, Any]) -> Any:
     """Half of the producers add their jobs with asyncio."""
     if int(os.environ[NAME].rpartition("-")[2]) % 4 < 2:
+        if _shards:
+            return _shards.add_job(job_class, identifier, **options)
         return job_class.add_job(identifier, **options)
+    if _shards:
+        return _loop.run_until_complete(_shards.aadd_job(job_class, identifier, **options))
     return _loop.run_until_complete(job_class.aadd_job(identifier, **options))
 
 
@@ -66,4 +75,4 @@ def _end(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end)
-    produce(sys.argv[1], *map(float, sys.argv[2:]))
+    produce(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:]))

@@ -10,6 +10,7 @@ be run again, even at the same time; such runs are counted apart. A job that was
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +19,26 @@ from itertools import combinations, pairwise
 from math import inf
 from typing import Any
 
-from chaos_jobs import Failing
+from chaos_jobs import Failing, class_of
+from chaos_ledger import Ledger
 
 from limpyd_jobs import STATUSES
+
+HARNESS = "harness"  # the name of the marks of the test itself, whose proxy is between workers and Redis
 
 # How much clocks may differ: Redis counts leases in wall time, the marks are in monotonic time.
 TOLERANCE = 0.05
 
-OF_WORKERS = ("worker killed", "worker stopped")
+OF_WORKERS = ("worker killed", "worker stopped", "worker ended", "worker ended itself")
+
+# After these, one renewal of a lease may have failed, of any worker.
+OF_RENEWALS = ("client killed", "renew cut", "renew_many cut")
+
+# The longest run of a job that ends when it should, in seconds; and for how many leases more one is not stuck.
+LONGEST_RUN, PATIENCE = 6.0, 8
+
+# How many violations of a kind are printed.
+EXAMPLES = 5
 
 # The primary had no time to tell its replica all, or took writes while another one was the primary.
 OF_FAILOVERS = ("primary restarted", "primary killed", "primary stopped", "network split")
@@ -56,7 +69,17 @@ class Run:
     end: float or None
         When the code of the job came to its end.
     died: float
-        When the worker was killed, if it was.
+        When the worker was killed, or gone, if it was.
+    left: float
+        When an exception left the code of the job, if one did.
+    left_by: str
+        The name of that exception.
+    asked: float
+        When the worker asked to record its end: of a job that did not end when it should, that may be long before.
+    asked_for: str
+        Which end that was.
+    units: list of str
+        What it did.
     renewed: list of float
         When those renewals of the lease were sent that Redis accepted.
     outcome: str
@@ -72,13 +95,29 @@ class Run:
     claimed: float
     died: float = inf
     end: float | None = None
+    left: float = inf
+    left_by: str = ""
+    asked: float = inf
+    asked_for: str = ""
     renewed: list[float] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
     outcome: str = ""
     last_mark: float = inf
 
+    def __str__(self) -> str:
+        until = f"until {self.over:.3f}" if self.over < inf else "and has not ended"
+        how = ", ".join(filter(None, (self.outcome or "no outcome", self.left_by, f"{len(self.units)} units")))
+        sign = f"heard of last at {self.last_sign(self.over):.3f}"
+        return f"{self.ident} by {self.name} as {self.token}, claimed at {self.claimed:.3f}, {sign}, {until} ({how})"
+
     @property
     def over(self) -> float:
-        return self.died if self.end is None else self.end
+        return min(self.died, self.left, self.asked, inf if self.end is None else self.end)
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether it ran as one of which there may be one at a time, as its token tells, in a worker that runs many."""
+        return "/" not in self.token
 
     def last_sign(self, before: float) -> float:
         """When its worker was heard of last before a moment."""
@@ -101,6 +140,12 @@ class Observed:
         What else is wrong: processes that ended by themselves, or not when they were asked to.
     prefetch: int
         How many jobs a worker claims at once, whose ends it records together.
+    gone: dict
+        When workers ended, by their names.
+    is_concurrent: bool
+        Whether workers run several jobs at once.
+    ended_themselves: int
+        How many workers ended by themselves, in good order, because of their jobs.
     """
 
     seed: int
@@ -113,6 +158,9 @@ class Observed:
     broken: list[str]
     wrong: list[str]
     prefetch: int = 1
+    gone: dict[str, float] = field(default_factory=dict)
+    is_concurrent: bool = False
+    ended_themselves: int = 0
 
 
 class Report:
@@ -124,27 +172,27 @@ class Report:
         self.by_ident = _grouped((run.ident, run) for run in self.runs)
         self.by_worker = _grouped((run.name, run) for run in self.runs)
         self.faults = Counter(fault.kind for fault in observed.faults)
+        self.hiccups = _grouped((mark["name"], mark) for mark in observed.marks if mark["kind"] == "hiccup")
+        statuses = {ident: record.get("status", "") for ident, record in observed.records.items()}
+        self.ledger = Ledger(self.by_ident, observed.marks, statuses, class_of)
+        self.skipped, self.repeated = self.ledger.skipped(), self.ledger.repeated()
 
     def _runs(self) -> Iterator[Run]:
         of_token = _grouped((mark["token"], mark) for mark in self.seen.marks if "token" in mark)
         claimed = {token: _claimed(marks) for token, marks in of_token.items()}
         died = {fault.name: fault.at for fault in self.seen.faults if fault.kind == "worker killed"}
         for token, marks in of_token.items():
-            at = {mark["kind"]: mark["at"] for mark in marks}
             start = next((mark for mark in marks if mark["kind"] == "start"), None)
             if start:
-                yield Run(
-                    ident=start["ident"],
-                    token=token,
-                    name=start["name"],
-                    start=start["at"],
-                    claimed=claimed[token.partition("/")[0]],  # one of several has the token of all, and a number
-                    died=died.get(start["name"], inf),
-                    end=at.get("end"),
-                    renewed=[mark["at"] for mark in marks if mark["kind"] == "renewed"],
-                    last_mark=max(at.values()),
-                    outcome="refused" if "refused" in at else next((m["outcome"] for m in marks if "outcome" in m), ""),
-                )
+                name = start["name"]
+                of_all = claimed.get(token.partition("/")[0], start["at"])  # one of several has it with a number
+                gone = self.seen.gone.get(_parent(name), inf)
+                yield _run_of(token, start, marks, start.get("claimed", of_all), min(died.get(name, inf), gone))
+
+    @property
+    def put_back(self) -> int:
+        """How many jobs were put back after their success."""
+        return sum(mark["kind"] == "requeue" and mark["success"] for mark in self.seen.marks)
 
     # -- Lost
 
@@ -156,7 +204,8 @@ class Report:
     @cached_property
     def lost(self) -> set[str]:
         """The idents that were acknowledged, but did not run to a recorded end."""
-        return {ident for ident, identifier in self.acknowledged if not self._ran(ident, identifier)}
+        lost = {ident for ident, identifier in self.acknowledged if not self._ran(ident, identifier)}
+        return lost | self.ledger.forgotten()
 
     def _ran(self, ident: str, identifier: str) -> bool:
         record = self.seen.records.get(ident, {})
@@ -178,21 +227,27 @@ class Report:
 
     @cached_property
     def again(self) -> list[tuple[Run, Run]]:
-        """Two runs of a job, claimed one after the other, of which the first did not put it back in a queue itself."""
+        """Two runs of a job, claimed one after the other, of which the first did not put it back in a queue itself, nor
+        did anybody else, once it had ended."""
         rows = [sorted(runs, key=lambda run: run.claimed) for runs in self.by_ident.values()]
         pairs = (self._in_order(*pair) for runs in rows for pair in pairwise(runs))
-        return [pair for pair in pairs if not self._may_have_requeued(pair[0])]
+        return [pair for pair in pairs if not self._was_put_back(*pair)]
+
+    def _was_put_back(self, first: Run, second: Run) -> bool:
+        is_known = first.outcome in ("requeued", "released")
+        by_others = self.ledger.was_put_back(first.ident, first.claimed, second.claimed)
+        return is_known or by_others or self._may_have_put_back(first)
 
     @staticmethod
-    def _may_have_requeued(run: Run) -> bool:
-        """One that ended, and was refused or died, may not know that the call before was heard."""
-        may_not_know = run.end is not None and run.outcome in ("", "refused")
-        return run.outcome == "requeued" or (may_not_know and _expected(run.ident) == STATUSES.ERROR)
+    def _may_have_put_back(run: Run) -> bool:
+        """One that was refused or died may not know that the call before was heard."""
+        has_failed = run.end is not None and _expected(run.ident) == STATUSES.ERROR
+        return run.outcome in ("", "refused") and (has_failed or run.asked_for in ("fail", "release"))
 
     @property
     def bound(self) -> int:
         """How many runs the faults may cost: those of each worker that was killed or stopped, or those of all."""
-        dead = self.faults["worker killed"] + self.faults["worker stopped"]
+        dead = sum(self.faults[kind] for kind in OF_WORKERS)
         of_all = self.faults["Redis killed"] + sum(self.faults[kind] for kind in OF_FAILOVERS)
         return (dead + of_all * self.seen.workers) * self.seen.prefetch + sum(self.forgotten.values())
 
@@ -201,9 +256,55 @@ class Report:
         """Again, though nothing was done to the first: its worker had no time on a slow machine."""
         return [pair for pair in self.again if not any(self._explains(fault, *pair) for fault in self.seen.faults)]
 
+    @cached_property
+    def let_lapse(self) -> list[tuple[Run, Run]]:
+        """Again, though nothing was done to the first, to its connections, nor to Redis, and the machine had time."""
+        silent = [pair for pair in self.unexplained if self._was_silent(*pair)]
+        return [pair for pair in silent if not self._has_excuse(*pair)]
+
+    def _has_excuse(self, first: Run, second: Run) -> bool:
+        since = first.last_sign(second.start) - TOLERANCE
+        is_cut = any(fault.kind in OF_RENEWALS and since <= fault.at <= second.start for fault in self.seen.faults)
+        hiccups = (mark for name in (first.name, HARNESS) for mark in self.hiccups.get(name, ()))
+        lost = sum(mark["seconds"] for mark in hiccups if since <= mark["at"] <= second.start + mark["seconds"])
+        return is_cut or lost > self.seen.lease / 4 or bool(self._forgot(first, second))
+
+    @cached_property
+    def suspected(self) -> list[Run]:
+        """The runs as a suspect of jobs since whose beginning no worker died or stopped, and Redis did not crash.
+
+        It need not have been a worker that ran the job: one may die with what it has claimed, before any mark.
+        """
+        if not self.seen.is_concurrent:
+            return []
+        deaths = [fault.at for fault in self.seen.faults if _is_deadly(fault)]
+        first = {ident: min(run.claimed for run in runs) for ident, runs in self.by_ident.items()}
+        added = {mark["ident"]: mark["at"] for mark in self.seen.marks if mark["kind"] == "added"}
+        since = {ident: min(at, added.get(ident, at)) for ident, at in first.items()}
+        return [
+            run
+            for run in self.runs
+            if run.is_suspected and not any(since[run.ident] <= at <= run.start for at in deaths)
+        ]
+
+    @cached_property
+    def stuck(self) -> list[Run]:
+        """The runs that went on for much longer than they may, of workers to which nothing was done meanwhile."""
+        return [run for run in self.runs if run.over > run.start + self._patience and not self._was_hit(run)]
+
+    @property
+    def _patience(self) -> float:
+        return LONGEST_RUN + PATIENCE * self.seen.lease
+
+    def _was_hit(self, run: Run) -> bool:
+        """Whether something was done to its worker, or to Redis, before it was stuck."""
+        faults = (fault for fault in self.seen.faults if run.start <= fault.at <= run.start + self._patience)
+        of_all = ("Redis killed", *OF_FAILOVERS)
+        return any(fault.kind in of_all or fault.name in (run.name, _parent(run.name)) for fault in faults)
+
     @staticmethod
     def _explains(fault: Fault, first: Run, second: Run) -> bool:
-        is_of_worker = fault.kind in OF_WORKERS and fault.name == first.name
+        is_of_worker = fault.kind in OF_WORKERS and fault.name in (first.name, _parent(first.name))
         is_of_all = fault.kind in ("Redis killed", *OF_FAILOVERS)
         is_between = first.claimed <= (fault.until or fault.at) and fault.at <= second.start
         return (is_of_worker or is_of_all) and is_between
@@ -264,7 +365,7 @@ class Report:
     @staticmethod
     def _hits(fault: Fault, run: Run) -> bool:
         is_of_worker = fault.kind in OF_WORKERS and fault.name == run.name
-        is_under_way = run.start <= fault.at and (run.end is None or run.end > fault.at)
+        is_under_way = run.start <= fault.at < run.over or run.over == run.died == fault.at
         return (is_of_worker or fault.kind == "Redis killed") and is_under_way
 
     @cached_property
@@ -284,6 +385,7 @@ class Report:
             "run again after its recorded end": [pair for pair in self.again if pair[0].outcome in ("done", "error")],
             "run again though the lease was renewed": self._too_soon(),
             "run twice at once though the lease was renewed": self._rude,
+            "a healthy worker let its lease lapse": self.let_lapse,
             "recorded though another worker had the job": [
                 pair for pair in self.at_once if pair[0].outcome not in ("", "refused")
             ],
@@ -324,6 +426,10 @@ class Report:
                 for pair in pairs
                 if not self._forgot(*pair)
             ),
+            *(f"skipped: {each}" for each in self.skipped),
+            *(f"done again though it was kept: {each}" for each in self.repeated),
+            *(f"stuck: {run}" for run in self.stuck),
+            *(f"suspected without a death: {run}" for run in self.suspected),
             *self.seen.broken,
             *self.seen.wrong,
         ]
@@ -332,9 +438,14 @@ class Report:
         return found
 
     def __str__(self) -> str:
-        return "\n".join(
-            [*(f"{name:32} {value}" for name, value in self._rows()), *(each[:1000] for each in self.violations[:50])]
-        )
+        return "\n".join([*(f"{name:32} {value}" for name, value in self._rows()), *self._examples()])
+
+    def _examples(self) -> Iterator[str]:
+        """Yield some violations of each kind, and how many more there are."""
+        for kind, found in _grouped((_kind_of(each), each) for each in self.violations).items():
+            yield from (each[:1500] for each in found[:EXAMPLES])
+            if len(found) > EXAMPLES:
+                yield f"{kind}: {len(found) - EXAMPLES} more"
 
     def _rows(self) -> Iterator[tuple[str, Any]]:
         yield "seed", self.seen.seed
@@ -351,6 +462,14 @@ class Report:
             yield f"  forgotten: {kind}", number
         yield "run twice at once", len(self._rude)
         yield "  after a silence of a lease", len(self.at_once) - len(self._rude)
+        yield "  let lapse by healthy workers", len(self.let_lapse)
+        yield "rounds of work", sum(1 for _ in self.ledger.rounds())
+        yield "  put back after a success", self.put_back
+        yield "  SKIPPED", len(self.skipped)
+        yield "  done again though it was kept", len(self.repeated)
+        yield "stuck", len(self.stuck)
+        yield "suspected without a death", len(self.suspected)
+        yield "workers that ended themselves", self.seen.ended_themselves
         yield "refused to record", sum(run.outcome == "refused" for run in self.runs)
         yield "two jobs, one after the other", len(self.doubled)
         for percent in (50, 99):
@@ -361,6 +480,44 @@ class Report:
         yield "VIOLATIONS", len(self.violations)
 
 
+def _run_of(token: str, start: dict[str, Any], marks: Sequence[dict[str, Any]], claimed: float, died: float) -> Run:
+    by_kind = {mark["kind"]: mark for mark in marks}
+    at = {kind: mark["at"] for kind, mark in by_kind.items()}
+    asked = next((mark for mark in marks if mark["kind"] == "asked"), None)
+    return Run(
+        ident=start["ident"],
+        token=token,
+        name=start["name"],
+        start=start["at"],
+        claimed=claimed,
+        died=died,
+        end=at.get("end"),
+        left=at.get("left", inf),
+        left_by=by_kind["left"]["by"] if "left" in by_kind else "",
+        asked=asked["at"] if asked else at.get("recorded", inf),
+        asked_for=asked["verb"] if asked else "",
+        renewed=[mark["at"] for mark in marks if mark["kind"] == "renewed"],
+        units=[mark["unit"] for mark in marks if mark["kind"] == "unit"],
+        last_mark=max(at.values()),
+        outcome="refused" if "refused" in at else by_kind.get("recorded", {}).get("outcome", ""),
+    )
+
+
+def _parent(name: str) -> str:
+    """Return the name of a process, given that of a child, or its own."""
+    return name.partition(".")[0]
+
+
+def _kind_of(violation: str) -> str:
+    """Return what the violations of one kind have in common: the text before the colon, or the name of an invariant."""
+    return violation.split()[0] if re.match(r"I\d+ ", violation) else violation.partition(":")[0]
+
+
+def _is_deadly(fault: Fault) -> bool:
+    """Whether a fault may cost a worker its leases."""
+    return fault.kind in ("worker killed", "worker stopped", "worker ended itself", "Redis killed", *OF_FAILOVERS)
+
+
 def _claimed(marks: Sequence[dict[str, Any]]) -> float:
     """When a claim was made, as Redis said; else when it was asked for."""
     return next((mark["at"] for mark in marks if mark["kind"] == "claimed"), min(mark["at"] for mark in marks))
@@ -368,7 +525,7 @@ def _claimed(marks: Sequence[dict[str, Any]]) -> float:
 
 def _expected(ident: str) -> str:
     """The status in which a job has to end."""
-    status: str = STATUSES.ERROR if ident.startswith(f"{Failing.get_model_repr()}:") else STATUSES.SUCCESS
+    status: str = STATUSES.ERROR if class_of(ident) is Failing else STATUSES.SUCCESS
     return status
 
 

@@ -12,27 +12,31 @@ from functools import wraps
 from time import monotonic
 from typing import Any
 
-from chaos_jobs import marks
+from chaos_marks import Pulse, marks
 
 from limpyd_jobs import Worker, transitions
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.maintenance import reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
+# What Redis says of a claim whose lease begins anew.
+RENEWED = ("done", "canceled")
+
 reconciler.ORPHAN_SEEN_FOR = 1.0
 
 
 class ChaosWorker(Worker):
-    """A worker that marks that it began."""
+    """A worker that marks that it began, and when it had no time to do anything."""
 
     def run_started(self) -> None:
         super().run_started()
         marks().write("begun")
+        Pulse(marks())
 
 
 def _nothing(*args: Any) -> None: ...
@@ -73,12 +77,14 @@ def _mark_renewals() -> None:
     renew = transitions.renew
 
     @wraps(renew)
-    def marked(connection: Any, job_class: Any, ident: str, token: str, *args: Any, **kwargs: Any) -> bool:
+    def marked(
+        connection: Any, job_class: Any, ident: str, token: str, queue_key: str, lease: Any = None, **options: Any
+    ) -> Any:
         sent = monotonic()
-        is_renewed = renew(connection, job_class, ident, token, *args, **kwargs)
-        if is_renewed:
+        reply = renew(connection, job_class, ident, token, queue_key, lease, **options)
+        if lease is not None and reply["outcome"] in RENEWED:
             marks().write("renewed", token=token, at=sent)
-        return is_renewed
+        return reply
 
     transitions.renew = marked
 
@@ -88,6 +94,7 @@ def _mark_endings(verb: str) -> None:
 
     @wraps(end)
     def marked(job: Any, queue: Any, token: str, *args: Any, **options: Any) -> Ending:
+        marks().write("asked", token=token, verb=verb)
         try:
             ending: Ending = end(job, queue, token, *args, **options)
         except ClaimLost:
@@ -99,22 +106,41 @@ def _mark_endings(verb: str) -> None:
     setattr(transitions, verb, marked)
 
 
+def _mark_releases() -> None:
+    release = transitions.release
+
+    @wraps(release)
+    def marked(job_class: Any, ident: str, token: str, *args: Any, **options: Any) -> Any:
+        marks().write("asked", token=token, verb="release")
+        try:
+            reply = release(job_class, ident, token, *args, **options)
+        except ClaimLost:
+            marks().write("refused", token=token)
+            raise
+        if reply["outcome"] not in ("canceled", "delayed"):
+            marks().write("recorded", token=token, outcome="released")
+        return reply
+
+    transitions.release = marked
+
+
 def _mark_batches() -> None:
     renew_all, succeed_many = transitions.renew_all, transitions.succeed_many
 
     @wraps(renew_all)
-    def marked_renewals(connection: Any, claims: Any, lease: float) -> list[str]:
-        sent = monotonic()
-        outcomes = renew_all(connection, claims, lease)
-        for renewal, outcome in zip(claims, outcomes, strict=True):
-            if outcome in ("done", "canceled"):
-                marks().write("renewed", token=renewal.delivery.token, at=sent)
+    def marked_renewals(connection: Any, claims: Any, *args: Any, **options: Any) -> list[Any]:
+        sent, renewed = monotonic(), list(claims)
+        outcomes = renew_all(connection, renewed, *args, **options)
+        for claim, outcome in zip(renewed, outcomes, strict=False):
+            if outcome in RENEWED:
+                delivery = next(each for each in claim if isinstance(each, Delivery))
+                marks().write("renewed", token=delivery.token, at=sent)
         return outcomes
 
     @wraps(succeed_many)
-    def marked_endings(connection: Any, successes: Any, *args: Any) -> Any:
+    def marked_endings(connection: Any, successes: Any, *args: Any, **options: Any) -> Any:
         ended = list(successes)
-        endings, upcoming = succeed_many(connection, ended, *args)
+        endings, upcoming = succeed_many(connection, ended, *args, **options)
         for success, (outcome, *_) in zip(ended, endings, strict=True):
             kind = "refused" if outcome == "refused" else "recorded"
             marks().write(kind, token=success.delivery.token, outcome=outcome)
@@ -128,4 +154,5 @@ _mark_claims()
 _mark_renewals()
 for _verb in ("succeed", "fail"):
     _mark_endings(_verb)
+_mark_releases()
 _mark_batches()

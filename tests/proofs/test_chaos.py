@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 from chaos import Chaos
+from chaos_jobs import HangingThread, Swallowing, class_of
 from chaos_report import Report
 
 SEED = 20
+
+# Few enough faults for workers to live as long as jobs hang.
+AS_DEPLOYED = {"end_worker": 1, "cut": 1, "kill_client": 1}
 
 
 @pytest.fixture
@@ -42,6 +46,29 @@ def test_no_job_is_lost_under_any_faults(
         *("Redis killed", "client killed"),
         *("worker killed", "worker stopped", "producer killed"),
     } <= report.faults.keys()
+    chaos.remove()
+
+
+def test_no_work_of_jobs_that_go_on_where_they_were_is_skipped(
+    redis_binary: str, report_of: Callable[[Chaos], Report]
+) -> None:
+    storm = {"mixture": "loops", "concurrency": 50, "lease": 1.0, "network_delay": 0.005}
+    chaos = Chaos(SEED, seconds=10, **storm, binary=redis_binary)
+    report = report_of(chaos)
+    assert report.violations == []
+    assert [each for each in report.ledger.rounds() if each.has_succeeded]
+    assert report.put_back
+    chaos.remove()
+
+
+def test_jobs_that_do_not_end_when_they_should_hold_up_no_others(
+    redis_binary: str, report_of: Callable[[Chaos], Report]
+) -> None:
+    storm = {"mixture": "hostile", "concurrency": 20, "lease": 1.0, "faults": AS_DEPLOYED}
+    chaos = Chaos(SEED, seconds=12, **storm, binary=redis_binary)
+    report = report_of(chaos)
+    assert report.violations == []
+    assert {HangingThread, Swallowing} <= {class_of(run.ident) for run in report.runs if run.over > run.start + 1}
     chaos.remove()
 
 
