@@ -221,6 +221,15 @@ def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytes
         run_until("Unable to get job, trying again", caplog, unlucky("d", terminate_gracefuly=False))
 
 
+def provoke_late_renewals(caplog: pytest.LogCaptureFixture) -> None:
+    def slow_redis_down(job: Job, queue: Queue) -> None:
+        while "not renewed in time" not in caplog.text:
+            Queue.get_connection().client_pause(800)
+
+    Job.add_job("late", "late")
+    Worker("late", callback=slow_redis_down, lease=1, max_loops=1).run()
+
+
 def test_the_log_says_what_the_manual_says(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -237,6 +246,7 @@ def test_the_log_says_what_the_manual_says(
     provoke_a_taken_list(caplog)
     provoke_a_broken_loop()
     provoke_what_jobs_keep(monkeypatch)
+    provoke_late_renewals(caplog)
     provoke_orphans(monkeypatch)
     provoke_what_is_wrong_with_schedules(monkeypatch)
     Job.add_job("endless", "endless")
