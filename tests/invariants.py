@@ -35,7 +35,7 @@ def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
     - I1 a pk is in the collection if, and only if, its hash exists
     - I2 the indexes of a field are what limpyd makes of the values in the hashes
     - I3 a job is queued if, and only if, it is waiting, delayed or running
-    - I4 one job of an identifier is queued at the most
+    - I4 one job of an identifier is queued at the most, besides canceled jobs whose code still runs
     - I5 a waiting job stands in one waiting list, and nowhere else
     - I6 a delayed job stands in one delayed set, and nowhere else, with the score of its date
     - I7 a running job, and only such a one, has a claim and a lease
@@ -226,7 +226,7 @@ def _of_jobs(jobs: _Records, places: _Places) -> Iterator[str]:
         ident = f"{jobs.model.get_model_repr()}:{pk}"
         status, where = job.get("status"), places.of_idents[ident]
         said = f"{ident}, of status {status},"
-        if job.get("queued") == "1":
+        if job.get("queued") == "1" and status != STATUSES.CANCELED and not job.get("_followed_by"):
             queued[job.get("identifier")].append(pk)
         if (job.get("queued") == "1") != (status in LIVE) or job.get("queued") not in ("1", None):
             yield f"I3 {said} has queued {job.get('queued')}"

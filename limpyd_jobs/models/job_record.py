@@ -52,6 +52,8 @@ class JobRecord(BaseJobsModel):
     requeued_at = OwnField(AtomicHashField())
     first_priority = OwnField(AtomicHashField())
     failing_since = OwnField(AtomicHashField())
+    follows = OwnField(AtomicHashField())
+    followed_by = OwnField(AtomicHashField())
     cancel_reason = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
     cursor = OwnField(AtomicHashField())

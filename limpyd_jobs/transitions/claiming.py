@@ -215,7 +215,8 @@ def claim_job(
 
     def read(reply: dict[str, Any]) -> Delivery:
         if reply["outcome"] == "found":
-            raise NotClaimable(job.ident, STATUSES.CANCELED, reason=Delivery(*reply["delivery"]).reason)
+            found = Delivery(*reply["delivery"])
+            raise NotClaimable(job.ident, found.status, reason=found.reason)
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
         if registry:

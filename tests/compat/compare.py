@@ -30,6 +30,8 @@ OURS = {
     "*/_retry_policy": "when a job is tried again",
     "*/_uncounted_tries": "how many tries its retry policy does not count",
     "*/_quick_returns": "how often its code put it back to be run at once",
+    "*/_follows": "which canceled job has to end before",
+    "*/_followed_by": "which job waits for its end",
     "*/_first_priority": "which priority it had before its retry policy changed it",
     "*/_requeued_at": "when it was put back in its queue by hand",
     "*/_fingerprint": "what errors of the same cause have in common",

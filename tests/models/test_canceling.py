@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -106,6 +107,41 @@ class TestCancel:
         work(queue_model=job_class.queue_model, callback=done)
         assert done.identifiers == ["a"]
 
+    def test_lets_its_identifier_be_added_again_while_its_code_still_runs(self) -> None:
+        job = claimed()
+        job.cancel()
+        again, same = Cancelable.add_job("a"), Cancelable.add_job("a")
+        assert (again == job, again == same) == (False, True)
+        assert [reason.code for reason in again.explain().reasons] == ["follows", "delayed"]
+        again.enqueue_or_delay("queue", 0)  # which does not help: both must not run at once
+        work(timeout=0.1, burst=True)
+        assert again.status.hget() == STATUSES.DELAYED
+        finish(job)
+        assert again.status.hget() == STATUSES.WAITING
+        work()
+        assert [each.hmget("status", "queued") for each in (job, again)] == [["c", None], ["s", None]]
+
+    @pytest.mark.parametrize("ends", ["its lease lapses", "it is deleted"])
+    def test_lets_it_begin_however_the_other_one_ends(self, ends: str) -> None:
+        job = claimed()
+        job.cancel()
+        again = Cancelable.add_job("a")
+        Queue.get_queue("queue").running.zadd({job.ident: 1})
+        if ends == "it is deleted":
+            job.delete()
+        Queue.get_queue("queue").delayed.zadd({again.ident: 1})  # as if it was due
+        again.delayed_until.hset("2020-01-01 00:00:00")
+        work()
+        assert again.status.hget() == STATUSES.SUCCESS
+        work(burst=True)
+
+    def test_keeps_the_delay_that_the_new_one_asks_for(self) -> None:
+        job = claimed()
+        job.cancel()
+        again = Cancelable.add_job("a", delayed_until=datetime(2099, 1, 1))
+        finish(job)
+        assert again.hmget("status", "delayed_until", "_follows") == ["d", "2099-01-01 00:00:00", None]
+
     def test_needs_no_name_of_a_queue(self) -> None:
         job = WithoutQueue.add_job("a", "anywhere", priority=3)
         job.queue_key.delete()  # as version 2 added it
@@ -182,7 +218,6 @@ class TestOfAJobWhoseWorkerDied:
     def job(self, redis_client: redis.Redis) -> Any:
         job = claimed()
         assert job.cancel()
-        assert Cancelable.add_job("a").ident == job.ident  # its code may still go on
         redis_client.zadd("jobs:queue:1:_running", {job.ident: 1})
         return job
 

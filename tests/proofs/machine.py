@@ -202,6 +202,9 @@ class Life(RuleBasedStateMachine):
             self.expected.new(ident, identifier, queue, delay, prepend, within)
             return "added"
         job = self.expected.jobs[queued]
+        if job.status == "c" and job.token:
+            self.expected.follow(ident, identifier, queue, delay, prepend, within)
+            return "added"
         assert ident == queued, f"{ident} is added, though {queued}, of the same identifier, is {job.status}"
         if job.token or job.status == "r" or not (prepend or to[1] > job.priority):
             return "existing"
@@ -346,11 +349,17 @@ class Life(RuleBasedStateMachine):
         claim = partial(transitions.claim_job, _job(ident), Counterdesk, name, token, LEASE)
         delivery = None
         is_refused = not self.expected.can_be_claimed(ident)
-        if not is_refused and self.expected.jobs[ident].is_too_late(self.expected.now):
+        is_late = not is_refused and self.expected.jobs[ident].is_too_late(self.expected.now)
+        if is_late and not self.expected.has_to_follow(ident):
             with pytest.raises(NotClaimable, match="not begun"):
                 claim()
             self.expected.claim_job(ident, name, token)
             self._tell("too late")
+            return multiple()
+        if not is_refused and self.expected.has_to_follow(ident):
+            with pytest.raises(NotClaimable, match=r"DELAYED: job .* has not ended"):
+                claim()
+            self.expected.claim_job(ident, name, token)
             return multiple()
         with self._refused_if(is_refused, LimpydJobsException if ident in self.expected.jobs else DoesNotExist):
             delivery = claim()
@@ -448,7 +457,7 @@ class Life(RuleBasedStateMachine):
 
     def _fail(self, claim: Claim, to: str, delay: int | None, times: int) -> None:
         job = self.expected.jobs[claim.ident]
-        if job.tries <= times and not job.is_told:
+        if job.tries <= times and not (job.is_told or job.followed_by):
             self.expected.put_back(claim.ident, claim.queue, claim.token, to, delay)
         else:
             self.expected.end(claim.ident, claim.queue, claim.token, "e")
@@ -458,7 +467,7 @@ class Life(RuleBasedStateMachine):
     def a_job_fails_and_is_held(self, claim: Claim) -> None:
         """Its hooks are to see it in error, and put it back themselves, if it may run again."""
         job = self.expected.jobs.get(claim.ident)
-        if job and job.token == claim.token and job.tries <= 9 and not job.is_told:
+        if job and job.token == claim.token and job.tries <= 9 and not (job.is_told or job.followed_by):
             ending = transitions.fail(_job(claim.ident), _queue(claim.queue), claim.token, 9, hold=True)
             assert ending.outcome == "held"
             job.status = "e"
@@ -778,6 +787,8 @@ class Life(RuleBasedStateMachine):
             self.expected.found_running(fetched.ident, fetched.queue_key)
         if transitions.skip(_job(fetched.ident), _queue(fetched.queue_key), LEASE):
             job.is_queued = False
+            if job.followed_by:
+                self.expected.unfollow(fetched.ident)
 
 
 def _text(delay: int | None) -> str:

@@ -48,6 +48,9 @@ class JobState:
     within: int = 0
     added: int = 0
     cursor: str = ""
+    follows: str = ""
+    asked: int = 0
+    followed_by: str = ""
 
     @property
     def beside(self) -> int:
@@ -190,13 +193,56 @@ class Reference:
 
     def queued_now(self, identifier: str, but: str = "") -> str | None:
         """The same, except for one job, once those are ended that were canceled and whose lease has lapsed."""
+        live, ending = None, None
         for ident, job in self.jobs.items():
             if job.is_queued and job.identifier == identifier and ident != but:
-                if not self._is_over(ident, job):
-                    return ident
-                self.end_claim(ident, job.queue)
-                job.is_queued = False
-        return None
+                if self._is_over(ident, job):
+                    follower, job.followed_by = job.followed_by, ""
+                    self.end_claim(ident, job.queue)
+                    job.is_queued, job.followed_by = False, follower
+                elif job.status == "c" and job.token:
+                    ending = ident
+                else:
+                    live = ident
+        return live or ending
+
+    def end_of(self, ident: str) -> float:
+        """When to look again whether a canceled job has ended; 0 if it has."""
+        job = self.jobs[ident]
+        if job.status != "c" or not job.is_queued or self._is_over(ident, job):
+            return 0
+        lease = self.queues[job.queue].running.get(ident) if job.queue else None
+        return self.now + 60 if lease is None else lease
+
+    def has_to_follow(self, ident: str) -> bool:
+        followed = self.jobs[ident].follows
+        return bool(followed and self.end_of(followed))
+
+    def follow(self, ident: str, identifier: str, queue: str, delay: int | None, front: bool, within: int) -> None:
+        """A job is added, while another one of its identifier was canceled, but still runs."""
+        followed = self.queued_now(identifier)
+        assert followed
+        self.new(ident, identifier, queue, delay, front, within)
+        job, line = self.jobs[ident], self.queues[queue]
+        job.asked, job.follows, self.jobs[followed].followed_by = job.due, followed, ident
+        if ident in line.waiting:
+            line.waiting.remove(ident)
+        job.status, job.due = "d", max(job.due, self.end_of(followed))  # type: ignore[assignment]
+        line.delayed[ident] = job.due
+
+    def unfollow(self, followed: str) -> None:
+        """A job that was canceled while it ran has ended: what was added since may begin."""
+        ident, self.jobs[followed].followed_by = self.jobs[followed].followed_by, ""
+        job = self.jobs.get(ident)
+        if not job or job.status != "d" or job.follows != followed or not job.queue:
+            return
+        line, job.follows = self.queues[job.queue], ""
+        if job.asked > self.now:
+            job.due = line.delayed[ident] = job.asked
+        else:
+            job.status, job.due = "w", 0
+            line.delayed.pop(ident, None)
+            line.waiting.append(ident)
 
     def _is_over(self, ident: str, job: JobState) -> bool:
         lease = self.queues[job.queue].running.get(ident) if job.queue else None
@@ -314,6 +360,11 @@ class Reference:
         if job.status != "w":
             return "found"
         assert not job.token, f"{ident} waits, but is in the hands of {job.token}"
+        if self.has_to_follow(ident):
+            job.status, job.due, job.queue = "d", self.end_of(job.follows), queue  # type: ignore[assignment]
+            self.queues[queue].delayed[ident], self.jobs[job.follows].followed_by = job.due, ident
+            return "found"
+        job.follows = ""
         if job.is_too_late(self.now):
             job.status, job.is_queued, job.rescues, job.ended_claim = "c", False, "", ""
             return "found"
@@ -397,6 +448,8 @@ class Reference:
         self.queues[queue].running.pop(ident, None)
         if job.queue:
             self.queues[job.queue].running.pop(ident, None)
+        if job.followed_by:
+            self.unfollow(ident)
 
     def end(self, ident: str, queue: str, token: str, status: str) -> None:
         """A job ends, for good."""
@@ -406,12 +459,18 @@ class Reference:
             self.jobs[ident].cursor = ""
 
     def put_back(self, ident: str, queue: str, token: str, to: str, delay: int | None = None) -> None:
-        """The holder of a claim puts the job in a queue once more."""
+        """The holder of a claim puts the job in a queue once more, unless another one follows it."""
+        if self.jobs[ident].followed_by:
+            self.end(ident, queue, token, "c")
+            return
         self.end_claim(ident, queue, token)
         self.place(ident, to, delay)
 
     def release(self, ident: str, queue: str, token: str, delay: int | None, was_begun: bool) -> None:
         job = self.jobs[ident]
+        if job.followed_by:
+            self.end(ident, queue, token, "c")
+            return
         self.end_claim(ident, queue, token)
         if job.status != "r":
             job.is_queued = job.status != "c"
@@ -474,9 +533,8 @@ class Reference:
                 job = self.jobs.get(ident)
                 if not job or (job.queue or key) != key or not (job.token or job.status == "r"):
                     del line.running[ident]
-                elif job.status == "c":
-                    self.end_claim(ident, key)
-                    job.is_queued = False
+                elif job.token and (job.status == "c" or job.followed_by):
+                    self.end(ident, key, "", "c")
                 elif job.status in ("r", "e") and not job.is_with_others and int(lost_once_more(job)) > max_rescues:
                     job.status, job.token = "r", token
                     line.running[ident] = self.now + self.lease

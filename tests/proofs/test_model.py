@@ -87,8 +87,8 @@ WRONGS = {
     ),
     "a running job is not live for add": (
         Replacement(
-            "if existing then",
-            "if existing and redis.call('HGET', hash_key(model, existing), 'status') ~= 'r' then",
+            "if existing and not is_ending then",
+            "if existing and not is_ending and redis.call('HGET', hash_key(model, existing), 'status') ~= 'r' then",
         ),
         "is added, though .*, of the same identifier, is r",
     ),

@@ -16,6 +16,7 @@ from worlds import (
     HARD_TEXT,
     IDENTIFIERS,
     LATER,
+    TOKEN,
     Bench,
     Moment,
     Order,
@@ -269,7 +270,6 @@ class TestAJobThatIsQueued:
             ("running", {"priority": 5}),
             ("running", {"priority": 5, "prepend": True}),
             ("running", {"priority": 5, "delay": until(LATER)}),
-            ("running set to canceled", {"priority": 5, "prepend": True}),
             ("running set to delayed", {"priority": 5, "prepend": True}),
             ("held", {"priority": 5, "prepend": True}),
         ],
@@ -281,6 +281,17 @@ class TestAJobThatIsQueued:
         with any_world.unchanged():
             outcome, found = any_world.add("a", **options)
         assert (outcome, pk_of(found)) == ("existing", pk_of(job))
+
+    @pytest.mark.parametrize("delay", ["", until(LATER)])
+    def test_is_followed_by_a_new_one_if_it_was_canceled_while_it_runs(self, any_world: World, delay: str) -> None:
+        job = any_world.job_that_is("running set to canceled")
+        outcome, new = any_world.add("a", delay=delay)
+        assert (outcome, any_world.state(new)["status"]) == ("added", "d")
+        assert any_world.places(new) == ["q/0 delayed"]
+        assert any_world.add("a") == ("existing", new)
+        transitions.finish_canceled(job, any_world.queue(), TOKEN)
+        assert any_world.places(new) == ["q/0 delayed" if delay else "q/0 waiting"]
+        assert any_world.state(new).get("delayed_until") == (str(LATER) if delay else None)
 
     @pytest.mark.parametrize("state", ["waiting", "delayed"])
     @pytest.mark.parametrize(("queue", "priority"), [("q", 1), ("p", 1), ("q", 2**53 + 1)])

@@ -115,7 +115,8 @@ end
 
 local function rank(pk)
   local hash = redis.call('HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority')
-  local is_queued = hash[1] == '1' and not (hash[2] == false and FINAL[hash[3]])
+  -- one that was canceled while it runs may be followed by another one, which does not begin before it has ended
+  local is_queued = hash[1] == '1' and hash[3] ~= 'c' and not (hash[2] == false and FINAL[hash[3]])
   return {
     pk = pk, is_queued = is_queued, is_claimed = hash[2] ~= false, is_running = hash[3] == 'r',
     priority = tonumber(hash[4]) or 0,

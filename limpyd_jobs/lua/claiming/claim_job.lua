@@ -9,7 +9,8 @@
 -- reply
 --   claimed             as in claim.lua; also to the holder of this claim, whose first reply was lost: the lease begins
 --                       anew. 'nothing', which the same function can answer, does not occur
---   found               as in claim.lua: it is canceled now, because it is too late to begin it
+--   found               as in claim.lua: it is canceled now, because it is too late to begin it, or delayed, because it
+--                       follows another job
 --     in all other cases nothing is changed:
 --   taken               {token, if it has one; until: the end of the lease, if there is one}: another owner holds it
 --   not to be run       {status, delayed_until}

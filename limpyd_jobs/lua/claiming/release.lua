@@ -34,6 +34,9 @@ if request.heeds_status and hash[1] == 'c' then
   return answer('canceled')
 elseif request.heeds_status and hash[1] == 'd' then
   return answer('delayed')
+elseif claim_of(job)._followed_by then
+  end_claim(queue, job, keep_cursor({status = 'c', queued = false}), token)
+  return answer('done', {status = 'c'})
 elseif hash[1] ~= 'r' and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
   end_claim(queue, job, keep_cursor({queued = hash[1] ~= 'c' and '1'}), token)

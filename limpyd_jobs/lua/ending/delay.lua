@@ -33,6 +33,11 @@ if refused then
   return ended_before(job, token, 'done', given) or answer(refused)
 end
 
+if claim_of(job)._followed_by then
+  end_claim(queue, job, keep_cursor({status = 'c', queued = false}), token)
+  return ended('done')
+end
+
 local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries', '_quick_returns')
 local changes = {}
 local asked = request.asked and due_at(request.asked) or not request.asked and due

@@ -40,7 +40,8 @@ local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority'
 
 local function may_run_again()
   local is_to_be_canceled = (hash[2] or '') ~= '' and request.mode ~= 'hold anyway'
-  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_to_be_canceled
+  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times
+    and not (is_to_be_canceled or claim_of(job)._followed_by)
 end
 
 -- The note about its priority if its retry policy changes it, to another one or, if that is not decided yet, to its

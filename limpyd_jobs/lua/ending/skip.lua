@@ -39,5 +39,6 @@ local refused = refusal(job, false)
 if refused then
   return answer(refused)
 end
-update(job.model, job.pk, {queued = false})
+update(job.model, job.pk, {queued = false, _followed_by = claim_of(job)._followed_by and false or nil})
+if claim_of(job)._followed_by then pcall(unfollow, job.model, job.pk, claim_of(job)._followed_by) end
 return answer('done')

@@ -1,5 +1,6 @@
 -- Adding: makes a new job, or finds the queued job with its identifier.
 
+--@include following
 --@include places
 
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
@@ -30,9 +31,16 @@ local function move_up(model, pk, where)
   return 'moved', {pk = pk}
 end
 
+-- Lets a job that will be made follow one which is canceled, but still runs; returns until when it is delayed for now.
+--@rarely
+local function follow(model, ending, due, fields)
+  fields._follows = ending .. (is_delayed(due) and ' ' .. due.text or '')
+  return due_after(model, ending, due)
+end
+
 local function add(model, identifier, where, fields, reserve, reserved_pk)
-  local existing = other_queued({model = model}, identifier)
-  if existing then
+  local existing, is_ending = other_queued({model = model}, identifier)
+  if existing and not is_ending then
     return move_up(model, existing, where)
   end
   fields.identifier = identifier
@@ -46,13 +54,17 @@ local function add(model, identifier, where, fields, reserve, reserved_pk)
   end
 
   fields.added = now_text()
+  local due, base = where.due, where.base
+  if existing then due, base = follow(model, existing, where.due, fields), nil end
   if where.custom then
     fields.queued = '1'
     create(model, pk, fields, reserved_pk)
   else
-    where.base = where.base or prepare_place(where.model, where.name, where.priority, where.due)
-    create(model, pk, placed(fields, where.priority, where.due, where.base), reserved_pk)
-    push(where.base, model.path .. ':' .. pk, fields.status, where.due, where.prepend)
+    base = base or prepare_place(where.model, where.name, where.priority, due)
+    if not existing then where.base = base end
+    create(model, pk, placed(fields, where.priority, due, base), reserved_pk)
+    push(base, model.path .. ':' .. pk, fields.status, due, where.prepend)
   end
+  if existing then redis.call('HSET', hash_key(model, existing), '_followed_by', pk) end
   return 'added', {pk = pk}
 end

@@ -68,7 +68,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   local hash = redis.call(
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
-    '_start_within', '_cursor', unpack(model.arguments or NOTHING))
+    '_start_within', '_cursor', '_follows', unpack(model.arguments or NOTHING))
   local status, identifier, beside = hash[1], hash[2] or '', hash[7] and suspects_beside(hash[7])
 
   if not status and redis.call('EXISTS', job.key) == 0 then
@@ -82,6 +82,20 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     return {
       outcome = 'found', key = key, ident = job.ident, status = status or '', identifier = identifier,
       queue_name = queue[1] or '', queue_priority = queue[2] or '',
+    }
+  end
+  local followed = hash[17] and string.match(hash[17], '^%S+')
+  local ends = followed and end_of_followed(model, followed)
+  if ends then
+    probe('ZCARD', base .. ':delayed')
+    update(model, pk, {status = 'd', delayed_until = ends.text, _queue_key = base})
+    redis.call('ZADD', base .. ':delayed', score(ends.at), job.ident)
+    redis.call('HSET', hash_key(model, followed), '_followed_by', pk)
+    if is_first then pop(key) end
+    return {
+      outcome = 'found', key = key, ident = job.ident, status = 'd', identifier = identifier,
+      queue_name = queue[1] or '', queue_priority = queue[2] or '',
+      reason = 'job ' .. followed .. ', of the same identifier, was canceled, and has not ended',
     }
   end
   if hash[15] and (tonumber(hash[3]) or 0) == 0 and is_too_late(hash[15], hash[11], hash[8]) then
@@ -103,6 +117,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   token = is_among_others and one_of_several(token, number or 1) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
+  if followed then changes._follows = false end
   if not is_only_taken(token) then
     changes.status, changes.start, changes.tries = 'r', start, tries
   end
@@ -113,7 +128,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
     job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12], hash[13], hash[14]),
-    arguments = model.arguments and arguments_among(hash, 17),
+    arguments = model.arguments and arguments_among(hash, 18),
     delayed_until = hash[8] or nil, queues = last_queue(base), cursor = hash[16] and cursor_to_give(hash[16]) or nil,
     beside = is_among_others and beside or nil,
   }

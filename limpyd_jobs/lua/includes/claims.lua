@@ -1,14 +1,15 @@
 -- Claims: who may run a job, and for how long.
 
+--@include following
 --@include idents
 
 -- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
-    local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim')
+    local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim', '_followed_by')
     job.known = {
       status = hash[1], _claim_token = hash[2], queued = hash[3], _queue_key = hash[4], _rescues = hash[5],
-      _last_claim = hash[6],
+      _last_claim = hash[6], _followed_by = hash[7],
     }
   end
   return job.known
@@ -95,8 +96,11 @@ local function end_claim(base, job, changes, token)
   changes._claim_token = false
   changes._rescues = false
   changes._last_claim = token or false
+  local follower = claim_of(job)._followed_by
+  if follower then changes._followed_by = false end
   update(job.model, job.pk, changes, claim_of(job))
   leave_running(base, job)
+  if follower then pcall(unfollow, job.model, job.pk, follower) end
 end
 
 -- Whether the caller ended the claim, and asks again, as the first reply was lost.

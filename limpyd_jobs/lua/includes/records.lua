@@ -279,16 +279,25 @@ local function end_canceled(model, pk, queue_key)
   redis.call('ZREM', queue_key .. ':_running', model.path .. ':' .. pk)
 end
 
--- The pk of another queued job with that identifier, or nil. Unless it is dry, it ends a canceled job that is over.
+-- The pk of another queued job with that identifier, or nil; and whether it only counts as queued because it is still
+-- claimed, though it was canceled. Unless it is dry, it ends a canceled job that is over.
 local function other_queued(job, identifier, is_dry)
-  local indexes = job.model.indexes
+  local indexes, live, ending = job.model.indexes, nil, nil
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
-    local hash = pk ~= job.pk and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key')
+    local hash = pk ~= job.pk
+      and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key', '_claim_token')
+    local is_canceled = hash and hash[2] == 'c'
     if hash and hash[1] == '1' then
-      if hash[2] ~= 'c' or not has_lapsed(job.model, pk, hash[3]) then return pk end
-      if not is_dry then end_canceled(job.model, pk, hash[3]) end
+      if is_canceled and has_lapsed(job.model, pk, hash[3]) then
+        if not is_dry then end_canceled(job.model, pk, hash[3]) end
+      elseif is_canceled and hash[4] then
+        ending = pk
+      else
+        live = pk
+      end
     end
   end
+  return live or ending, not live
 end
 
 -- Whether a record was made, and not deleted: else a write would make half a record.

@@ -135,14 +135,14 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_queue_key', 'tries', 'start')
+  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_queue_key', 'tries', 'start', '_followed_by')
   local is_here = hash and (hash[5] or queue) == queue
   if not is_here or not hash[1] and hash[2] ~= 'r' then
     redis.call('ZREM', queue .. ':_running', ident)
     return
   end
-  if hash[2] == 'c' and hash[1] then
-    end_claim(queue, job, {queued = false})
+  if hash[1] and (hash[2] == 'c' or hash[8]) then
+    end_claim(queue, job, {status = 'c', queued = false})
     return
   end
   if started == nil then started = recent_start() or 0 end

@@ -346,7 +346,10 @@ def _last_error(details: JobDetails) -> str:
 
 
 def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:
-    until = stored.get("delayed_until", "")
+    until, followed = stored.get("delayed_until", ""), stored.get("_follows", "").partition(" ")[0]
+    if followed:
+        what = f"It begins once job {followed} has ended: that was canceled while it ran, and has the same identifier."
+        yield Reason("follows", what)
     if place.due is None:
         yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
     elif place.due > place.now:

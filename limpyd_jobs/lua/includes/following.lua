@@ -1,0 +1,49 @@
+-- Following: a job that was added while another one of its identifier was canceled, but still ran. It is delayed until that
+-- has ended. Its field `_follows` has the pk of the other one, and the date that it was to be delayed until, if any; the field
+-- `_followed_by` of the other one has its pk. The step that ends the claim on the other one lets it go. If another step does,
+-- it is due when the lease was to end, and whoever would claim it looks again. The other one never goes back to a queue, even
+-- if its code or its worker gave it another status since.
+
+--@include notifying
+--@include records
+
+-- For how long to look away if the other job has no lease: microseconds.
+local LOOK_AGAIN = 60000000
+
+-- When to look again whether a job that may be followed has ended, as due_at does; nil if it has.
+--@rarely
+local function end_of_followed(model, pk)
+  local hash = redis.call('HMGET', hash_key(model, pk), 'status', 'queued', '_queue_key')
+  if hash[1] ~= 'c' or hash[2] ~= '1' or has_lapsed(model, pk, hash[3]) then return nil end
+  local lease = hash[3] and redis.pcall('ZSCORE', hash[3] .. ':_running', model.path .. ':' .. pk)
+  local at = type(lease) == 'string' and math.ceil(tonumber(lease) * 1000000) or now() + LOOK_AGAIN
+  return {at = at, text = date_text(at)}
+end
+
+-- The date until which a job is delayed that follows another one: that of its own delay, if it is later.
+--@rarely
+local function due_after(model, pk, due)
+  local ends = end_of_followed(model, pk) or {at = now() + LOOK_AGAIN, text = date_text(now() + LOOK_AGAIN)}
+  return due and due.at > ends.at and due or ends
+end
+
+-- Lets a job go that follows one which ended.
+--@rarely
+local function unfollow(model, followed, pk)
+  local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_follows', '_queue_key')
+  local other, text = string.match(hash[2] or '', '^(%S+) ?(.*)$')
+  local base, ident = hash[3], model.path .. ':' .. pk
+  if hash[1] ~= 'd' or other ~= followed or not base then return end
+  probe('LLEN', base .. ':waiting')
+  probe('ZCARD', base .. ':delayed')
+  local due = parse_date(text)
+  if due and due > now() then
+    update(model, pk, {delayed_until = text, _follows = false})
+    redis.call('ZADD', base .. ':delayed', score(due), ident)
+  else
+    update(model, pk, {status = 'w', delayed_until = false, _follows = false})
+    redis.call('ZREM', base .. ':delayed', ident)
+    redis.call('RPUSH', base .. ':waiting', ident)
+    notify_worker(base)
+  end
+end
