@@ -436,7 +436,7 @@ class Reference:
             standing = self.unplace(ident, name) if job.is_queued else ""
             queue = standing or job.queue or self.queue_of(name, job.priority)
         if job.status == "r":
-            job.rescues = lost_once_more(job)
+            job.rescues, job.within = lost_once_more(job), 0
         job.status, job.token = "w", ""
         self.claim(ident, queue, token)
         return queue
@@ -556,6 +556,7 @@ class Reference:
 
     def _rescue(self, ident: str, queue: str, job: JobState, lost: dict[str, list[bool]]) -> None:
         rescues = lost_once_more(job, self._lost_with(job, lost))
+        job.within = 0 if job.is_with_others else job.within
         job.queue, job.tries = queue, job.tries - job.is_with_others
         self.end_claim(ident, queue)
         job.rescues = rescues

@@ -268,6 +268,14 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
         assert bool(found.exhausted) == (max_rescues == 0)
         assert any_world.state(job)["tries"] == "1"
 
+    def test_has_begun_in_time_for_good(self, any_world: World, job: Job) -> None:
+        any_world.client.hset(any_world.job(pk_of(job)).key, "_start_within", 1)
+        any_world.job(pk_of(job)).added.hset("2020-01-01 00:00:00")
+        rescue(any_world)
+        claimed = any_world.claim()
+        assert claimed is not None
+        assert (claimed.outcome, claimed.ident) == ("claimed", job.ident)
+
     def test_runs_among_half_as_many_each_time_it_is_lost_again(self, any_world: World) -> None:
         jobs = [any_world.add(str(number))[1] for number in range(9)]
         request = any_world.request(token="1@worker")

@@ -88,7 +88,9 @@ local function let_it_wait()
   elseif status == 'r' then
     rescues = lost_once_more(rescues, holder and is_one_of_several(holder) and 1)  -- one: it comes alone from now on
   end
-  update(job.model, job.pk, {status = 'w', tries = tries, _rescues = rescues})
+  local changes = {status = 'w', tries = tries, _rescues = rescues}
+  if status == 'r' then changes._start_within = false end  -- it began in time
+  update(job.model, job.pk, changes)
 end
 
 if not is_again then

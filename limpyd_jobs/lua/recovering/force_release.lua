@@ -35,7 +35,7 @@ if known.err or not (known[1] and known[2]) then return answer('no queue') end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':_running')
-local changes = (is_unbegun or is_canceled) and {} or {start = false, tries = one_try_less(hash[2])}
+local changes = (is_unbegun or is_canceled) and {} or {start = false, tries = one_try_less(hash[2]), _start_within = false}
 if is_canceled then changes.queued = false else placed(changes, hash[3] or '0', nil, queue) end
 probe_indexes(job.model, job.pk, changes)
 write_entry(request.audit)

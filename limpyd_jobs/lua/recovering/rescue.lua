@@ -159,7 +159,8 @@ local function rescue(queue, ident)
     take_over(queue, job)
     return
   end
-  put_back(queue, job, hash[2], rescues, is_uncounted and {tries = one_try_less(hash[6])} or {})
+  -- It began, so its `start_within` is over, though the try does not count.
+  put_back(queue, job, hash[2], rescues, is_uncounted and {tries = one_try_less(hash[6]), _start_within = false} or {})
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   rescued[#rescued + 1] = {
     key = queue .. ':waiting', ident = ident, identifier = hash[3] or '', queue_name = names[1] or '',
