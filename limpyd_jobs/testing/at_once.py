@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
+from functools import partial, wraps
 from threading import Lock
 from typing import Any
 
@@ -72,7 +72,12 @@ class _Blocks:
         with self._lock:
             if not self._all:
                 self._before = {name: vars(Job)[name] for name in ORIGINALS}
-                replaced = {"add_job": _add_job, "add_jobs": _add_jobs, "aadd_job": aadd_job, "aadd_jobs": aadd_jobs}
+                replaced: dict[str, Any] = {
+                    "add_job": _add_job,
+                    "add_jobs": _add_jobs,
+                    "aadd_job": aadd_job,
+                    "aadd_jobs": aadd_jobs,
+                }
                 self._replace({name: classmethod(method) for name, method in replaced.items()})
             self._all.append(adding)
 
@@ -94,6 +99,7 @@ class _Blocks:
 _blocks = _Blocks()
 
 
+@wraps(ORIGINALS["add_job"].__func__)  # whose signature others ask for
 def _add_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
     adding = _blocks.last()
     job: Job = ORIGINALS["add_job"].__func__(cls, *args, **kwargs)
@@ -102,6 +108,7 @@ def _add_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
     return job
 
 
+@wraps(ORIGINALS["add_jobs"].__func__)
 def _add_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
     adding = _blocks.last()
     with adding.together() if adding else nullcontext(deque[Job]()) as others:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from limpyd_jobs import dates
+from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis import scripting
 
 
@@ -12,7 +13,8 @@ class Clock:
     """The time by which jobs are due, leases lapse and schedules are enqueued. It goes on by itself, and can be moved.
 
     It belongs to this process, and to processes that it forks later. The server and other processes have their own. The
-    ``datetime.now()`` and ``time.time()`` of the application, and of systems such as APScheduler, are not moved.
+    ``datetime.now()`` and ``time.time()`` of the application, and of systems such as APScheduler, are not moved. If
+    others freeze or move those, this clock still counts from the time of the server.
 
     >>> clock.move(hours=1)
     >>> clock.reset()
@@ -24,8 +26,9 @@ class Clock:
         return dates.moved_time
 
     def now(self) -> datetime:
-        """Return the time, as a naive UTC datetime, by the clock of this machine."""
-        return dates.utcnow()
+        """Return the time, as a naive UTC datetime: that of the server, as far as it is moved."""
+        seconds, microseconds = BaseJobsModel.get_connection().time()
+        return dates.EPOCH + timedelta(seconds=seconds, microseconds=microseconds) + self.moved
 
     def move(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, by: timedelta | None = None

@@ -39,6 +39,23 @@ def test_delayed_jobs_become_due() -> None:
     assert job.start.hget() > job.delayed_until.hget()
 
 
+def test_the_time_is_that_of_the_server_whatever_stops_the_time_of_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime(2020, 1, 1, tzinfo=timezone.utc)
+
+    monkeypatch.setattr("limpyd_jobs.dates.datetime", Frozen)
+    clock.move_to(datetime(2031, 12, 24, 17))
+    assert clock.now().replace(second=0, microsecond=0) == datetime(2031, 12, 24, 17)
+    Mail.add_job("1", to="ann", delayed_for=1800)
+    assert drain().total == 0
+    clock.move(minutes=30)
+    assert drain().total == 1
+
+
 def test_the_dates_of_jobs_are_those_of_the_clock() -> None:
     clock.move_to(datetime(2031, 12, 24, 18, tzinfo=timezone(timedelta(hours=1))))
     job = Mail.add_job("1", to="ann", delayed_until=datetime(2031, 12, 24, 20))

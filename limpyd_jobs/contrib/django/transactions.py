@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, transaction
 
-from limpyd_jobs import ConfigurationException, Job
+from limpyd_jobs import ConfigurationException, Job, JobFunction
 from limpyd_jobs.contrib.django import settings
 from limpyd_jobs.contrib.django.outbox.entries import after, entries_of
 from limpyd_jobs.contrib.django.outbox.relaying import relay_at_commit
@@ -33,7 +33,13 @@ class OnCommit:
     job: Job | None = None
 
 
-def add_job_on_commit(job_class: type[Job], *args: Any, using: str | None = None, **kwargs: Any) -> OnCommit:
+def add_job_on_commit(
+    job_class: type[Job] | JobFunction[..., Any, Any],
+    *args: Any,
+    using: str | None = None,
+    robust: bool = False,
+    **kwargs: Any,
+) -> OnCommit:
     """Add a job once the transaction is committed that this is called in; at once if there is none.
 
     The job is not added if the transaction, or the innermost ``atomic`` block, is rolled back. If the process dies
@@ -45,11 +51,14 @@ def add_job_on_commit(job_class: type[Job], *args: Any, using: str | None = None
 
     Parameters
     ----------
-    job_class: type of Job
+    job_class: type of Job, or a function that is a job
     *args, **kwargs
-        The arguments of its `add_job`. What is wrong with them is raised when the job is added.
+        The arguments of its `add_job`, or of the function. What is wrong with them is raised when the job is added.
     using: str
         The alias of the database whose transaction counts; the default one without.
+    robust: bool
+        Whether Django logs what is raised after the commit, and goes on: for code whose transaction counts, and not
+        its job.
 
     Raises
     ------
@@ -59,10 +68,13 @@ def add_job_on_commit(job_class: type[Job], *args: Any, using: str | None = None
     later = OnCommit()
 
     def add() -> None:
-        later.job = job_class.add_job(*args, **kwargs)
+        if isinstance(job_class, JobFunction):
+            later.job = job_class.add(*args, **kwargs).job
+        else:
+            later.job = job_class.add_job(*args, **kwargs)
 
     if is_in_transaction(using):
-        transaction.on_commit(add, using=using)
+        transaction.on_commit(add, using=using, robust=robust)
     else:
         add()
     return later
@@ -89,7 +101,9 @@ class ThroughOutbox(OnCommit):
     identifier: str = ""
 
 
-def add_job_through_outbox(job_class: type[Job], *args: Any, using: str | None = None, **kwargs: Any) -> ThroughOutbox:
+def add_job_through_outbox(
+    job_class: type[Job] | JobFunction[..., Any, Any], *args: Any, using: str | None = None, **kwargs: Any
+) -> ThroughOutbox:
     """Write a job to the outbox, in the transaction that this is called in, to be added once it is committed.
 
     This process adds it then. If it dies before, or Redis does not answer, a worker that runs under Django adds it some
@@ -102,11 +116,11 @@ def add_job_through_outbox(job_class: type[Job], *args: Any, using: str | None =
 
     Parameters
     ----------
-    job_class: type of Job
+    job_class: type of Job, or a function that is a job
         At the top level of a module.
     *args, **kwargs
-        The arguments of its `add_job`. What is not an argument of the job has to be what JSON can hold, or a date, a
-        timedelta, a Decimal, a UUID or bytes. ``delayed_for`` counts from when the job is added.
+        The arguments of its `add_job`, or of the function. What is not an argument of the job has to be what JSON can
+        hold, or a date, a timedelta, a Decimal, a UUID or bytes. ``delayed_for`` counts from when the job is added.
     using: str
         The alias of the database whose transaction counts; the default one without.
 
@@ -120,6 +134,8 @@ def add_job_through_outbox(job_class: type[Job], *args: Any, using: str | None =
         If an argument is wrong: as `add_job` raises them.
     """
     database = using or DEFAULT_DB_ALIAS
+    if isinstance(job_class, JobFunction):
+        args, kwargs, job_class = (), job_class.arguments_of(*args, **kwargs), job_class.job_class
     entries, path = entries_of(database), job_class.get_model_repr()
     _check(job_class, path, database)
     identifier, text = write_call(job_class, args, kwargs)

@@ -184,6 +184,16 @@ class JobFunction(Generic[P, Returned, Result]):
         }
         return Adding(self, {name: value for name, value in given.items() if value is not None})
 
+    def arguments_of(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """Return what ``job_class.add_job`` takes to add a job that calls the function with these arguments.
+
+        Raises
+        ------
+        TypeError, ConfigurationException
+            As `add` does.
+        """
+        return self._arguments({}, args, kwargs)
+
     def _added(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
         job = self.job_class.add_job(**self._arguments(options, args, kwargs))
         return AddedJob(job, vars(job).get("_was_added", True))

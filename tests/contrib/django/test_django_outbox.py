@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 from bookshop import tasks
-from bookshop.errands import Errand, ErrandQueue, Refused, Translated, Unique
+from bookshop.errands import Errand, ErrandQueue, Refused, Translated, Unique, fetch
 from bookshop.models import Book
 from django.contrib.auth.models import Permission
 from django.core.checks import run_checks
@@ -21,7 +21,7 @@ from django.utils.safestring import mark_safe
 from relayed import committed, lost, manage, ran
 from visiting import make_user, visit_as
 
-from limpyd_jobs import ConfigurationException, Job, LimpydJobsException, Retry, Worker
+from limpyd_jobs import STATUSES, ConfigurationException, Job, LimpydJobsException, Retry, Worker
 from limpyd_jobs.contrib.django.outbox import relaying
 from limpyd_jobs.contrib.django.outbox.entries import entries_of
 from limpyd_jobs.contrib.django.outbox.models import OutboxEntry
@@ -31,6 +31,7 @@ from limpyd_jobs.contrib.django.tasks.framework import TaskResultStatus, task_en
 from limpyd_jobs.contrib.django.transactions import add_job_through_outbox
 from limpyd_jobs.observing.worker_tasks import register_worker_task
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.testing import drain, jobs_at_once
 
 
 class TestAJobThroughTheOutbox:
@@ -42,6 +43,20 @@ class TestAJobThroughTheOutbox:
         assert later.job.priority.hget() == "3"
         assert not OutboxEntry.objects.exists()
         assert ran(redis_client) == ["to ann"]
+
+    def test_may_be_that_of_a_function(self) -> None:
+        with committed(execute=True):
+            later = add_job_through_outbox(fetch, "the mill", price=Decimal(3))
+        assert later.job.arguments.place == "the mill"
+        assert drain("errands").success == 1
+        with pytest.raises(TypeError, match=r"fetch\.add: missing a required argument: 'place'"):
+            add_job_through_outbox(fetch)
+
+    def test_runs_at_once_where_jobs_do(self, redis_client: redis.Redis) -> None:
+        with jobs_at_once(), committed(execute=True):
+            later = add_job_through_outbox(Errand, "to ann", priority=3)
+        assert later.job.status.hget() == STATUSES.SUCCESS
+        assert redis_client.lrange("errands done", 0, -1) == ["to ann"]
 
     def test_is_never_added_if_that_is_rolled_back(self) -> None:
         with committed(execute=True), transaction.atomic():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from decimal import Decimal
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from bookshop import tasks
-from bookshop.errands import Errand
+from bookshop.errands import Errand, Refused, fetch
 from bookshop.jobs import Sell
 from bookshop.models import Book
 from django.core.exceptions import SynchronousOnlyOperation
@@ -208,3 +209,18 @@ class TestATest(TestCase):
         for callback in callbacks:
             callback()
         assert added() == {"on commit", "through the outbox"}
+
+
+def test_a_function_that_is_a_job_is_added_with_its_own_arguments() -> None:
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        later = add_job_on_commit(fetch, "the mill", price=Decimal(3))
+        assert later.job is None
+    assert (later.job.arguments.place, later.job.arguments.price) == ("the mill", 3)
+    assert add_job_on_commit(fetch, "the mill", using="default").job is None  # in the transaction of the test
+
+
+def test_what_adding_raises_is_logged_if_that_is_wanted(orders: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for robust, ends in ((False, pytest.raises(ValueError, match="no such errand")), (True, nullcontext())):
+        with ends, transaction.atomic(using="orders"):
+            add_job_on_commit(Refused, using="orders", robust=robust)
+    assert "no such errand" in caplog.text

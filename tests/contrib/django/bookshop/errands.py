@@ -9,7 +9,7 @@ from typing import Any
 from limpyd import fields
 
 from bookshop.models import Book
-from limpyd_jobs import Argument, Job, Queue
+from limpyd_jobs import Argument, Job, Queue, job
 
 
 class ErrandQueue(Queue):
@@ -47,3 +47,8 @@ class Refused(Errand):
 
 class Unique(Errand):
     serial = fields.InstanceHashField(unique=True)
+
+
+@job(queue="errands")
+def fetch(place: str, price: Decimal = Decimal(1)) -> str:
+    return f"{price} at {place}"
