@@ -81,7 +81,13 @@ MUTANTS = [
         "local is_running = false",
         ADD,
     ),
-    Mutant("an identifier is queued twice", "lua/includes/adding.lua", "  if existing then", "  if false then", ADD),
+    Mutant(
+        "an identifier is queued twice",
+        "lua/includes/adding.lua",
+        "  if existing and not is_ending then",
+        "  if false then",
+        ADD,
+    ),
     Mutant(
         "a priority is compared as text",
         "lua/includes/adding.lua",
@@ -121,7 +127,7 @@ MUTANTS = [
     Mutant(
         "a rescued job is claimed together with others",
         "lua/includes/claim_next.lua",
-        "if is_alone and is_first and (number and number > 1 or is_concurrent == '2') then",
+        "if beside and is_first and not allows(beside, number) then",
         "if false then",
         SUCCEED_MANY,
     ),

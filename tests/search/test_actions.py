@@ -138,7 +138,8 @@ def test_it_goes_in_steps_a_round_trip_each(
     asked.requeue_all(dry_run=True)
     with commands() as sent:
         asked.requeue_all(progress=lambda *numbers: told.append(numbers))
-    assert sent.names.count("EVALSHA") == 4  # with the beginning and the end of the entry in the audit
+    scripts = [command for command in sent if command.startswith("EVALSHA") and "limpyd-jobs:classes" not in command]
+    assert len(scripts) == 4  # with the beginning and the end of the entry in the audit
     assert told == [(2, 4), (4, 4)]
 
 

@@ -262,7 +262,8 @@ def test_the_errors_of_a_fingerprint_are_counted_at_once(
     fingerprint = fingerprints()[0]
     with commands() as sent:
         assert ErrorFilter(fingerprint=fingerprint).count() == (4, True)
-    assert set(sent.names) == {"HGETALL", "GET", "SCARD"}
+    assert {*sent.names} == {"EVALSHA", "GET", "SCARD"}
+    assert all("limpyd-jobs:classes" in command for command in sent if command.startswith("EVAL"))
 
 
 def test_what_is_no_condition_is_refused() -> None:
