@@ -196,7 +196,7 @@ def test_a_look_costs_a_step_for_a_hundred_queues(
     with commands() as sent:
         collector.collect()
         collector.collect()  # within the same second
-    steps = [command for command in sent if "EVAL" in command]
+    steps = [command for command in sent if "EVAL" in command and " limpyd-jobs:classes " not in command]
     assert len(steps) == 4  # the workers, and three for 251 queues
     assert len(sent) - len(steps) <= 7 + 2 * len(queue_models_of(None))
 

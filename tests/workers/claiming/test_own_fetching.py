@@ -27,7 +27,7 @@ class TestALoopOfTheApplication:
 
     def test_gets_the_jobs_at_once(self) -> None:
         jobs = [Task.add_job("a"), Task.add_job("b")]
-        worker = Worker("queue", timeout=30)
+        worker = Worker("queue", timeout=30, terminate_gracefuly=False)
         assert [worker.wait_for_job()[1].pk.get() for _ in jobs] == [job.pk.get() for job in jobs]  # type: ignore[index]
 
     def test_gets_a_job_of_a_queue_that_is_made_while_it_waits(self) -> None:
@@ -37,12 +37,12 @@ class TestALoopOfTheApplication:
                 jobs.append(Task.add_job("a"))
 
         jobs: list[Task] = []
-        found = Late("queue", timeout=30).wait_for_job()
+        found = Late("queue", timeout=30, terminate_gracefuly=False).wait_for_job()
         assert found
         assert found[1].pk.get() == jobs[0].pk.get()
 
     def test_gets_none_no_sooner_than_after_the_timeout(self) -> None:
-        worker, began = Worker("queue", timeout=0.5), monotonic()
+        worker, began = Worker("queue", timeout=0.5, terminate_gracefuly=False), monotonic()
         assert worker.wait_for_job() is None
         assert monotonic() - began >= 0.5
 
