@@ -119,6 +119,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
     return Schedule(config, log)
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_as_ever() -> None:
+    """A worker that is made, and never runs, goes on to handle SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_inherited_database() -> None:
     """Keep a database that the developer works with out of the tests."""

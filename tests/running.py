@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,16 @@ def succeed(job: Job, queue: Queue) -> str:
 
 def fail(job: Job, queue: Queue) -> None:
     raise ValueError("it failed")
+
+
+def interrupt(job: Job, queue: Queue) -> None:
+    """Interrupt a job by a signal, whatever handles that by now."""
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def worker_of(queues: Any = "queue", worker_class: type[Worker] = Worker, **options: Any) -> Worker:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from limpyd_jobs import Job, Queue, Worker
 
 
@@ -13,10 +11,6 @@ def do_nothing(job: Job, queue: Queue) -> None:
 
 def fail(job: Job, queue: Queue) -> None:
     raise ValueError("oops")
-
-
-def interrupt(job: Job, queue: Queue) -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 def let_its_worker_die(identifier: str, queue_name: str, job_class: type[Job] = Job) -> Job:

@@ -12,10 +12,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from actions import do_nothing, fail, interrupt, let_its_worker_die
+from actions import do_nothing, fail, let_its_worker_die
 from pages import read_table
 from parts import run_task, with_part
-from running import working
+from running import interrupt, working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import redis
-from actions import interrupt, let_its_worker_die
+from actions import let_its_worker_die
 from pages import literals, read_table
+from running import interrupt
 
 from limpyd_jobs import STATUSES, Cancel, Job, Requeue, Worker
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import redis
 from invariants import violations
 from parts import run_task
-from running import fail, messages, succeed, work, worker_of
+from running import fail, interrupt, messages, succeed, work, worker_of
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker, events
 from limpyd_jobs.dates import datetime_to_score, utcnow
@@ -68,10 +67,6 @@ def give_up(job: Job, queue: Queue) -> None:
 
 def delay(job: Job, queue: Queue) -> None:
     job.status.hset(STATUSES.DELAYED)
-
-
-def interrupt(job: Job, queue: Queue) -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize(
