@@ -23,11 +23,14 @@ from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.fields.atomic_fields import AtomicHashField
 from limpyd_jobs.fields.new_fields import check_fields
 from limpyd_jobs.fields.own_fields import OwnField, with_own_fields
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import NewError
 from limpyd_jobs.records.sizes import shortened_value
 from limpyd_jobs.search.fingerprints import cause_of
 from limpyd_jobs.texts import one_line, printable
@@ -125,20 +128,9 @@ class Error(BaseJobsModel):
         if not isinstance(when, (datetime, NoneType)):
             raise TypeError(f"The when of an error must be a datetime, not {when!r}")
         check_fields(cls, additional_fields)
-        values = {
-            "job_model_repr": job.get_model_repr(),
-            "job_pk": pk_of(job),
-            "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
-            "queue_name": queue_name,
-            **_described(error, as_naive_utc(when) if when else utcnow()),
-            **_version(),
-        }
-        if trace:
-            values["traceback"] = printable(trace)
-        values = {**values, **_bounded(cls, {name: values[name] for name in TEXTS & values.keys()})}
-        additional_fields = _bounded(cls, additional_fields)
-        values.update(_cause(values, error if getattr(error, "__traceback__", None) else trace))
-        return _add_error_once(cls, {**_as_indexed(cls, values), **additional_fields}, job, when)
+        moment = as_naive_utc(when) if when else utcnow()
+        values = _values_of(cls, queue_name, job, error, moment, trace)
+        return _add_error_once(cls, {**values, **_bounded(cls, additional_fields)}, job, when)
 
     @classmethod
     def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Self:
@@ -188,6 +180,22 @@ def defer_unresolved(
 roots.error = Error
 
 
+def new_error(
+    error_model: type[Error], queue_name: str, job: JobRecord, error: BaseException, trace: str | None
+) -> NewError:
+    """Return the error that `Error.add_error` would add, to be created in the step that records the failure."""
+    return NewError(error_model, _values_of(error_model, queue_name, job, error, utcnow(), trace))
+
+
+def is_created_with_failure(error_model: type[Error], job_class: type[JobRecord]) -> bool:
+    """Whether `new_error` can be used: the model has no code of its own for that, nor fields that scripts cannot
+    write."""
+    known = layout_of(Error)
+    return not overrides(error_model, Error, "add_error") and NewError.is_possible(
+        error_model, job_class, known.plain | known.special
+    )
+
+
 def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str, error: BaseException) -> AnError:
     """Do what `Error.add_unresolved_error` says."""
     path, pk = Ident.of(printable(ident))
@@ -201,6 +209,25 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
     described.update(_bounded(error_model, {"message": described["message"]}))
     values = {**values, **described, **_version()}
     return _add_error(error_model, _as_indexed(error_model, {**values, **_cause(values, None)}))
+
+
+def _values_of(
+    error_model: type[Error], queue_name: str, job: JobRecord, error: Failure, moment: datetime, trace: str | None
+) -> dict[str, Any]:
+    """Return the values of the library's own fields."""
+    values = {
+        "job_model_repr": job.get_model_repr(),
+        "job_pk": pk_of(job),
+        "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
+        "queue_name": queue_name,
+        **_described(error, moment),
+        **_version(),
+    }
+    if trace:
+        values["traceback"] = printable(trace)
+    values = {**values, **_bounded(error_model, {name: values[name] for name in TEXTS & values.keys()})}
+    values.update(_cause(values, error if getattr(error, "__traceback__", None) else trace))
+    return _as_indexed(error_model, values)
 
 
 def _bounded(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:

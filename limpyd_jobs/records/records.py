@@ -36,6 +36,7 @@ from limpyd_jobs.redis.calls import (
     listed,
     outcome_of,
     passing_over_wrong_types,
+    reindexed,
     send,
 )
 from limpyd_jobs.redis.connections import SharedConnection
@@ -211,6 +212,49 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
             record.get_field(name).delete()
         record.set_fields(**others)
     return str(reply["pk"])
+
+
+class NewError:
+    """An error that the script which records a failure creates in the same step. `read` takes its reply."""
+
+    def __init__(self, error_model: type[RedisModel], fields: Mapping[str, Any]) -> None:
+        self._model, self._fields = error_model, fields
+        self._registry = unwritten(error_model=error_model)
+        self._pk, self._is_missing = "", False
+
+    @staticmethod
+    def is_possible(error_model: type[RedisModel], job_class: type[RedisModel], names: Iterable[str]) -> bool:
+        """Whether a script that ends a job can create an error with these fields."""
+        if not is_same_database(error_model.database, job_class.database):
+            return False
+        layout = layout_of(error_model)
+        return not layout.other_defaults and not layout.has_unique and set(names) <= layout.plain | layout.special
+
+    def request(self) -> dict[str, Any]:
+        """Return the names of a request, without the fields."""
+        return {"error_model": layout_of(self._model).json, "error_registry": self._registry}
+
+    def fields(self) -> Mapping[str, str]:
+        """Return the fields as scripts take them."""
+        layout = layout_of(self._model)
+        return layout.split(self._fields, layout.plain | layout.special)[0]
+
+    def read(self, reply: Mapping[str, Any]) -> None:
+        """Note what became of it. It is missing if the failure is recorded, and the script could not create it."""
+        self._pk = reply.get("failure", {}).get("pk", "")
+        self._is_missing = not self._pk and reply["outcome"] in ("error", "requeued") and not reply.get("status")
+        if self._pk and self._registry:
+            was_written(error_model=self._model)
+
+    def complete(self) -> None:
+        """Do what the script could not do: maintain special indexes, or create the error; raise why that fails."""
+        model, fields = self._model, self._fields
+        if self._is_missing:
+            add_error(model, fields, again=True)
+        elif self._pk:
+            with naming_wrong_keys(redis_of(model), model, fields):
+                special = layout_of(model).special & fields.keys()
+                reindexed(model, self._pk, [(name, None, fields[name]) for name in special])
 
 
 def due_key(schedule_model: type[RedisModel]) -> str:

@@ -14,7 +14,7 @@ from redis import Redis
 
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.records.records import queue_key_of, redis_of, sender_of
+from limpyd_jobs.records.records import NewError, queue_key_of, redis_of, sender_of
 from limpyd_jobs.redis.calls import Call, Verb, given, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
@@ -203,12 +203,13 @@ def fail(
     failing: bool = False,
     began: float | None = None,
     next_claim: ClaimRequest | None = None,
+    error: NewError | None = None,
 ) -> Call[Ending]:
     """Record the failure of a job, and put it back in a queue if it may run again.
 
     With `hold`, a job that may run again is held in error, still claimed and queued, until the caller calls `requeue`
     or `abandon`. Unless `heed_field`, the field `cancel_on_error` of the job is ignored then. It is `failing` if it is
-    tried again for a limited time.
+    tried again for a limited time. Without `hold`, an `error` may be created in the same step.
     """
     mode = "place" if not hold else "hold" if heed_field else "hold anyway"
     request = place_named(type(queue), queue_name, priority, delay, mode=mode)
@@ -219,7 +220,16 @@ def fail(
     if began is not None:
         request["began"] = _microseconds(monotonic() - began)
     before = preparing(type(queue), queue_name, priority) if requeue_times != 0 and not hold else None
-    return _ending(_fail, job, queue, token, request, next_claim, before)
+    if not error:
+        return _ending(_fail, job, queue, token, request, next_claim, before)
+    call = _ending(_fail, job, queue, token, {**request, **error.request()}, next_claim, before)
+    call.fields, call.read = error.fields(), partial(_read_with_error, error, call.read)
+    return call
+
+
+def _read_with_error(error: NewError, read: Callable[[dict[str, Any]], Ending], reply: dict[str, Any]) -> Ending:
+    error.read(reply)
+    return read(reply)
 
 
 @Verb

@@ -174,7 +174,7 @@ WORK = [
     ("fail", add("fails"), 2, {"requeue_times": 1}),
     ("fail", add("fails", Told), 2, {"requeue_times": 1}),
     ("requeue", add("fails", Told), 2, {"requeue_times": 1}),
-    ("add_error", add("fails"), 1, {}),
+    ("add_error", add("fails", Told), 1, {}),
     ("finish_canceled", add("cancels itself"), 1, {}),
     ("finish_canceled", add("gives itself up"), 1, {}),
     ("delay", add("delays itself"), 2, {}),

@@ -355,11 +355,9 @@ class TestASteadyBacklog:
         backlog(GivingUp)
         assert sent_by(work, commands) == [*START, "claim", *JOBS * ["finish_canceled"]]
 
-    def test_of_failures_is_two_round_trips_with_their_errors_whose_dates_have_an_index(
-        self, commands: Recorder
-    ) -> None:
+    def test_is_so_for_failures_with_their_errors_but_for_the_index_of_their_dates(self, commands: Recorder) -> None:
         backlog(Failing)
-        assert without_dates(sent_by(work, commands)) == [*START, "claim", *JOBS * ["add_error", "fail"]]
+        assert without_dates(sent_by(work, commands)) == [*START, "claim", *JOBS * ["fail"]]
 
     def test_of_several_priorities_is_one_too(self, commands: Recorder) -> None:
         for count in range(JOBS):
@@ -404,7 +402,7 @@ class TestHooksOfTheApplication:
     @pytest.mark.parametrize("requeue_times", [0, 1])
     def test_job_error(self, commands: Recorder, requeue_times: int) -> None:
         backlog(Failing)
-        self.check(commands, WithError, ["claim", "add_error", "fail"], requeue_times=requeue_times)
+        self.check(commands, WithError, ["claim", "fail"], requeue_times=requeue_times)
 
     def test_on_error(self, commands: Recorder) -> None:
         backlog(TellsError)

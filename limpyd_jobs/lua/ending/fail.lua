@@ -1,7 +1,7 @@
 -- verb: fail
 -- from: running
 -- to: error, waiting or delayed
--- what: put back while the tries allow it, in the same step; may claim the next job
+-- what: put back while the tries allow it, in the same step; may create its error, and claim the next job
 -- request
 --   job_model, ident, queue_key
 --   token
@@ -15,14 +15,17 @@
 --   cursor, progress
 --   restart         '1' to forget how far it was
 --   lists, next_token, lease, classes, registry   the next claim, if any
+--   error_model, error_registry, fields   the error to create, if any; not of a job that is held. See add.lua
 -- reply
---   error      {end, prefetched}
---   requeued   {delayed_until, prefetched}
+--   error      {end, prefetched, failure}: failure is {pk} of the error; {} if it could not be created
+--   requeued   {delayed_until, prefetched, failure}
 --   held       {end}
---   refused    another owner holds the claim: nothing is changed
+--   refused    {failure}: another owner holds the claim, nothing is changed; but a call before, whose reply was lost, may
+--              have made the error
 --   gone
 
 --@include ending
+--@include errors
 --@include keeping
 --@include places
 
@@ -31,9 +34,30 @@ local job, queue = job_of(request.job_model, request.ident), request.queue_key
 local token = checked_token(request.token, request.unclaimed)
 local requeue_times = tonumber(request.requeue_times) or math.huge
 
+local error_model = request.error_model and model_of(request.error_model)
+local fields = error_model and request.fields
+
+-- Creates the error. If that fails, the job fails all the same; the caller will see why when it tries so itself. What only
+-- limpyd can index of it, the caller knows.
+local function create_error()
+  if not error_model then return nil end
+  local of_job = reindex
+  reindex = {}
+  local is_done, found = pcall(function()
+    local pk = new_pk(error_model)
+    create(error_model, pk, fields)
+    return pk
+  end)
+  reindex = of_job
+  write_classes(request.error_registry)
+  return {pk = is_done and found or nil}
+end
+
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'requeued', given) or answer(refused)
+  local pk = error_model and error_made_before(error_model, fields)
+  local failure = pk and {pk = pk} or nil
+  return ended_before(job, token, 'requeued', given, failure) or answer(refused, {failure = failure})
 end
 
 local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority', '_failing_since')
@@ -65,7 +89,7 @@ local failing_since = request.failing and not hash[5] and finish or nil
 if not may_run_again() then
   end_claim(queue, job, kept({status = 'e', start = start, ['end'] = finish, queued = false}), token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
-  return ended('error', finish)
+  return ended('error', finish, nil, nil, create_error())
 elseif request.mode ~= 'place' then
   update(job.model, job.pk, kept({
     status = 'e', start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
@@ -82,4 +106,4 @@ changes._first_priority, changes._failing_since = note(priority), failing_since
 end_claim(queue, job, kept(changes), token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)
-return ended('requeued', nil, changes.delayed_until or nil)
+return ended('requeued', nil, changes.delayed_until or nil, nil, create_error())

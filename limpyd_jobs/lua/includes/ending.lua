@@ -18,9 +18,9 @@ end
 
 -- The reply to a caller that ended its claim already, and asks again, as the first reply was lost; nil for others. The
 -- next claim may be on the same job, once more. `outcome` is used if the job was put back in a queue. `statuses` are
--- the ones that the caller may give to the job: the reply tells another status.
+-- the ones that the caller may give to the job: the reply tells another status. `failure` is as below.
 --@rarely
-local function ended_before(job, token, outcome, statuses)
+local function ended_before(job, token, outcome, statuses, failure)
   local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
   local is_next = request.next_token and hash[5] == request.next_token
   if not token or hash[1] ~= token and not is_next then
@@ -30,10 +30,14 @@ local function ended_before(job, token, outcome, statuses)
   return answer(is_back and outcome or is_failed and 'error' or 'done', {
     ['end'] = hash[3] or nil, delayed_until = is_back and hash[4] or nil, prefetched = claim_next(true),
     status = not is_next and not string.find(statuses, hash[2] or '', 1, true) and hash[2] or nil,
+    failure = failure,
   })
 end
 
--- The reply of every script that ends a claim.
-local function ended(outcome, finish, delayed_until, slowed)
-  return answer(outcome, {['end'] = finish, delayed_until = delayed_until, slowed = slowed, prefetched = claim_next()})
+-- The reply of every script that ends a claim; for one that makes an error in the same step, `failure` says what became
+-- of that.
+local function ended(outcome, finish, delayed_until, slowed, failure)
+  return answer(outcome, {
+    ['end'] = finish, delayed_until = delayed_until, slowed = slowed, failure = failure, prefetched = claim_next(),
+  })
 end

@@ -21,7 +21,7 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.continuing.cursors import Keeping
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
-from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.records.records import NewError, redis_of
 from limpyd_jobs.redis.calls import send_all
 from limpyd_jobs.retrying import UNTIL_LIMIT, Again, GiveUp, History, Requeue, Retry
 from limpyd_jobs.search.classes import on
@@ -143,7 +143,14 @@ class JobClaim:
         )
         return self.ended_by(ending)
 
-    def fail(self, back: Return = NEVER, *, hold: bool = False, next_claim: ClaimRequest | None = None) -> Ending:
+    def fail(
+        self,
+        back: Return = NEVER,
+        *,
+        hold: bool = False,
+        next_claim: ClaimRequest | None = None,
+        error: NewError | None = None,
+    ) -> Ending:
         """The job failed. With `hold`, a job that is to be put back is only held, see `transitions.fail`."""
         priority, where = "", tuple[str, ...]()
         if back.times != 0 and not hold:
@@ -160,6 +167,7 @@ class JobClaim:
             failing=back.is_limited,
             began=self.began if self.delivery.is_one_of_several else None,  # it waited for the others
             next_claim=next_claim,
+            error=error,
         )
         return self.ended_by(ending._replace(priority=priority))
 

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import signature
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.dates import compute_delayed_until, utcnow
-from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.models import Job, JobClaim, Queue, has_custom_placement, queue_name
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
+from limpyd_jobs.models import Error, Job, JobClaim, Queue, has_custom_placement, queue_name
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, Return
+from limpyd_jobs.models.error import is_created_with_failure, new_error
+from limpyd_jobs.records.records import NewError
 from limpyd_jobs.retrying import Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -27,10 +29,14 @@ from limpyd_jobs.workers.running.execution import Execution
 from limpyd_jobs.workers.running.overrides import METHODS, Overrides
 from limpyd_jobs.workers.running.recorder import Recorder
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 @dataclass(eq=False)
 class FailAtOnce:
-    """Records the failure and puts the job back in one step, because no code of the application sees it in between."""
+    """Records the failure and its error, and puts the job back, in one step, because no code of the application sees it
+    in between. So there is no error of a failure that is refused."""
 
     worker: Face
     retry_policy: Retry | None
@@ -41,27 +47,31 @@ class FailAtOnce:
     def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
         """Record that a job failed, and put it back in a queue if it may run again."""
         recorder, job, queue = self.recorder, claim.job, claim.queue
-        self._save_error(job, queue, exception, trace)
+        error = self._log_if_not_recorded(job, self._new_error, job, queue, exception, trace)
         back = self._return_of(claim, exception)
-        ending = recorder.end(claim.fail, back, next_claim=recorder.next_request() if self.may_chain else None)
+        next_claim = recorder.next_request() if self.may_chain else None
+        try:
+            ending = recorder.end(claim.fail, back, next_claim=next_claim, error=error)
+        finally:
+            if error:
+                self._log_if_not_recorded(job, error.complete)
         is_requeued = ending.outcome == "requeued"
         self.announcer.failed(job, queue, exception, trace, is_requeued)
         if is_requeued:
             job._cached_priority, job._cached_delayed_until = ending.priority, ending.delayed_until
             self.announcer.requeued(job, queue)
 
-    def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        worker = self.worker
-        if worker.save_errors:
-            # Some overrides have no parameter for the traceback.
-            given = {"trace": trace} if "trace" in signature(worker.additional_error_fields).parameters else {}
-            fields = worker.additional_error_fields(job, queue, exception, **given) or {}
-            error_model = bound_like(worker.error_model, type(job))  # of the shard of the job
-            add_error = partial(error_model.add_error, queue_name(queue), job, exception, trace=trace, **fields)
-            try:
-                self.recorder.retry(add_error)
-            except RedisError as error:  # which is no reason not to run the job again
-                worker.log(f"{label_of(job)} its error is not recorded: {one_line(error, MESSAGE)}", "error")
+    def _new_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> NewError | None:
+        if not self.worker.save_errors:
+            return None
+        return new_error(_error_model_of(self.worker, type(job)), queue_name(queue), job, exception, trace)
+
+    def _log_if_not_recorded(self, job: Job, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return self.recorder.retry(action, *args, **kwargs)
+        except RedisError as error:  # which is no reason not to run the job again
+            self.worker.log(f"{label_of(job)} its error is not recorded: {one_line(error, MESSAGE)}", "error")
+            return None
 
     def _return_of(self, claim: JobClaim, exception: BaseException) -> Return:
         worker = self.worker
@@ -76,12 +86,23 @@ class FailStepByStep(FailAtOnce):
     def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
         job, queue = claim.job, claim.queue
         back = self._return_of(claim, exception)
-        is_held = self.recorder.end(claim.fail, back, hold=True).outcome == "held"
-        self._save_error(job, queue, exception, trace)
+        ending = self.recorder.end(claim.fail, back, hold=True)
+        is_held = ending.outcome == "held"
+        if not ending.status:  # else it has ended in another way before
+            self._save_error(job, queue, exception, trace)
         self.announcer.failed(job, queue, exception, trace, is_held)
         self.announcer.notify(job, "on_error", queue, exception, trace)
         if is_held:
             self._requeue(claim, back)
+
+    def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        worker = self.worker
+        if worker.save_errors:
+            # Some overrides have no parameter for the traceback.
+            given = {"trace": trace} if "trace" in signature(worker.additional_error_fields).parameters else {}
+            fields = worker.additional_error_fields(job, queue, exception, **given) or {}
+            add_error = _error_model_of(worker, type(job)).add_error
+            self._log_if_not_recorded(job, partial(add_error, queue_name(queue), job, exception, trace=trace, **fields))
 
     def _requeue(self, claim: JobClaim, back: Return) -> None:
         """Put a job that is held in error back in a queue, unless it was canceled meanwhile."""
@@ -142,6 +163,11 @@ class CustomPlacement(OwnPlacement):
         del job._cached_priority
 
 
+def _error_model_of(worker: Face, job_class: type[Job]) -> type[Error]:
+    """Return the model of the errors of a job class, in the shard of its jobs."""
+    return bound_like(worker.error_model, job_class)
+
+
 class Strategy(NamedTuple):
     """How the jobs of one class, from queues of one model, are ended."""
 
@@ -183,7 +209,7 @@ class Strategies:
     def _find(self, job: Job, queue: Queue) -> Strategy:
         is_custom = has_custom_placement(type(job), type(queue))
         chained = self.overrides.chained_hooks_of(job)
-        fail = FailStepByStep if is_custom or self.overrides.overrides_errors(job) else FailAtOnce
+        fail = FailStepByStep if is_custom or self._fails_in_steps(job) else FailAtOnce
         placement = CustomPlacement if is_custom else OwnPlacement
         return Strategy(
             chained,
@@ -191,3 +217,12 @@ class Strategies:
             placement(self.recorder, self.abandon, "job_delayed" in chained),
             self.overrides.may_erase(job, queue),
         )
+
+    def _fails_in_steps(self, job: Job) -> bool:
+        """Whether code of the application sees a job that failed, or the script for that cannot create its error."""
+        if self.overrides.overrides_errors(job):
+            return True
+        try:
+            return not is_created_with_failure(_error_model_of(self.worker, type(job)), type(job))
+        except ConfigurationException:  # which is raised when there is an error to record
+            return True
