@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import cached_property
 from threading import RLock
@@ -349,6 +350,23 @@ class Claim(Generic[AJob]):
         except Exception as error:
             if self.status is None:  # else it ended meanwhile
                 logger.error(f"[{one_line(self._ident)}] lease not renewed: {one_line(error, MESSAGE)}")
+
+    def _begins_renewal(self, lease: float, locks: ExitStack) -> bool:
+        """Let the lease begin anew together with others, before the locks are released; return False if another thread
+        renews it now."""
+        if not self._renewing.acquire(blocking=False):
+            return False
+        locks.callback(self._renewing.release)
+        self._set_lease(min(lease, self.lease), self._holds_until)
+        return True
+
+    def _was_renewed(self, sent: float, lease: float, outcome: str) -> None:
+        """The lease began anew when this was sent, by the clock of `monotonic`; or the claim was lost."""
+        if outcome in ("refused", "gone"):
+            self._claim.lose()
+        elif outcome != "failed":
+            self._claim.was_renewed(sent, outcome)
+            self._set_lease(lease, sent + lease)
 
     def _set_lease(self, lease: float, until: float) -> None:
         self.lease, self._holds_until = lease, until

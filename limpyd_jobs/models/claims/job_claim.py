@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from redis import Redis
 
@@ -25,7 +25,20 @@ from limpyd_jobs.records.records import NewError, redis_of
 from limpyd_jobs.redis.calls import send_all
 from limpyd_jobs.retrying import UNTIL_LIMIT, Again, GiveUp, History, Requeue, Retry
 from limpyd_jobs.search.classes import on
-from limpyd_jobs.transitions import NOTHING, ONLY_TAKEN, UNCLAIMED, ClaimRequest, Delivery, Ending
+from limpyd_jobs.transitions import (
+    MAX_KEPT,
+    MAX_KEPT_TEXT,
+    MAX_RENEWED,
+    NOTHING,
+    ONLY_TAKEN,
+    UNCLAIMED,
+    ClaimRequest,
+    Delivery,
+    Ending,
+)
+
+Held = TypeVar("Held")
+Renewing = tuple[Held, Keeping]  # what holds a claim that is renewed, and what to keep of its job
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
@@ -293,6 +306,24 @@ class JobClaim:
         queue = self.queue
         priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
         return nearest_priority(priority + (back.priority_delta or 0))
+
+
+def next_step(waiting: Iterator[Held], claim_of: Callable[[Held], JobClaim], stack: ExitStack) -> list[Renewing[Held]]:
+    """Return as many of the holders of claims that still hold as are renewed in one step, each with what to keep of its
+    job until the stack is closed."""
+    step: list[Renewing[Held]] = []
+    kept = size = 0
+    for holder in waiting:
+        claim = claim_of(holder)
+        if not claim.is_held or claim.is_lost:  # it ended meanwhile
+            continue
+        keeping = stack.enter_context(claim.keeping(waits=False))
+        step.append((holder, keeping))
+        if keeping.request:
+            kept, size = kept + 1, size + len(keeping.request["cursor"])
+        if len(step) == MAX_RENEWED or kept == MAX_KEPT or size > MAX_KEPT_TEXT:
+            break
+    return step
 
 
 def release_all(claims: Sequence[JobClaim]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from threading import Lock
 from time import monotonic
 from typing import Any, Generic, Self, TypeVar
@@ -11,14 +12,19 @@ from typing import Any, Generic, Self, TypeVar
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
+from limpyd_jobs import transitions
 from limpyd_jobs.arguments import checked_lease
-from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
+from limpyd_jobs.classes.binding import origin_of
+from limpyd_jobs.exceptions import JobGone, LimpydJobsException
 from limpyd_jobs.models.claims.claim import Claim
+from limpyd_jobs.models.claims.job_claim import JobClaim, Renewing, next_step
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
+from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import Heartbeat
+from limpyd_jobs.transitions import Renewal
 
 AJob = TypeVar("AJob", bound=JobRecord)
 
@@ -173,27 +179,70 @@ class Session(Generic[AJob]):
 
     def _beat(self) -> None:
         """Renew the claims, and forget those that ended. Called by another thread."""
-        for key, claim in self._claims.copy().items():
-            is_kept = self._renew(claim) if key in self._renewed else not claim.is_lost
-            if claim.status is not None or not is_kept:
+        claims, until = self._claims.copy(), monotonic() + self.lease
+        renewed = [claims[key] for key in self._renewed.copy() if key in claims]
+        _renew_together([claim for claim in renewed if claim.status is None and claim._holds_until < until], self.lease)
+        for key, claim in claims.items():
+            is_over = claim._claim.is_lost or (key not in self._renewed and claim.is_lost)
+            if claim.status is not None or is_over:
                 self._forget(key, claim)
-
-    def _renew(self, claim: Claim[AJob]) -> bool:
-        """Renew a claim, unless it holds for longer anyhow, and return whether it may be held still."""
-        try:
-            if claim._holds_until < monotonic() + self.lease:
-                claim.renew(self.lease)
-        except (ClaimLost, JobGone):
-            return False
-        except Exception as error:
-            logger.warning(f"{claim!r} is not renewed yet: {one_line(error, MESSAGE)}")
-        return True
 
     def _forget(self, key: Key, claim: Claim[AJob]) -> None:
         with self._lock:
             if self._claims.get(key) is claim:
                 del self._claims[key]
                 self._renewed.discard(key)
+
+
+def _renew_together(claims: Iterable[Claim[Any]], lease: float) -> None:
+    """Renew claims for as many seconds, those that end first before the others, in as few steps as may be. Each knows
+    what became of it; nothing is raised."""
+    databases: dict[Any, list[Claim[Any]]] = {}
+    for claim in sorted(claims, key=_end):
+        databases.setdefault(_database(claim), []).append(claim)
+    for found in map(iter, databases.values()):
+        while _renew_some(found, lease):
+            pass
+
+
+def _renew_some(waiting: Iterator[Claim[Any]], lease: float) -> bool:
+    """Renew the next claims; return False if there are none."""
+    with ExitStack() as stack:
+        found = next_step(waiting, _claim_within, stack)
+        step = [each for each in found if each[0]._begins_renewal(lease, stack)]
+        if step:
+            _renew_step(step, lease)
+        return bool(found)
+
+
+def _renew_step(step: Sequence[Renewing[Claim[Any]]], lease: float) -> None:
+    first, sent = step[0][0], monotonic()
+    try:
+        renewals = [Renewal(type(claim.job), claim._claim.delivery, keeping.request) for claim, keeping in step]
+        outcomes = transitions.renew_all(redis_of(first.job), renewals, lease)
+    except Exception as error:
+        others = f" (and {len(step) - 1} more)" if len(step) > 1 else ""
+        logger.warning(f"{first!r} is not renewed yet{others}: {one_line(error, MESSAGE)}")
+        return
+    for (claim, keeping), outcome in zip(step, outcomes, strict=True):
+        keeping.is_done = outcome in ("done", "canceled")
+        if outcome == "failed":
+            logger.warning(f"{claim!r} is not renewed yet: its record is broken")
+        claim._was_renewed(sent, lease, outcome)
+
+
+def _claim_within(claim: Claim[Any]) -> JobClaim:
+    return claim._claim
+
+
+def _end(claim: Claim[Any]) -> float:
+    return claim._holds_until
+
+
+def _database(claim: Claim[Any]) -> tuple[Any, str]:
+    """The database of a job; and its namespace, if its class is bound to that: then another one has the same path."""
+    job_class = type(claim.job)
+    return job_class.database, "" if origin_of(job_class) is job_class else job_class.namespace
 
 
 def _release(claim: Claim[Any]) -> None:

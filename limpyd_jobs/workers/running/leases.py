@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
@@ -12,12 +12,11 @@ from redis import Redis
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.models.claims.job_claim import job_class_of
-from limpyd_jobs.models.continuing.cursors import Keeping
+from limpyd_jobs.models.claims.job_claim import JobClaim, Renewing, job_class_of, next_step
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.transitions import MAX_KEPT, MAX_KEPT_TEXT, MAX_RENEWED, Delivery, Renewal
+from limpyd_jobs.transitions import MAX_RENEWED, Delivery, Renewal
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.running.execution import Execution, Executions
@@ -90,13 +89,13 @@ class Leases:
         is_more = True
         while is_more:
             with ExitStack() as stack:
-                some = list(_next_step(waiting, stack))
+                some = next_step(waiting, _claim_of, stack)
                 is_more = bool(some)
                 if some:
                     self._renew_some(connection, some)
             self._note_pace()
 
-    def _renew_some(self, connection: Redis, some: Sequence[tuple[Execution, Keeping]]) -> None:
+    def _renew_some(self, connection: Redis, some: Sequence[Renewing[Execution]]) -> None:
         sent = monotonic()
         try:
             claims = [
@@ -166,16 +165,5 @@ def _renewed(execution: Execution) -> float:
     return execution.claim.renewed
 
 
-def _next_step(waiting: Iterator[Execution], stack: ExitStack) -> Iterator[tuple[Execution, Keeping]]:
-    """Yield as many of the claims that still hold as are renewed in one step, and what to keep of their jobs."""
-    rows = kept = size = 0
-    for execution in waiting:
-        if not _is_held(execution):  # it ended meanwhile
-            continue
-        keeping = stack.enter_context(execution.claim.keeping(waits=False))
-        yield execution, keeping
-        rows += 1
-        if keeping.request:
-            kept, size = kept + 1, size + len(keeping.request["cursor"])
-        if rows == MAX_RENEWED or kept == MAX_KEPT or size > MAX_KEPT_TEXT:
-            return
+def _claim_of(execution: Execution) -> JobClaim:
+    return execution.claim

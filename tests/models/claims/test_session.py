@@ -84,6 +84,21 @@ class TestAClaim:
             session._beat()
             assert lease_end(job) == long
 
+    def test_is_renewed_with_all_others_in_one_round_trip(self, commands: Any, jobs_database: JobsDatabase) -> None:
+        other = Parcel.bound_to(jobs_database, "others")  # its jobs have the same idents
+        with Session[Parcel](lease=600) as session:
+            claims = [session.claim(job_class.add_job(name)) for job_class in (Parcel, other) for name in "abc"]
+            for claim in claims:
+                claim.renew(5)
+            claims[1].succeed()
+            take_over(Parcel.get(claims[2].job.pk.get()), lapse).release()
+            with commands() as sent:
+                session._beat()
+            assert len(sent) == 2  # one for each class
+            assert [claim.lease for claim in claims] == [600, 5, 5, 600, 600, 600]
+            assert (claims[2].is_lost, session.held(claims[2].job)) == (True, None)
+            assert lease_end(claims[0].job) > 500
+
     def test_is_released_so_that_the_oldest_is_the_first(self) -> None:
         jobs = [Parcel.add_job(str(number)) for number in range(12)]
         with Session[Parcel]() as session:
