@@ -583,8 +583,8 @@ class Job(JobRecord):
     def progress(self, fraction: float, text: str = "") -> None:
         """Tell how far the code of the job is, for others to see: ``self.progress(0.4, "page 12 of 30")``.
 
-        It is written once a second at most. The first call, and the end (1), are always written. If Redis fails,
-        nothing is written.
+        It is written once a second at most. The first call, and the end (1), are always written. If Redis fails, or
+        this run has lost its claim, nothing is written.
 
         Parameters
         ----------

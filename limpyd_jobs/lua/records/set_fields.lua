@@ -3,9 +3,11 @@
 -- request
 --   model, pk, fields
 --   only_new     '1' to set the only field if it has no value
+--   token        of a claim, if only its run may set the fields: until another one is made, or it lapsed and is rescued
 -- reply
 --   (a number)   of the fields that had no value
 --   not unique   {field, value, pk of its owner}
+--   refused      the run has lost its claim
 --   gone
 
 --@include records
@@ -14,6 +16,13 @@ local model, pk, fields = model_of(request.model), request.pk, request.fields
 
 if not is_in_collection(model, pk) then
   return answer('gone')
+end
+
+if request.token then
+  local claims = redis.call('HMGET', hash_key(model, pk), '_claim_token', '_last_claim')
+  if (claims[1] or claims[2]) ~= request.token then
+    return answer('refused')
+  end
 end
 
 local number, new = 0, 0

@@ -18,8 +18,9 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_size, own_duration, stored_value
 from limpyd_jobs.exceptions import ClaimLost, JobInterrupted
 from limpyd_jobs.fields.codecs import CODECS, dump_compact, load_json
-from limpyd_jobs.models.following.progress import progress_text
+from limpyd_jobs.models.following.progress import progress_text, setting_progress
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.texts import MESSAGE, one_line
 
@@ -153,10 +154,11 @@ class Cursors:
 
     def tell_end(self) -> None:
         """Let the progress be that of a loop that is done, if one was told, in one round trip."""
-        told = self._progress_request() if self._tells_progress and self._delivery else {}
+        delivery = self._delivery
+        told = self._progress_request() if self._tells_progress else {}
         with suppress(RedisError):  # as `Job.progress`
-            if told and not asyncio._get_running_loop():
-                self._job._progress_state.hset(told["progress"])
+            if told and delivery and not asyncio._get_running_loop():
+                finish(setting_progress(self._job, told["progress"], delivery.token))
 
     def check(self) -> None:
         """Raise the exception by which the code of the job ends here, if it has to."""

@@ -58,7 +58,13 @@ def write_progress(job: Any, fraction: float, text: str) -> Steps[None]:
         return
     vars(job)["_next_progress"] = now + PROGRESS_INTERVAL
     with suppress(RedisError):  # it is not a failure of the job if this cannot be told
-        yield from setting(job, {"_progress_state": progress_text(fraction, text)})
+        yield from setting_progress(job, progress_text(fraction, text), vars(job).get("_held_token") or "")
+
+
+def setting_progress(job: Any, progress: str, token: str) -> Steps[None]:
+    """Store the progress of a run, given the token of its claim, if it has one. A run that has lost its claim must not
+    hide the progress of the next one."""
+    return setting(job, {"_progress_state": progress}, token)
 
 
 def progress_text(fraction: float, text: str) -> str:

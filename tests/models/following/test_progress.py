@@ -9,7 +9,9 @@ import pytest
 import redis
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models.following import progress
+from limpyd_jobs.models.following.progress import Progress
 from limpyd_jobs.query import JobFilter, job_details
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -47,6 +49,29 @@ def test_it_is_written_the_first_time_and_at_the_end_and_seldom_in_between(comma
     found = job.read_progress()
     assert found is not None
     assert (found.fraction, found.text) == (1, "done")
+
+
+def test_that_of_a_run_which_lost_its_claim_does_not_hide_that_of_the_next_one() -> None:
+    Pages.add_job("all")
+    lost, job = Pages.get("1"), Pages.get("1")
+    lost.claim("ann")
+    Queue.get_queue("pages").running.zadd({job.ident: 1})  # the lease lapses
+    claim = job.claim("bob")
+    job.progress(0.25, "the next run")
+    for end in (lambda: None, claim.succeed):
+        end()
+        lost.progress(1, "the lost run")
+        assert (job.read_progress() or Progress(0, "", utcnow())).text == "the next run"
+
+
+def test_a_run_that_ended_last_may_tell_it_still() -> None:
+    class Finished(Pages):
+        def on_success(self, queue: Queue, result: Any) -> None:
+            self.progress(1, "all is done")
+
+    job = Finished.add_job("all")
+    Worker("pages", max_loops=1, logger_level=60).run()
+    assert job.read_progress().text == "all is done"  # type: ignore[union-attr]
 
 
 def test_it_goes_with_the_job_or_by_itself(redis_client: redis.Redis) -> None:
