@@ -13,7 +13,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_mo
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
 from limpyd_jobs.check.presences import Presences
-from limpyd_jobs.check.problems import LEAVE, OF_VALUES, PROBLEMS, Choices
+from limpyd_jobs.check.problems import LEAVE, OF_ANY_TEXT, OF_VALUES, PROBLEMS, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import Records, unchecked_indexes
@@ -86,7 +86,8 @@ def check(
     progress: callable
         Called with a line of text now and then.
     mask: callable
-        Is given the name of a field and a value of it; returns what to tell instead.
+        Is given the name of a field and a value of it, or ``entry`` and an entry of a queue that is no ident; returns
+        what to tell instead.
     imports: bool
         False to import no class because a job names it: jobs of classes that are not imported are not looked at.
 
@@ -230,12 +231,16 @@ class _Session:
             self._unknown.look_again,
         ):
             for model, subject, kind, details in step(repair):
-                told = _masked_subject(model, subject, self._mask), kind, _masked_details(kind, details, self._mask)
+                shown = _masked_subject(model, subject, kind, self._mask)
+                told = shown, kind, _masked_details(kind, details, self._mask)
                 yield finding(model, *told, repair, self._choices)
 
 
-def _masked_subject(model: Model | None, subject: str, mask: Mask) -> str:
-    """Return a key without the value that stands in it, as in those of indexes."""
+def _masked_subject(model: Model | None, subject: str, kind: str, mask: Mask) -> str:
+    """Return a key without the value that stands in it, as in those of indexes; and what an entry of a queue has in it
+    if it is no ident."""
+    if kind == OF_ANY_TEXT:
+        return mask("entry", subject)
     begin = f"{model._name}:" if model else ""
     field, colon, value = subject.removeprefix(begin).partition(":")
     return f"{begin}{field}:{mask(field, value)}" if model and colon and subject.startswith(begin) else subject

@@ -61,6 +61,9 @@ NEEDING_NAME = "jobs for which no other queue is known: give it its name (HSET â
 # Those that have the name of a field and a value of it as details.
 OF_VALUES = ("not indexed", "not text", "no integer", "stale entry")
 
+# That of an entry of a queue that may be any text.
+OF_ANY_TEXT = "no ident"
+
 # By the words that the scripts use, see lua/check/check_records.lua, stale_index_entries.lua, orphan_keys.lua,
 # repair_placement.lua, repair_schedules.lua.
 PROBLEMS = {

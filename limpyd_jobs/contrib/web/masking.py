@@ -39,6 +39,9 @@ _CUT = re.compile(r"… [\d.,]+ (?:MB|kB|bytes) left out …|… \([\d,.]+ (?:ch
 
 OF_QUEUES = ("queue", "queue_name")  # fields with the name of a queue
 
+# Fields in which another one stands, perhaps in the midst of them.
+MADE_OF = {"traceback": "message", "progress_state": "progress"}
+
 # How a condition of a filter begins: with the name of a field, and a comparison. A value is behind it.
 _CONDITION = re.compile(r"(?:^|(?<=\s))(\w+?)(?:__[a-z]+)?[=!<>]+")
 
@@ -56,8 +59,8 @@ class Mask:
         self._names = names
 
     def is_secret(self, name: str) -> bool:
-        """Return whether a field is secret."""
-        return bool(SECRET.search(name)) or name in self._names
+        """Return whether a field is secret, also by the name by which the library stores it: ``_cursor``."""
+        return bool(SECRET.search(name)) or not self._names.isdisjoint((name, name.removeprefix("_")))
 
     def field(self, name: str, value: str) -> str:
         """Return the value of a field; replaced if the field is secret."""
@@ -127,9 +130,10 @@ class Mask:
                 return text[:end] + HIDDEN
         return text
 
-    def asks_for_a_secret(self, value: str) -> bool:
-        """Return whether a text to compare with is the beginning of JSON in which a secret is named."""
-        return _is_json(value) and self._names_a_secret(value)
+    def asks_for_a_secret(self, name: str, value: str) -> bool:
+        """Return whether a text to compare a field with is the beginning of JSON in which a secret is named. A
+        traceback has JSON in its midst."""
+        return (name == "traceback" or _is_json(value)) and self._names_a_secret(value)
 
     def _names_a_secret(self, text: str) -> bool:
         """Return whether the name of a secret is anywhere in a text, or may be, as an escape of JSON."""
@@ -184,13 +188,13 @@ class Masking:
     def check_values(self, asked: Iterable[tuple[str, str]]) -> None:
         """Refuse to compare a field with JSON in which a secret is named: the answers would tell, bit by bit, what it
         is. The names of queues are shown as they are."""
-        if any(self.any.asks_for_a_secret(value) for field, value in asked if field not in OF_QUEUES):
+        if any(self.any.asks_for_a_secret(field, value) for field, value in asked if field not in OF_QUEUES):
             raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
 
     def check(self, names: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold."""
         for name in names:
-            if self.any.is_secret(name):
+            if self.any.is_secret(name) or self.any.is_secret(MADE_OF.get(name.removeprefix("_"), name)):
                 raise Refusal(403, f"{name} is masked: jobs cannot be searched or counted by it")
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 import redis
-from asking import BROWSER, Dashboard
+from asking import BROWSER, PROGRAM, Dashboard
 from limpyd import fields
 from servers import RedisServer
 
@@ -84,6 +84,7 @@ def planted(client: redis.Redis) -> list[str]:
     JobFilter(f"account={SECRET}-audit").cancel_all()
     JobFilter(f"queue=payments identifier={SECRET}-audit").cancel_all()
     client.rpush(f"{Queue.get_queue('payments')._name}:1:_quarantine", pin("entry"))
+    client.rpush(f"{Queue.get_queue('payments')._name}:1:waiting", pin("waits"))
     index = f"{Payment._name}:account:"
     client.sadd(f"{index}{SECRET}-index", added.pk.get())
     client.srem(f"{index}{SECRET}-account", added.pk.get())
@@ -129,7 +130,42 @@ def test_no_page_shows_what_is_secret(redis_client: redis.Redis, monkeypatch: py
     checked = dashboard.get("/check", PROGRAM_OF_VIEWER).text
     assert "is in the index of the account '(masked)'" in checked
     assert f"{Payment._name}:account:(masked)" in checked
+    assert "is not an ident of a job" in checked
     assert_nowhere(dashboard, addresses(dashboard, idents))
+
+
+class Letter(Job):
+    namespace = "web-masking-letters"
+    queue_name = "letters"
+    masked_fields = ("progress", "log", "cursor", "cancel_reason", "message")
+
+    def run(self, queue: Any) -> None: ...
+
+
+def test_what_a_job_tells_of_itself_can_be_masked(redis_client: redis.Redis) -> None:
+    told = Letter.add_job("told")
+    with told.claim(owner="w") as claim:
+        told.log(f"{SECRET}-log")
+        told.progress(0.5, f"{SECRET}-progress")
+        claim.fail(ValueError(f"{SECRET}-message"), trace=f"ValueError: {SECRET}-message")
+    key = f"{Letter._name}:{told.pk.get()}:hash"
+    redis_client.hset(key, "_cursor", json.dumps({"send": f"{SECRET}-cursor"}))
+    canceled = Letter.add_job("canceled")
+    canceled.cancel()
+    redis_client.hset(f"{Letter._name}:{canceled.pk.get()}:hash", "_cancel_reason", f"{SECRET}-reason")
+    dashboard = Dashboard(token=TOKEN, view_token=VIEW_TOKEN)
+    assert_nowhere(dashboard, iter([f"/jobs/{told.ident}", f"/jobs/{canceled.ident}", "/errors"]))
+    shown = dashboard.get(f"/jobs/{told.ident}", PROGRAM_OF_VIEWER).json["job"]
+    assert shown["progress"]["text"] == shown["cursor"] == "(masked)"
+    for name in ("_cursor", "_progress_state", "_cancel_reason"):
+        assert dashboard.get(f"/jobs/facets?by={name}", PROGRAM_OF_VIEWER).status == 403
+
+
+def test_tracebacks_cannot_be_searched_if_messages_are_masked_or_by_json_in_their_midst() -> None:
+    answer = Dashboard().get("/errors?traceback__gt=A", PROGRAM)  # the message of a Letter is masked
+    assert (answer.status, "traceback is masked" in answer.text) == (403, True)
+    assert Mask({"pin"}).asks_for_a_secret("traceback", 'Traceback …\nValueError: {"pin": "a')
+    assert not Mask({"pin"}).asks_for_a_secret("traceback", "Traceback …\nValueError: bad")
 
 
 @pytest.mark.proof

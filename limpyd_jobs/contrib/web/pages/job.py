@@ -88,12 +88,12 @@ def show(asked: Asked) -> JobShown:
     fields = {name: details.fields[name] for name in (*ABOVE, *others) if name in details.fields}
     masked = details._replace(
         fields=mask.fields(fields),
-        progress=details.progress and details.progress._replace(text=mask.text(details.progress.text)),
+        progress=details.progress and details.progress._replace(text=mask.field("progress", details.progress.text)),
         log=[_masked_line(line, mask) for line in details.log],
         result=None if details.result is None else mask.field("result", details.result),
         errors=[mask.error(error) for error in details.errors],
         beside={name: _masked(name, field, mask) for name, field in details.beside.items()},
-        cursor=mask.text(details.cursor),
+        cursor=mask.field("cursor", details.cursor),
     )
     reasons = explain_job(ident, asked.database, mask=partial(_masked_text, mask)).reasons
     return JobShown(masked, path, reasons, len(details.fields))
@@ -107,7 +107,7 @@ def _masked_line(line: str, mask: Mask) -> str:
     """Return a line of a log, which begins with its moment, without secrets."""
     moment = _MOMENT.match(line)
     end = moment.end() if moment else 0
-    return line[:end] + mask.text(line[end:])
+    return line[:end] + mask.field("log", line[end:])
 
 
 def _masked(name: str, field: FieldBeside, mask: Mask) -> FieldBeside:
