@@ -50,6 +50,7 @@ from limpyd_jobs.query.words import (
     words_of_jobs,
 )
 from limpyd_jobs.query.workers import alive_workers, order_worker, worker_dump
+from limpyd_jobs.records.known_classes import MaskedFields
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
@@ -84,6 +85,7 @@ __all__ = [
     "JobClassFields",
     "JobDetails",
     "JobFilter",
+    "MaskedFields",
     "Metrics",
     "MissingIndex",
     "Overview",

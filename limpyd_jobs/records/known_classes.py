@@ -183,17 +183,33 @@ def masked_fields_of(job_class: Any) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str)) if is_list else frozenset()
 
 
-def masked_by_path(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, frozenset[str]]:
+class MaskedFields(NamedTuple):
+    """The names that job classes of a database call secret.
+
+    Attributes
+    ----------
+    by_path: dict of str to set of str
+        Those of each class that is known, by its path; empty of a class that names none.
+    is_whole: bool
+        False if there are more classes than are read.
+    """
+
+    by_path: Mapping[str, frozenset[str]]
+    is_whole: bool
+
+
+def masked_by_path(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> MaskedFields:
     """Return the names that are secret in the records of job classes, by path: what any process that wrote a class
     says, and this one. A class that moved to another module has one set of records, so one set of secrets."""
-    known = [*(each for _, each in _stored(connection)), *_all_of(imported)]
+    texts, unread = _read(connection)
+    known = [*filter(None, map(_parsed, texts.values())), *_all_of(imported)]
     by_name: defaultdict[str, set[str]] = defaultdict(set)
     for each in known:
         by_name[each.name] |= each.masked
     by_path: defaultdict[str, set[str]] = defaultdict(set)
     for each in known:
         by_path[each.path] |= by_name[each.name]
-    return {path: frozenset(names) for path, names in by_path.items() if names}
+    return MaskedFields({path: frozenset(names) for path, names in by_path.items()}, not unread)
 
 
 def paths_by_name(connection: Any) -> dict[str, str]:

@@ -11,7 +11,15 @@ from limpyd_jobs.classes.binding import bound, bound_models
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import naming
-from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models, masked_by_path
+from limpyd_jobs.records.known_classes import (
+    ERRORS,
+    QUEUES,
+    KnownClass,
+    MaskedFields,
+    known_classes,
+    known_models,
+    masked_by_path,
+)
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
@@ -46,7 +54,7 @@ def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
     return known_classes(connection_to(database), _imported_classes(database))
 
 
-def masked_fields(database: JobsDatabase | None) -> dict[str, frozenset[str]]:
+def masked_fields(database: JobsDatabase | None) -> MaskedFields:
     """Return the names of secret fields that the job classes of a database name, by the path of the class."""
     return masked_by_path(connection_to(database), _imported_classes(database))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.integration import imported_job_class, masked_fields_of
-from limpyd_jobs.query import ScheduleState
+from limpyd_jobs.query import MaskedFields, ScheduleState
 
 HIDDEN = "(masked)"
 
@@ -38,6 +38,9 @@ _STRUCTURE, _STRING = re.compile(rf"{_BLANK}(?:b?')?[\[{{]"), re.compile(rf'{_BL
 _CUT = re.compile(r"… [\d.,]+ (?:MB|kB|bytes) left out …|… \([\d,.]+ (?:characters|MB|kB|bytes)\)$")
 
 OF_QUEUES = ("queue", "queue_name")  # fields with the name of a queue
+
+# Fields of errors with what the code of a job says.
+OF_ERRORS = ("identifier", "message", "traceback")
 
 # Fields in which another one stands, perhaps in the midst of them.
 MADE_OF = {"traceback": "message", "progress_state": "progress"}
@@ -146,36 +149,54 @@ class Mask:
         return max(*by_pattern, *(text.rfind(name) for name in ("\\u", *self._names)), -1, -1)
 
 
+class MaskOfAll(Mask):
+    """Hides the values of all fields, and all that JSON has by name."""
+
+    def is_secret(self, name: str) -> bool:
+        return True
+
+    def _names_a_secret(self, text: str) -> bool:
+        return True
+
+
 class Masking:
     """Says which fields are secret, of which class. It is made for each request, as processes make classes known.
+
+    If there are too many classes to read them all, each field may be secret in one of the others.
 
     Parameters
     ----------
     names: iterable of str
         Names of fields, or, with the path of their class in front, as ``shop.jobs.Pay.account``.
     read: callable
-        Returns the names that job classes of the database call secret, by the path of the class.
+        Returns the names that job classes of the database call secret.
     """
 
-    def __init__(self, names: Iterable[str], read: Callable[[], Mapping[str, Set[str]]]) -> None:
+    def __init__(self, names: Iterable[str], read: Callable[[], MaskedFields]) -> None:
         self._names = frozenset(names)
         self._read = read
 
     @cached_property
-    def _of_classes(self) -> Mapping[str, Set[str]]:
+    def _of_classes(self) -> MaskedFields:
         return self._read()
 
     @cached_property
     def any(self) -> Mask:
         """Hides what is secret in any class: for texts of jobs of several classes, or of one that is not known."""
+        return self._any_known if self._of_classes.is_whole else MaskOfAll(self._names)
+
+    @cached_property
+    def _any_known(self) -> Mask:
         last = {name.rpartition(".")[2] for name in self._names}
-        return Mask(self._names.union(last, *self._of_classes.values()))
+        return Mask(self._names.union(last, *self._of_classes.by_path.values()))
 
     def of(self, path: str) -> Mask:
-        """Hides what is secret in a class."""
-        own = masked_fields_of(imported_job_class(path)) if path else ()
+        """Hides what is secret in a class; in any, if it is not known."""
+        imported, stored = imported_job_class(path) if path else None, self._of_classes.by_path.get(path)
+        if imported is None and stored is None:
+            return self.any
         given = (name.removeprefix(f"{path}.") for name in self._names)
-        return Mask(self._names.union(given, own, self._of_classes.get(path, ())))
+        return Mask(self._names.union(given, masked_fields_of(imported), stored or ()))
 
     def message(self, text: str) -> str:
         """Return the message of an error of any class; replaced if it is secret."""
@@ -192,9 +213,12 @@ class Masking:
             raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
 
     def check(self, names: Iterable[str]) -> None:
-        """Refuse to search or to count by secret fields: the answer would tell what they hold."""
+        """Refuse to search or to count by secret fields: the answer would tell what they hold. Only jobs of known
+        classes are looked at, but errors of all classes."""
+        mask, unknown = self._any_known, () if self._of_classes.is_whole else OF_ERRORS
         for name in names:
-            if self.any.is_secret(name) or self.any.is_secret(MADE_OF.get(name.removeprefix("_"), name)):
+            made_of = MADE_OF.get(name.removeprefix("_"), name)
+            if name in unknown or mask.is_secret(name) or mask.is_secret(made_of):
                 raise Refusal(403, f"{name} is masked: jobs cannot be searched or counted by it")
 
 

@@ -21,7 +21,7 @@ from limpyd_jobs.contrib.web.masking import Mask
 from limpyd_jobs.contrib.web.pages import PAGES, check
 from limpyd_jobs.models import WorkerPresence
 from limpyd_jobs.query import JobFilter
-from limpyd_jobs.records import presences
+from limpyd_jobs.records import known_classes, presences
 from limpyd_jobs.records.known_classes import KEY, KnownClass
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -212,6 +212,33 @@ def test_a_traceback_that_does_not_have_the_masked_message_as_a_whole_is_hidden(
     assert last_error(failed)["traceback"].endswith('ValueError: {"to": "ann", "pin": "(masked)"}')
     for ident in (long, broken):
         assert "this text does not have it as it is stored" in last_error(ident)["traceback"]
+
+
+def test_if_not_all_classes_can_be_read_nothing_is_shown_that_may_be_secret_in_the_others(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = json.dumps({"size": f"{SECRET}-size"})
+    schedule = Schedule.add("nightly", Payment, interval=3600, identifier=f"{SECRET}-planned")
+    schedule.job_model_repr.hset("shop.jobs.Other")
+    schedule.job_fields.hset(size)
+    failed = Payment.add_job("failed")
+    with failed.claim(owner="w") as claim:
+        claim.fail(ValueError(f"{SECRET}-message"), trace="ValueError: …")
+    redis_client.rpush(f"{Queue.get_queue('payments')._name}:1:_quarantine", size)
+    for path in ("a.First", "a.Second"):
+        redis_client.hset(KEY, path, KnownClass(path, path, frozenset({"status"}), {}, {}, frozenset()).as_json())
+    monkeypatch.setattr(known_classes, "MAX_CLASSES", 2)
+    dashboard = Dashboard(token=TOKEN, view_token=VIEW_TOKEN)
+    assert_nowhere(dashboard, iter(["/schedules", "/schedules/schedule?name=nightly", "/quarantine", "/errors"]))
+    assert dashboard.get("/errors?message=x", PROGRAM_OF_VIEWER).status == 403
+    assert dashboard.get("/jobs?status=waiting", PROGRAM_OF_VIEWER).status == 200
+
+
+def test_what_is_stored_of_a_class_that_is_not_known_is_masked_as_that_of_any(redis_client: redis.Redis) -> None:
+    Payment.add_job("one")
+    schedule = Schedule.add("nightly", Payment, interval=3600, identifier=f"{SECRET}-planned")
+    schedule.job_model_repr.hset("shop.jobs.Other")
+    assert_nowhere(Dashboard(token=TOKEN, view_token=VIEW_TOKEN), iter(["/schedules/schedule?name=nightly"]))
 
 
 @pytest.mark.parametrize(
