@@ -56,6 +56,7 @@ class Job(JobRecord):
         The name of the queue for calls that give none; None if each call has to give one.
     schedules: mapping
         The schedules of its jobs: names, each with the arguments of `Schedule.add`. Workers make them when they start.
+        They are not those of the jobs of subclasses.
     always_cancel_on_error: bool
         True if none of its jobs may be put back in a queue after an error.
     keep_result: bool, float or timedelta

@@ -5,6 +5,7 @@ Their scripts are in ``lua/``; no header of them names a status.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -263,17 +264,23 @@ def due_key(schedule_model: type[RedisModel]) -> str:
 
 
 def set_schedule(
-    schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str], heard_by: str = ""
+    schedule_model: type[RedisModel],
+    pk: str,
+    due: str,
+    fields: Mapping[str, str],
+    heard_by: str = "",
+    seen: Mapping[str, str] | None = None,
 ) -> str:
     """Make (without a pk) or change a schedule, and when it is due; return its pk. `heard_by` is the key of a signal,
-    to notify an idle worker if no other schedule is due before."""
+    to notify an idle worker if no other schedule is due before. If one of the fields that were `seen` is not so any
+    more, do nothing, and return an empty text."""
 
     def read(reply: Reply) -> str:
         if unique(schedule_model, reply)["outcome"] == "gone":
             raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
-        return str(reply["pk"])
+        return str(reply.get("pk", ""))
 
-    request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due}
+    request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due, "seen": json.dumps(seen) if seen else ""}
     keys = [due_key(schedule_model), *([heard_by] if heard_by else ())]
     return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys, fields=fields))
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -21,7 +22,8 @@ from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.fields.argument import as_stored
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority
-from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_classes
+from limpyd_jobs.models import BaseJobsModel, Job, Queue, has_custom_placement, job_classes
+from limpyd_jobs.models.awaitable import in_thread
 from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
@@ -34,6 +36,22 @@ EVERY_TIME, ONCE = "{name}:{time}", "{name}"
 _TRIGGERS = ("cron", "interval", "date", "trigger")
 _OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", "misfire_policy", "misfire_grace_time")
 _KNOWN = {*_OPTIONS, "name", "job_class", "job_fields", "declaration"}
+
+# What is not given of a schedule that is made, or made anew.
+_DEFAULTS = {
+    "timezone": "UTC",
+    "identifier": None,
+    "queue_name": None,
+    "priority": None,
+    "misfire_policy": "latest",
+    "misfire_grace_time": None,
+}
+
+# What a change is made of: if another process changes one of these meanwhile, it is made anew.
+_SEEN = ("job_model_repr", "trigger", "timezone", "paused", "misfire_policy")
+
+# How often a schedule may be made or deleted by other processes while one replaces it.
+_TRIES = 10
 
 
 @found_by("name")
@@ -83,6 +101,7 @@ class Schedule(BaseJobsModel):
         misfire_policy: str = "latest",
         misfire_grace_time: float | timedelta | None = None,
         paused: bool = False,
+        replace: bool = False,
         **job_fields: Any,
     ) -> Schedule:
         """Make a schedule, with one of `cron`, `interval`, `date` and `trigger`.
@@ -90,7 +109,7 @@ class Schedule(BaseJobsModel):
         Parameters
         ----------
         name: str
-            No other schedule may have it.
+            No other schedule may have it, unless `replace` is True.
         job_class: type of Job, JobFunction, or str
             The class of the jobs, or the function that is a job, or its path.
         cron: str or mapping
@@ -120,6 +139,11 @@ class Schedule(BaseJobsModel):
             How late, in seconds, a time may be run. None for no limit; for a minute if `misfire_policy` is ``none``.
         paused: bool
             Whether the schedule waits for `resume`.
+        replace: bool
+            Whether to change the schedule of that name, if there is one, to what is given, so that an application may
+            call this at each start, in any number of processes. What is not given gets its default. The next time is
+            counted anew only if the times change; an interval of the same length goes on. A paused schedule stays
+            paused, and one that is not stays so: `paused` is for a new one.
         **job_fields
             Other fields of the jobs.
 
@@ -132,33 +156,53 @@ class Schedule(BaseJobsModel):
         LimpydJobsException
             If no queue name is given.
         UniquenessError
-            If there is another schedule of that name.
+            If there is another schedule of that name, and `replace` is False.
         """
-        values = cls._values(
-            {
-                "cron": cron,
-                "interval": interval,
-                "date": date,
-                "trigger": trigger,
-                "name": name,
-                "job_class": job_class,
-                "timezone": timezone,
-                "identifier": identifier,
-                "queue_name": queue_name,
-                "priority": priority,
-                "misfire_policy": misfire_policy,
-                "misfire_grace_time": misfire_grace_time,
-                "job_fields": job_fields,
-            }
-        )
-        return cls._made(values, job_class, paused)
+        given = {
+            "cron": cron,
+            "interval": interval,
+            "date": date,
+            "trigger": trigger,
+            "name": name,
+            "job_class": job_class,
+            "timezone": timezone,
+            "identifier": identifier,
+            "queue_name": queue_name,
+            "priority": priority,
+            "misfire_policy": misfire_policy,
+            "misfire_grace_time": misfire_grace_time,
+            "job_fields": job_fields,
+        }
+        values = cls._values(given)
+        return cls._put(given, values, paused)[0] if replace else cls._made(values, job_class, paused)
+
+    @classmethod
+    async def aadd(cls, name: str, job_class: type[Job] | JobFunction[..., Any, Any] | str, **options: Any) -> Schedule:
+        """Do as `add`, in a thread: it may have to import the module of the class."""
+        return await in_thread(partial(cls.add, name, job_class, **options))
+
+    @classmethod
+    def _put(cls, given: Mapping[str, Any], values: dict[str, str], paused: bool = False) -> tuple[Schedule, str]:
+        """Make a schedule, or change the one of that name: ``added``, ``changed``, or ``same`` if it was declared so.
+        Other processes may do so at the same time."""
+        for tries in range(1, _TRIES + 1):
+            with suppress(DoesNotExist):  # it is deleted at this moment
+                for schedule in cls.collection(name=values["name"]).instances():
+                    if "declaration" in given and schedule.declaration.hget() == given["declaration"]:
+                        return schedule, "same"
+                    schedule.edit(**given)
+                    return schedule, "changed"
+            try:
+                return cls._made(values, given["job_class"], paused), "added"
+            except UniquenessError:  # it is made at this moment
+                if tries == _TRIES:
+                    raise
+        raise AssertionError("no try was the last one")
 
     @classmethod
     def _made(cls, values: dict[str, str], job_class: Any, paused: bool = False) -> Schedule:
         values.update(cls._start(values["trigger"], values["timezone"], paused))
-        # for the workers of the queue to know it before its first job
-        queue_model = _job_class(cls, job_class).queue_model
-        queue_model.get_queue(values["queue_name"], values["priority"])
+        queue_model = _make_queue(cls, job_class, values)
         present = {name: value for name, value in values.items() if value != ""}
         heard_by = records.signal_key(queue_model, values["queue_name"])
         try:
@@ -187,6 +231,10 @@ class Schedule(BaseJobsModel):
         Values that are not given stay. With another trigger or time zone, the next time is counted anew from now.
         Exceptions: see `add`.
         """
+        while not self._edit(changes):
+            pass  # another process changed it meanwhile
+
+    def _edit(self, changes: Mapping[str, Any]) -> bool:
         stored = self.hgetall()
         values = self._values(changes, stored)
         timing = {"trigger", "timezone"} & {name for name in values if values[name] != stored.get(name)}
@@ -195,7 +243,15 @@ class Schedule(BaseJobsModel):
             trigger, zone = values.get("trigger", stored["trigger"]), values.get("timezone", stored["timezone"])
             values.update(self._start(trigger, zone, bool(stored.get("paused"))))
             due = score_of(values["next_run"])
-        records.set_schedule(type(self), pk_of(self), due, values, _signal_of(type(self), {**stored, **values}))
+        if {"queue_name", "priority"} & values.keys():
+            _make_queue(type(self), values["job_model_repr"], {**stored, **values})
+        return self._write(due, values, stored)
+
+    def _write(self, due: str, values: Mapping[str, str], stored: Mapping[str, str]) -> bool:
+        """Write values that were made of what was stored; return False if another process changed that meanwhile."""
+        heard_by = _signal_of(type(self), {**stored, **values})
+        seen = {name: stored.get(name, "") for name in _SEEN}
+        return bool(records.set_schedule(type(self), pk_of(self), due, values, heard_by, seen))
 
     def pause(self) -> None:
         """Stop adding jobs, until `resume`. Queued jobs stay."""
@@ -203,11 +259,10 @@ class Schedule(BaseJobsModel):
 
     def resume(self) -> None:
         """Add jobs again, from the next time on. Times that were due during the pause are not made up for."""
-        stored = self.hgetall()
-        if stored.get("paused"):
+        while (stored := self.hgetall()).get("paused"):
             values = self._start(stored.get("trigger", ""), stored.get("timezone", ""), paused=False, may_be_over=True)
-            due = score_of(values["next_run"])
-            records.set_schedule(type(self), pk_of(self), due, values, _signal_of(type(self), stored))
+            if self._write(score_of(values["next_run"]), values, stored):
+                return
 
     def run_now(self) -> Job:
         """Add its job now, in addition to its times, even if it is paused; return the job. For the exceptions see
@@ -240,21 +295,8 @@ class Schedule(BaseJobsModel):
         if not isinstance(declared, Mapping):
             raise TypeError(f"It must be a mapping, such as {{'cron': '0 3 * * *'}}, not {declared!r}")
         text = json.dumps([path_of(job_class), dict(declared)], sort_keys=True, default=str)
-        options = {"job_class": job_class, "timezone": "UTC", "misfire_policy": "latest", **_with_job_fields(declared)}
-        for schedule in cls.collection(name=name).instances():
-            if schedule.declaration.hget() == text:
-                return "same"
-            defaults = {"identifier": None, "queue_name": None, "priority": None, "misfire_grace_time": None}
-            schedule.edit(**{**defaults, **options, "declaration": text})
-            return "changed"
-        values = cls._values({"identifier": None, "queue_name": None, "priority": None, **options, "name": name})
-        try:
-            cls._made(values | {"declaration": text}, job_class)
-        except UniquenessError:
-            if not cls.collection(name=name):
-                raise
-            return cls.declare(name, job_class, declared)  # another worker was faster
-        return "added"
+        given = {**_DEFAULTS, **_with_job_fields(declared), "name": name, "job_class": job_class, "declaration": text}
+        return cls._put(given, cls._values(given))[1]
 
     # -- From arguments to what is stored
 
@@ -272,7 +314,7 @@ class Schedule(BaseJobsModel):
             values["timezone"] = given.get("timezone") or "UTC"
         triggers = {name: given[name] for name in _TRIGGERS if given.get(name) is not None}
         if triggers or not stored:
-            values["trigger"] = json.dumps(describe(**triggers, now=now_of_redis(cls)), ensure_ascii=False)
+            values["trigger"] = cls._trigger(triggers, stored.get("trigger", ""))
         misfire_policy = given.get("misfire_policy", stored.get("misfire_policy", "latest"))
         if misfire_policy not in MISFIRE_POLICIES:
             raise ValueError(f"The misfire_policy must be one of {', '.join(MISFIRE_POLICIES)}, not {misfire_policy!r}")
@@ -291,6 +333,16 @@ class Schedule(BaseJobsModel):
         if "declaration" in given:
             values["declaration"] = given["declaration"]
         return values
+
+    @classmethod
+    def _trigger(cls, triggers: Mapping[str, Any], stored: str) -> str:
+        """Return the text of a trigger: of the stored one, if it is an interval as the one that is given, but for the
+        moment from which that would be counted."""
+        if triggers.get("interval") is not None:
+            same = _described(triggers, _start_date(stored))
+            if same == stored:
+                return stored
+        return _described(triggers, now_of_redis(cls))
 
     @classmethod
     def _start(cls, trigger: str, timezone: str, paused: bool, may_be_over: bool = False) -> dict[str, str]:
@@ -316,6 +368,17 @@ def now_of_redis(model: type[BaseJobsModel]) -> datetime:
     time: Any = records.redis_of(model).time()
     seconds, microseconds = time
     return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds) + dates.moved_time
+
+
+def _described(triggers: Mapping[str, Any], now: datetime | None) -> str:
+    return json.dumps(describe(**triggers, now=now), ensure_ascii=False)
+
+
+def _start_date(trigger: str) -> datetime | None:
+    """Return from when a stored interval is counted; None if there is no such moment."""
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # any program may have written it
+        return datetime.fromisoformat(json.loads(trigger)["interval"]["start_date"])
+    return None
 
 
 def aware(text: str | None) -> datetime | None:
@@ -351,6 +414,13 @@ def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
     found = bound_like(found, schedule_model)
     layout_to_add(found)
     return found  # type: ignore[no-any-return]
+
+
+def _make_queue(schedule_model: type[Schedule], job_class: Any, values: Mapping[str, str]) -> type[Queue]:
+    """Make the queue of a schedule, for its workers to know it before its first job; return its model."""
+    queue_model = _job_class(schedule_model, job_class).queue_model
+    queue_model.get_queue(values["queue_name"], values["priority"])
+    return queue_model
 
 
 def _signal_of(schedule_model: type[Schedule], stored: Mapping[str, str]) -> str:

@@ -32,6 +32,16 @@ class Declaring(Job):
     namespace = "declaring"
 
 
+class Abstract(Job):
+    """Declares schedules for nobody, once a test makes it."""
+
+    abstract = True
+
+
+class Concrete(Abstract):
+    namespace = "inheriting"
+
+
 class Careless(Worker):
     """Has a hook that fails."""
 
@@ -158,6 +168,7 @@ def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> Non
         records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
     bad.job_model_repr.hset("not.Here")
     monkeypatch.setattr(Declaring, "schedules", {"wrong": {"cron": "61 3 * * *"}}, raising=False)
+    monkeypatch.setattr(Abstract, "schedules", {"never": {"cron": "@daily"}}, raising=False)
     run_task(Worker("s"), "scheduler")
     for schedule in (late, bad, again):
         schedule.delete()

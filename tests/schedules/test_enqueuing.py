@@ -14,7 +14,7 @@ from running import messages, work, worker_of, working
 from scheduled import Report, identifiers, make_due
 from servers import wait_until
 
-from limpyd_jobs import Job, Queue, Schedule, Worker
+from limpyd_jobs import Job, Queue, Schedule, Worker, job
 from limpyd_jobs.workers.maintenance import scheduler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -297,6 +297,47 @@ def test_a_declaration_that_changed_changes_the_schedule_and_one_that_did_not_ke
     monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@hourly", "priority": 4}}, raising=False)
     run_task(worker_of("reports"), "scheduler")
     assert schedule.hmget("priority", "trigger", "paused") == ["4", '{"cron": "@hourly"}', "1"]
+
+
+declared: dict[str, Any] = {}  # by a test
+
+
+@job(queue="reports", schedules=declared)
+def report(to: str) -> None: ...
+
+
+class Abstract(Job):
+    abstract = True
+
+
+class Concrete(Abstract):
+    namespace = "concrete"
+    queue_name = "reports"
+
+
+@job(base=Abstract)
+def concrete() -> None: ...
+
+
+def test_a_function_declares_schedules_as_a_class_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(declared, "weekly", {"cron": "0 8 * * 1", "to": "eve"})
+    run_task(worker_of("reports"), "scheduler")
+    schedule = Schedule.get_by_name("weekly")
+    assert schedule.hmget("job_model_repr", "queue_name", "job_fields") == [
+        *("test_enqueuing.report", "reports", '{"to": "eve"}')
+    ]
+
+
+def test_that_no_schedule_of_an_abstract_class_is_made_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Abstract, "schedules", {"never": {"cron": "@daily"}}, raising=False)
+    run_task(worker_of("reports"), "scheduler")
+    assert len(Schedule.collection(name="never")) == 0
+    found = [message for message in messages(log) if "are not made" in message]
+    assert len(found) == 1
+    assert "[test_enqueuing.Abstract] its schedules are not made: the class is abstract" in found[0]
+    assert "Declare them on test_enqueuing." in found[0]
 
 
 def test_a_wrong_declaration_is_told_and_stops_no_other(

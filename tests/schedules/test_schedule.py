@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -120,6 +123,61 @@ def test_a_name_is_given_once(redis_client: redis.Redis) -> None:
     Schedule.add("a", Report, interval=60)
     with pytest.raises(UniquenessError, match="There is a schedule named 'a' already"):
         Schedule.add("a", Report, interval=60)
+
+
+class TestReplacing:
+    def test_makes_it_once_and_then_changes_it_to_what_is_given(self, redis_client: redis.Redis) -> None:
+        Schedule.add("a", Report, cron="@daily", priority=5, misfire_grace_time=9, to="ann", replace=True)
+        schedule = Schedule.add("a", Report, cron="@hourly", queue_name="others", replace=True)
+        assert len(Schedule.collection()) == 1
+        assert schedule.hmget("trigger", "queue_name", "priority", "misfire_grace_time", "job_fields") == [
+            *('{"cron": "@hourly"}', "others", "0", None, "{}")
+        ]
+        assert due(redis_client)[0][1] == schedule.next_times(1)[0].timestamp()
+        assert [queue.name.hget() for queue in Queue.get_all("others")] == ["others"]
+
+    @pytest.mark.parametrize("times", [{"interval": 3600}, {"cron": "@hourly"}])
+    def test_at_each_start_of_an_application_leaves_the_next_time_as_it_is(
+        self, times: Any, redis_client: redis.Redis
+    ) -> None:
+        make_due(Schedule.add("a", Report, replace=True, **times), hours=5)
+        before = due(redis_client)
+        Schedule.add("a", Report, replace=True, to="ann", **times)
+        assert due(redis_client) == before
+
+    def test_leaves_a_date_that_is_over(self, redis_client: redis.Redis) -> None:
+        schedule = Schedule.add("a", Report, date="2990-01-01T00:00:00")
+        over = '{"date": "2001-01-01T00:00:00"}'
+        redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", "trigger", over)
+        Schedule.add("a", Report, date="2001-01-01T00:00:00", replace=True)
+        assert schedule.trigger.hget() == over
+
+    def test_leaves_a_pause(self, redis_client: redis.Redis) -> None:
+        schedule = Schedule.add("a", Report, cron="@hourly", paused=True, replace=True)
+        Schedule.add("a", Report, cron="@daily", replace=True)
+        assert schedule.hmget("paused", "trigger") == ["1", '{"cron": "@daily"}']
+        assert due(redis_client) == []
+
+    def test_needs_a_trigger_as_adding_does(self, redis_client: redis.Redis) -> None:
+        Schedule.add("a", Report, cron="@hourly")
+        with pytest.raises(ValueError, match="exactly one of"):
+            Schedule.add("a", Report, replace=True)
+
+    def test_by_several_at_once_makes_one_whose_next_time_is_that_of_its_trigger(
+        self, redis_client: redis.Redis
+    ) -> None:
+        def replace(number: int) -> None:
+            Schedule.add("a", Report, cron=f"{number} 3 * * *", replace=True)
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(replace, [number % 2 for number in range(80)]))
+        (schedule,) = Schedule.collection().instances()
+        minute = json.loads(schedule.trigger.hget())["cron"].split()[0]
+        assert f"03:0{minute}" in schedule.next_run.hget()
+
+    def test_and_adding_can_be_awaited(self, redis_client: redis.Redis) -> None:
+        schedule = asyncio.run(Schedule.aadd("a", Report, cron="@hourly", replace=True))
+        assert schedule.name.hget() == "a"
 
 
 def test_a_paused_schedule_is_not_due_until_it_is_resumed(redis_client: redis.Redis) -> None:

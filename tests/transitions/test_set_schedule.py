@@ -87,3 +87,12 @@ def test_a_place_of_a_wrong_type_changes_nothing(world: World) -> None:
     world.client.set(KEY, "x")
     with world.unchanged(), pytest.raises(redis.ResponseError):
         records.set_schedule(Schedule, "", "6", {"name": "a"})
+
+
+def test_a_schedule_that_another_process_changed_meanwhile_is_left_alone(redis_client: redis.Redis) -> None:
+    records.set_schedule(Schedule, "", "5", {"name": "a", "trigger": "x"})
+    assert records.set_schedule(Schedule, "1", "6", {"trigger": "y"}, seen={"trigger": "x", "paused": ""}) == "1"
+    for seen in ({"trigger": "x"}, {"trigger": "y", "paused": "1"}):
+        assert records.set_schedule(Schedule, "1", "7", {"trigger": "z"}, seen=seen) == ""
+    assert redis_client.zrange("jobs:schedule:due", 0, -1, withscores=True) == [("1", 6)]
+    assert redis_client.hget("jobs:schedule:1:hash", "trigger") == "y"

@@ -6,9 +6,11 @@
 --   model, fields   '' for no value
 --   pk              none for a new schedule
 --   due             when it is due, in seconds; none for never, 'keep' for as before
+--   seen            JSON: fields as the caller read them, '' for no value; none to change it whatever it is now
 -- reply
 --   done         {pk}
 --   gone
+--   changed      another process changed one of the fields that were seen: nothing is done
 --   not unique   {field, value, pk of its owner}
 
 --@include clock
@@ -24,6 +26,11 @@ for field, value in pairs(fields) do
 end
 if pk and is_gone(model, pk) then
   return answer('gone')
+end
+for field, value in pairs(request.seen and cjson.decode(request.seen) or NOTHING) do
+  if (redis.call('HGET', hash_key(model, pk), field) or '') ~= value then
+    return answer('changed')
+  end
 end
 local conflict = not_unique(model, fields, pk)
 if conflict then

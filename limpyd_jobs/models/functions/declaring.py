@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
@@ -35,7 +35,18 @@ from limpyd_jobs.retrying import stored_policy
 # The queue of a function, if neither it nor its base names one.
 DEFAULT_QUEUE = "default"
 
-OPTIONS = ("queue", "priority", "retry", "unique", "keep_result", "timeout", "start_within", "retry_for", "base")
+OPTIONS = (
+    "queue",
+    "priority",
+    "retry",
+    "unique",
+    "keep_result",
+    "timeout",
+    "start_within",
+    "retry_for",
+    "schedules",
+    "base",
+)
 
 # What other libraries, or `Job`, call an option.
 _OF_OTHERS = {
@@ -47,6 +58,7 @@ _OF_OTHERS = {
     "job_timeout": "timeout",
     "time_limit": "timeout",
     "result_ttl": "keep_result",
+    "cron": "schedules",
 }
 
 
@@ -122,6 +134,8 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
             yield name, options[name]
     if options.get("keep_result") is not None:
         yield "keep_result", _keep_result(options["keep_result"])
+    if options.get("schedules") is not None:
+        yield "schedules", _schedules(options["schedules"])
     identify = identify_by(function, options.get("unique"), parameters)
     if identify:
         yield "identify", staticmethod(identify)
@@ -131,6 +145,12 @@ def _keep_result(value: Any) -> Any:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not (isinstance(value, bool) or own_seconds(seconds) is not None):
         raise ValueError(f"keep_result is True, False, a number of seconds or a timedelta, not {value!r}")
+    return value
+
+
+def _schedules(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not all(isinstance(each, Mapping) for each in value.values()):
+        raise TypeError(f'schedules is a mapping of names, as {{"nightly": {{"cron": "0 3 * * *"}}}}, not {value!r}')
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, overload
 
@@ -46,6 +46,7 @@ def job(
     timeout: float | None = None,
     start_within: float | timedelta | None = None,
     retry_for: float | timedelta | None = None,
+    schedules: Mapping[str, Mapping[str, Any]] | None = None,
     base: type[Job] | None = None,
 ) -> JobDecorator: ...
 
@@ -80,6 +81,9 @@ def job(function: Any = None, /, **options: Any) -> Any:
     start_within, retry_for: float or timedelta
         How long its jobs may wait for their first run, and be tried after their first failure, in seconds unless a
         timedelta: see `Job`.
+    schedules: mapping
+        When to add jobs of it: names, each with the arguments of `Schedule.add`, and those of the function, as
+        ``{"weekly": {"cron": "0 8 * * 1", "to": "eve"}}``. Workers make them when they start.
     base: type of Job
         From which its class derives, with fields, hooks and attributes of its own; `Job` by default.
 

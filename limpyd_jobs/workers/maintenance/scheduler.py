@@ -13,7 +13,9 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.classes.imports import hint_for
+from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.dates import EPOCH
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
@@ -33,6 +35,8 @@ LIMIT = 50
 
 # For how many seconds one run adds jobs, at most. Then jobs are run for as long.
 MAX_ENQUEUING = 0.1
+
+INHERITED = "its schedules are not made"
 
 # How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
 RETRY_SCHEDULE_AFTER = 60
@@ -67,7 +71,9 @@ class Scheduler:
 
     def run(self, context: Context) -> float:
         for name, outcome, error in self.declare():
-            if error:
+            if outcome == INHERITED:
+                context.log(f"[{one_line(name)}] {outcome}: {one_line(error, MESSAGE)}", "warning")
+            elif error:
                 context.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}", "error")
             elif outcome != "same":
                 context.log(f"[{one_line(name)}] schedule {outcome}, as declared")
@@ -111,6 +117,8 @@ class Scheduler:
             if job_class in self._declared:
                 continue
             declared = vars(job_class).get("schedules")
+            if declared is None:
+                yield from self._not_made(job_class)
             for name, options in declared.items() if isinstance(declared, Mapping) else ():
                 try:
                     yield name, Schedule.declare(name, job_class, options), None
@@ -119,6 +127,16 @@ class Scheduler:
                 except Exception as error:
                     yield name, "failed", error
             self._declared.add(job_class)
+
+    def _not_made(self, job_class: type[Job]) -> Iterator[tuple[str, str, Exception | None]]:
+        """Yield the abstract class from which a class inherits its schedules, if it is the first one that does. The
+        name of a schedule is given once, so it cannot be made for each class."""
+        source = next(each for each in job_class.__mro__ if "schedules" in vars(each))
+        if vars(source)["schedules"] and vars(source).get("abstract") and source not in self._declared:
+            self._declared.add(source)
+            name = path_of(job_class)
+            what = f"the class is abstract, and has no jobs. Declare them on {name}, or call Schedule.add(…, {name}, …)"
+            yield path_of(source), INHERITED, ConfigurationException(what)
 
     @property
     def is_here(self) -> bool:

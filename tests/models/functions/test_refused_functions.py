@@ -87,6 +87,10 @@ REFUSED = {
     "an unknown option": ("@job(que='mails')\ndef f(): ...", "@job has no option 'que': is 'queue' meant"),
     "an option of others": ("@job(max_retries=3)\ndef f(): ...", "@job has no option 'max_retries': is 'retry' meant"),
     "another unknown option": ("@job(acks_late=3)\ndef f(): ...", "@job has no option 'acks_late': there are queue, "),
+    "schedules without names": (
+        "@job(schedules={'cron': '0 3 * * *'})\ndef f(): ...",
+        "schedules is a mapping of names, as .*, not {'cron': '0 3",
+    ),
     "a wrong queue": ("@job(queue='a,b')\ndef f(): ...", "The name of a queue must be neither empty nor have a comma"),
     "a queue that nobody serves": ("@job(queue=' a')\ndef f(): ...", "No worker serves a queue whose name has white"),
     "a wrong priority": ("@job(priority='high')\ndef f(): ...", "A priority must be an integer"),
