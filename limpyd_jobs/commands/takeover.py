@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from limpyd_jobs.arguments import check_servable, stored_priority, stored_queue_name
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import import_for
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, VERB_OPTIONS
@@ -17,7 +18,7 @@ from limpyd_jobs.redis.database import JobsDatabase, parse_database
 from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
-    from limpyd_jobs.contrib.takeover import Left, Moved, OldQueues, TakeOver
+    from limpyd_jobs.contrib.takeover import Destination, Left, Moved, OldQueues, TakeOver
 
 
 class Takeover(VerbCommand):
@@ -41,7 +42,12 @@ the line again for the rest. Workers of the old library may go on meanwhile."""
             help="The path of a dictionary in your code: new functions, or job classes, by the paths of the old "
             "functions, e.g. --map=myapp.moved.JOBS",
         ),
-        WorkerOption("--queues", help="The old queues, joined by commas (default: rq: all; arq: arq:queue)"),
+        WorkerOption(
+            "--queues",
+            help="The old queues, joined by commas (default: rq: all; arq: arq:queue), each with the queue and the "
+            "priority of its jobs here, if they are not those of the new function, e.g. "
+            "--queues=high=mails:10,default=mails,low",
+        ),
         WorkerOption(
             "--unpickle",
             action="store_true",
@@ -63,8 +69,9 @@ the line again for the rest. Workers of the old library may go on meanwhile."""
 
         if words or not self.given:
             self.parser.error("name one library: rq or arq")
-        old = self._old(library)
-        takeover = TakeOver(old, self._targets(), tell=self.note)
+        destinations = self._destinations()
+        old = self._old(library, [*destinations])
+        takeover = TakeOver(old, self._targets(), destinations, tell=self.note)
         planned = [*takeover.plan()]
         others = [(number, why) for number, why in old.others() if number]
         number = sum(isinstance(each, Moved) for each in planned)
@@ -85,14 +92,28 @@ the line again for the rest. Workers of the old library may go on meanwhile."""
                 self.fail(1, str(error))
         return found
 
-    def _old(self, library: type[OldQueues]) -> OldQueues:
+    def _destinations(self) -> dict[str, Destination]:
+        """Return where the jobs of each old queue that is given go."""
+        given = [name.strip() for name in (self.options.queues or "").split(",") if name.strip()]
+        try:
+            return dict(_destination(each) for each in given)
+        except ValueError as error:
+            self.parser.error(f"option --queues: {error}")
+
+    def _old(self, library: type[OldQueues], queues: list[str]) -> OldQueues:
         source = self.options.source
         try:
             database = JobsDatabase(**parse_database(source)) if source else BaseJobsModel.database
         except ConfigurationException as error:
             self.parser.error(f"option --from: {error}")
-        queues = [name.strip() for name in (self.options.queues or "").split(",") if name.strip()]
-        return library(database.connection, queues, unpickle=bool(self.options.unpickle))
+        old = library(database.connection, queues, unpickle=bool(self.options.unpickle))
+        if unknown := old.unknown_queues():
+            there = (
+                f"there are {', '.join(map(one_line, old.found_queues()))}" if old.found_queues() else "there is none"
+            )
+            names = ", ".join(map(repr, map(one_line, unknown)))
+            self.parser.error(f"option --queues: no queue of {old.name} is named {names}: {there}")
+        return old
 
     def _targets(self) -> Any:
         from limpyd_jobs.contrib.takeover import targets_of
@@ -110,17 +131,36 @@ the line again for the rest. Workers of the old library may go on meanwhile."""
         moved = Counter(each[1:] for each in outcomes if isinstance(each, Moved))
         left = [each for each in outcomes if isinstance(each, Left)]
         values = {
-            "moved": [{"function": old, "path": new, "number": number} for (old, new), number in moved.items()],
+            "moved": [
+                {"function": old, "path": new, "destination": where or None, "number": number}
+                for (old, new, where), number in moved.items()
+            ],
             "left": [each._asdict() for each in left],
             "others": [{"number": number, "why": why} for number, why in others],
             **self.mark,
         }
         if not self.print_as_json(values):
             done = self.would_be("taken over")
-            rows = [(f"{number:,}", f"{one_line(old)} {done}: {new}") for (old, new), number in moved.items()]
+            rows = [
+                (f"{number:,}", f"{one_line(old)} {done}: {new}{f', in {where}' if where else ''}")
+                for (old, new, where), number in moved.items()
+            ]
             reasons = Counter(each.why for each in left)
             sample = {each.why: each.id for each in reversed(left)}
             rows += [(f"{number:,}", f"left, as {sample[why]}: {why}") for why, number in reasons.items()]
             rows += [(f"{number:,}", why) for number, why in others]
             print_fields([("jobs", ""), *(rows or [("0", "wait in the old queues")])], MESSAGE)
         return 1 if left else 0
+
+
+def _destination(text: str) -> tuple[str, Destination]:
+    """Read the name of an old queue, and where its jobs go: ``high=mails:10``."""
+    from limpyd_jobs.contrib.takeover import Destination
+
+    name, has_destination, where = text.rpartition("=")
+    if not has_destination:
+        return text, Destination()
+    queue, _, priority = where.rpartition(":") if ":" in where else (where, "", "")
+    if queue:
+        check_servable(stored_queue_name(queue))
+    return name, Destination(queue or None, int(stored_priority(priority)) if priority else None)

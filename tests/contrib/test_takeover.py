@@ -21,8 +21,8 @@ import pytest
 import redis
 from servers import RedisServer
 
-from limpyd_jobs import Argument, ConfigurationException, Job, job
-from limpyd_jobs.contrib.takeover import RQ, Arq, Left, Moved, OldQueues, TakeOver, targets_of
+from limpyd_jobs import Argument, ConfigurationException, Job, Queue, job
+from limpyd_jobs.contrib.takeover import RQ, Arq, Destination, Left, Moved, OldQueues, TakeOver, targets_of
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.testing import drain
 
@@ -239,6 +239,24 @@ def test_pickles_are_read_if_that_is_asked_for(client: Any) -> None:
     assert isinstance(moved, Moved)
 
 
+def test_each_old_queue_may_have_a_queue_and_a_priority_of_its_own_here(client: Any) -> None:
+    destinations = {"default": Destination("mails", 10)}
+    assert {str(each.destination) for each in TakeOver(fill_rq(client), TARGETS, destinations).plan()} == {"mails:10"}
+    [*TakeOver(RQ(client), TARGETS, destinations).run()]
+    ((queue, idents),) = [(queue, queue.waiting.lmembers()) for queue in Queue.get_all("mails")]
+    assert (queue.priority.hget(), len(idents)) == ("10", 3)
+
+
+def test_one_that_was_cut_off_goes_to_the_queue_that_was_said_first(client: Any) -> None:
+    rq_job(client, "1", "old.greet", "ann")
+    steps = TakeOver(RQ(client), TARGETS, {"default": Destination("mails")}).steps()
+    while next(steps)[0] != "noted":
+        pass
+    let_the_lock_lapse(client)
+    [*TakeOver(RQ(client), TARGETS).run()]
+    assert [queue.waiting.llen() for queue in Queue.get_all("mails")] == [1]
+
+
 @pytest.mark.parametrize("given", [[], {"old.greet": lambda name: None}, {"old.greet": (greet, "convert")}])
 def test_a_wrong_declaration_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationException, match=r"it is a dictionary|old\.greet: a function with @job"):
@@ -270,9 +288,15 @@ def test_the_command_counts_first_and_then_moves(client: Any, redis_server: Redi
         "jobs 2 old.greet would be taken over: moved_here.greet 1 left, as 2: old.letter is not in --map",
     )
     assert client.llen("rq:queue:default") == 2
-    assert json.loads(run("rq", "--yes", "--json")[1]) == {
-        "moved": [{"function": "old.greet", "path": "moved_here.greet", "number": 2}],
+    assert json.loads(run("rq", "--yes", "--json", "--queues=default=mails:10")[1]) == {
+        "moved": [{"function": "old.greet", "path": "moved_here.greet", "destination": "mails:10", "number": 2}],
         "left": [{"id": "2", "why": "old.letter is not in --map"}],
         "others": [],
     }
+    status, output = run("rq", "--queues=hgih=mails:10")
+    assert (status, output.partition("error: ")[2]) == (
+        2,
+        "option --queues: no queue of rq is named 'hgih': there are default",
+    )
+    assert "A priority must be an integer, not '1O'" in run("rq", "--queues=default=mails:1O")[1]
     assert run()[1].endswith("error: name one library: rq or arq")

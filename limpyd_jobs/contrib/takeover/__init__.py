@@ -8,6 +8,6 @@ from limpyd_jobs.contrib.takeover.arq import Arq
 from limpyd_jobs.contrib.takeover.old_queues import Left, OldJob, OldQueues
 from limpyd_jobs.contrib.takeover.rq import RQ
 from limpyd_jobs.contrib.takeover.taking import Moved, TakeOver
-from limpyd_jobs.contrib.takeover.targets import targets_of
+from limpyd_jobs.contrib.takeover.targets import Destination, targets_of
 
-__all__ = ["RQ", "Arq", "Left", "Moved", "OldJob", "OldQueues", "TakeOver", "targets_of"]
+__all__ = ["RQ", "Arq", "Destination", "Left", "Moved", "OldJob", "OldQueues", "TakeOver", "targets_of"]

@@ -20,6 +20,9 @@ class Arq(OldQueues):
     def found_queues(self) -> list[str]:
         return [DEFAULT_QUEUE]  # it keeps no list of them
 
+    def queue_of(self, key: str) -> str:
+        return key
+
     def places(self) -> Iterator[Place]:
         for queue in self.queues:
             yield from (Place(queue, False, id) for id in self.client.zrange(queue, 0, -1))

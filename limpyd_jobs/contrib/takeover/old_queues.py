@@ -76,6 +76,14 @@ class OldQueues:
         """Return the names of all queues."""
         raise NotImplementedError
 
+    def unknown_queues(self) -> list[str]:
+        """Return the names of the given queues that are not there, as far as that can be seen."""
+        return []
+
+    def queue_of(self, key: str) -> str:
+        """Return the name of the queue of a place."""
+        raise NotImplementedError
+
     def places(self) -> Iterator[Place]:
         """Yield the jobs that wait, and those that are due later, in the order in which the old workers take them."""
         raise NotImplementedError

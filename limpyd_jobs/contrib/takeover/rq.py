@@ -29,6 +29,17 @@ class RQ(OldQueues):
     def found_queues(self) -> list[str]:
         return sorted(key.removeprefix("rq:queue:") for key in self.client.smembers("rq:queues"))
 
+    def unknown_queues(self) -> list[str]:
+        found = set(self.found_queues())
+        return [
+            name
+            for name in self.queues
+            if name not in found and not self.client.exists(f"rq:queue:{name}", f"rq:scheduled:{name}")
+        ]
+
+    def queue_of(self, key: str) -> str:
+        return key.split(":", 2)[2]
+
     def places(self) -> Iterator[Place]:
         for queue in self.queues:
             key = f"rq:queue:{queue}"

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -27,7 +28,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import STATUSES, Job, LimpydJobsException
 from limpyd_jobs.contrib.takeover.old_queues import Left, OldJob, OldQueues, Place
-from limpyd_jobs.contrib.takeover.targets import Target
+from limpyd_jobs.contrib.takeover.targets import Destination, Target
 
 HELD_UNTIL = datetime(2999, 1, 1)
 
@@ -64,7 +65,7 @@ return 'taken'
 _NOTE = (
     _GUARD
     + """
-redis.call('HSET', KEYS[2], 'ident', ARGV[3])
+redis.call('HSET', KEYS[2], 'ident', ARGV[3], 'queue', ARGV[4], 'destination', ARGV[5])
 return 'noted'
 """
 )
@@ -96,6 +97,7 @@ class Moved(NamedTuple):
     id: str
     function: str
     path: str
+    destination: str = ""  # the queue and the priority, as ``mails:10``, if they are not those of the function
 
 
 class Lost(LimpydJobsException):
@@ -110,6 +112,8 @@ class TakeOver:
     old: OldQueues
     targets: dict of str to Target
         What `targets_of` makes of the declaration of the application.
+    destinations: dict of str to Destination
+        Where the jobs of an old queue go, by its name; by default where the new function says.
     lease: float
         After how many seconds another process may go on if this one is killed.
     tell: callable
@@ -120,10 +124,12 @@ class TakeOver:
         self,
         old: OldQueues,
         targets: Mapping[str, Target],
+        destinations: Mapping[str, Destination] = MappingProxyType({}),
+        *,
         lease: float = LEASE,
         tell: Callable[[str], object] = lambda text: None,
     ) -> None:
-        self._old, self._targets, self._lease, self._tell = old, targets, lease, tell
+        self._old, self._targets, self._destinations, self._lease, self._tell = old, targets, destinations, lease, tell
         self._lock, self._note = f"limpyd-jobs:takeover:{old.name}:lock", f"limpyd-jobs:takeover:{old.name}"
         self._token = uuid4().hex
 
@@ -175,7 +181,10 @@ class TakeOver:
             target.check(target.arguments_of(old))
         except Exception as error:  # also of the application's own conversion
             return Left(old.id, f"{old.function}: {error}"), None
-        return Moved(old.id, old.function, target.path), target
+        return Moved(old.id, old.function, target.path, str(self._destination(place.key))), target
+
+    def _destination(self, key: str) -> Destination:
+        return self._destinations.get(self._old.queue_of(key), Destination())
 
     def _move(self, place: Place) -> Iterator[tuple[str, Moved | Left | None]]:
         planned, target = self._planned(place)
@@ -197,25 +206,27 @@ class TakeOver:
         target = self._targets.get(old.function) if isinstance(old, OldJob) else None
         if "ident" not in note:
             try:
-                job = self._add(old, target)
+                destination = self._destination(note["key"])
+                job = self._add(old, target, destination)
             except Exception as error:  # of an overridden add_job, for example
                 self._there(_PUT_BACK, keys[:4], note["is_list"], note["id"], note["score"])
                 yield "put back", Left(note["id"], f"cannot be added: {error}")
                 return
             yield "added", None
-            note["ident"] = job.ident
-            self._there(_NOTE, keys[:2], job.ident)
+            note.update(ident=job.ident, queue=destination.queue or "", destination=str(destination))
+            self._there(_NOTE, keys[:2], job.ident, note["queue"], note["destination"])
             yield "noted", None
         self._release(note)
         yield "released", None
         self._there(_END, [keys[0], keys[1], *keys[3:]])
         path = note["ident"].rpartition(":")[0]
-        yield "ended", Moved(note["id"], old.function if isinstance(old, OldJob) else "", path)
+        function = old.function if isinstance(old, OldJob) else ""
+        yield "ended", Moved(note["id"], function, path, note.get("destination", ""))
 
-    def _add(self, old: OldJob | Left, target: Target | None) -> Job:
+    def _add(self, old: OldJob | Left, target: Target | None, destination: Destination) -> Job:
         if isinstance(old, Left) or target is None:
             raise TypeError(old.why if isinstance(old, Left) else f"{old.function} is not in --map")
-        return target.add(f"{self._old.name}:{old.id}", target.arguments_of(old), HELD_UNTIL)
+        return target.add(f"{self._old.name}:{old.id}", target.arguments_of(old), HELD_UNTIL, destination)
 
     def _release(self, note: Mapping[str, str]) -> None:
         """Let the job wait, or be due when it was due there, if it is still held."""
@@ -223,7 +234,7 @@ class TakeOver:
             job = Job.get_from_ident(note["ident"])
             status, until = job.hmget("status", "delayed_until")
             if status == STATUSES.DELAYED and until == str(HELD_UNTIL):
-                job.enqueue_or_delay(delayed_until=self._old.due_of(note["score"]))
+                job.enqueue_or_delay(note.get("queue") or None, delayed_until=self._old.due_of(note["score"]))
 
     def _in_hand(self) -> dict[str, str]:
         found: dict[str, str] = self._old.client.hgetall(self._note)

@@ -14,6 +14,16 @@ from limpyd_jobs.integration import codec_of
 WHAT = "a function with @job, a job class, or a pair of one of these and a function that returns the new arguments"
 
 
+class Destination(NamedTuple):
+    """Where the jobs of an old queue go; None for what the new function, or class, says."""
+
+    queue: str | None = None
+    priority: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.queue or ''}{'' if self.priority is None else f':{self.priority}'}"
+
+
 class Target(NamedTuple):
     """The function, or the class, of the new jobs, and what makes its arguments of the old ones."""
 
@@ -60,11 +70,19 @@ class Target(NamedTuple):
             if name in codecs:
                 codecs[name].stored(f"The argument {name!r}", value)
 
-    def add(self, identifier: str, arguments: Mapping[str, Any], delayed_until: datetime) -> Job:
+    def add(
+        self, identifier: str, arguments: Mapping[str, Any], delayed_until: datetime, destination: Destination
+    ) -> Job:
         """Add a job with these arguments."""
         how: dict[str, Any] = {"identifier": identifier, "delayed_until": delayed_until}
-        if isinstance(self.made, JobFunction):
-            return self.made.configure(**how).add(**arguments).job
+        if destination.priority is not None:
+            how["priority"] = destination.priority
+        is_function = isinstance(self.made, JobFunction)
+        if destination.queue:
+            how["queue" if is_function else "queue_name"] = destination.queue
+        if is_function:
+            job: Job = self.made.configure(**how).add(**arguments).job
+            return job
         return self.job_class.add_job(**how, **arguments)
 
 
