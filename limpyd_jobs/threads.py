@@ -68,7 +68,12 @@ class Heartbeat:
 
     def begin_anew(self, interval: float) -> None:
         """Let that many seconds pass until the next call, and between two calls from then on."""
-        self._interval = self._next = min(interval, TIMEOUT_MAX)
+        self._interval = interval = min(interval, TIMEOUT_MAX)
+        self.beat_in(interval)
+
+    def beat_in(self, seconds: float) -> None:
+        """Let that many seconds pass until the next call."""
+        self._next = seconds
         self._changed.set()
 
     def _run(self) -> None:

@@ -101,6 +101,7 @@ def bash(words: Mapping[str, Words]) -> Iterator[str]:
     yield "_limpyd_jobs_worker() {"
     yield from _TOKEN
     yield f'  words="{" ".join(worker_options())}"'
+    yield from _QUEUES
     yield from _ANSWER
     yield f"complete -F _limpyd_jobs {PROG}"
     yield f"complete -o default -F _limpyd_jobs_worker {WORKER}"
@@ -112,6 +113,13 @@ _TOKEN = (
     '  local token="${line##* }"; [ -n "$line" ] || token="$word"',
     '  case "$word" in =|:) word="";; esac',
     '  case "$token" in --*=*) type compopt >/dev/null 2>&1 && compopt -o default 2>/dev/null;; esac',
+)
+
+# Behind the last comma of a list of queues, any queue may follow.
+_QUEUES = (
+    '  case "$token" in --queues=*) local before="${token%"${token##*[=,]}"}" name; words=""',
+    f"    for name in $({PROG} completion {CANDIDATES} queues 2>/dev/null)",
+    '      do words="$words $before$name"; done;; esac',
 )
 
 # An option that takes a value is followed by the value, not by a space.
@@ -135,7 +143,7 @@ def fish(words: Mapping[str, Words]) -> Iterator[str]:
     yield _fish(PROG, "-f", "")
     for name, each in words.items():
         yield _fish(PROG, f"-n __fish_use_subcommand -f -a {name}", each.summary)
-        after = f"__fish_seen_subcommand_from {name}"
+        after = f"contains -- {name} (commandline -opc)[2]"  # several commands have verbs that are commands, too
         if each.verbs:
             verbs = " ".join(each.verbs)
             yield _fish(PROG, f"-n '{after}; and not __fish_seen_subcommand_from {verbs}' -f -a '{verbs}'", "")
@@ -148,7 +156,10 @@ def fish(words: Mapping[str, Words]) -> Iterator[str]:
         for flag, text in each.options.items():
             yield _fish(PROG, f"-n '{after}' {_fish_option(flag)}", text)
     for flag, text in worker_options().items():
-        yield _fish(WORKER, _fish_option(flag), text)
+        yield _fish(WORKER, f"{_fish_option(flag)}{_FISH_QUEUES if flag == '--queues=' else ''}", text)
+
+
+_FISH_QUEUES = f" -a '(__fish_append , ({PROG} completion {CANDIDATES} queues 2>/dev/null))'"
 
 
 def _fish_option(flag: str) -> str:

@@ -281,13 +281,15 @@ DOUBTS = ("lapsed", "deferred")
 def _doubts(seen: Overview) -> list[Section]:
     """Lines about the jobs that are counted as running or delayed, but do not run, or are not only delayed."""
     told = []
+    is_counted = seen.totals.waiting > sum(state.waiting for state in seen.queues)
+    counted = ". By their status, which the first table counts, they wait" if is_counted else ""
     for state in seen.queues:
         if state.lapsed:
             jobs = f"of {count_of(state.running, 'job')} recorded as running, the lease of {state.lapsed:,} ended"
             told.append(f"{state.name}: {jobs}: a worker puts such jobs back between two others{_if(seen, state)}")
         if state.deferred:
             jobs = f"of {count_of(state.delayed, 'delayed job')}, {state.deferred:,} wait for their class"
-            told.append(f"{state.name}: {jobs}: workers could not import it, and try again")
+            told.append(f"{state.name}: {jobs}: workers could not import it, and try again{counted}")
     return [(one_line(line, MESSAGE), []) for line in told]
 
 

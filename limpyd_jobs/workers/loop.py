@@ -282,8 +282,9 @@ class Loop:
 
         every, fail = self.context.settings.lease / 4, self.context.fail
         try:
-            with self._telling_health(), Heartbeat(every, self._beat, FIRST_SIGN, fail):
-                self._start_and_loop()
+            heartbeat = Heartbeat(every, self._beat, FIRST_SIGN, fail)
+            with self._telling_health(), heartbeat:
+                self._start_and_loop(heartbeat)
         finally:
             self.registration.close(self.context.connection)
 
@@ -311,9 +312,11 @@ class Loop:
         monitor = Monitor(self.worker, self.context, self.executions, self.prefetched, self.held.too_long)
         return telling(monitor, settings, parent, self.worker.log)
 
-    def _start_and_loop(self) -> None:
+    def _start_and_loop(self, heartbeat: Heartbeat) -> None:
         worker = self.worker
         self.start.find_queues(self._look_for_queues)
+        if self.context.state.beaten:  # others were given the sign that it starts, or has no queue
+            heartbeat.beat_in(FIRST_SIGN)
         if not worker.must_stop():
             self._promote()
             events.emit(events.WorkerStarted, worker)

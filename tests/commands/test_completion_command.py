@@ -84,6 +84,11 @@ def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: re
     assert completed_by_bash(*jobs, "--queue", "=", line="limpyd-jobs jobs list --queue=") == []
     line = "limpyd-jobs jobs list queue=le"
     assert completed_by_bash(*jobs, "queue", "=", "le", database=url, line=line) == ["letters"]
+    worker = ("limpyd-jobs-worker", "--queues", "=")
+    found = completed_by_bash(*worker, "le", database=url, line="limpyd-jobs-worker --queues=le")
+    assert found == ["letters"]
+    found = completed_by_bash(*worker, "lists,l", database=url, line="limpyd-jobs-worker --queues=lists,l")
+    assert found == ["lists,letters", "lists,lists"]
     found = completed_by_bash(*jobs, "", database=url)
     assert {f"class={Letter.get_model_repr()}", "queue=letters", "status=error"} <= {*found}
     assert not [word for word in found if {*word} & {*"$`;( "}]
@@ -119,6 +124,9 @@ def test_other_shells_get_theirs() -> None:
     fish = run("fish")[1].splitlines()
     assert all(line.startswith("complete -c limpyd-jobs") for line in fish)
     assert all(line.replace("\\'", "").count("'") % 2 == 0 for line in fish)
+    # a verb such as pause is no command, though there is one of that name
+    (offered,) = [line for line in fish if "words pause" in line]
+    assert "-n 'contains -- pause (commandline -opc)[2]'" in offered
 
 
 @pytest.mark.parametrize("words", [[], ["csh"], ["bash", "zsh"]])

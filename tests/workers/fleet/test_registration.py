@@ -162,6 +162,12 @@ class TestWhoIsThere:
         with registered():
             assert wait_for("no queue").queues == ["queue"]
 
+    def test_is_shown_as_it_is_soon_after_its_first_queue_was_made(self) -> None:
+        with registered(lease=3600):  # so that the next regular sign of life is long after this test
+            wait_for("no queue")
+            Queue.get_queue("queue")
+            wait_for("idle")
+
     def test_leaves_nothing_behind_at_its_end(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
         with registered():
