@@ -497,6 +497,16 @@ class Parameters:
         check=amount(more_than=0),
         could_be=checks.is_number,
     )
+    wait_for_redis: float | None = row(
+        None,
+        "For how many seconds a worker that begins waits for a Redis that does not answer, before it gives up. "
+        "``None`` is 60 for the command, and 0, so that it raises at once, for ``run``. A Redis that loads its data "
+        "does answer, and is waited for without a limit. See :ref:`A Redis that is late`.",
+        seconds("300", "0", default="a minute", check=options.seconds),
+        group=WAIT,
+        check=or_none(amount()),
+        could_be=checks.is_number_or_none,
+    )
 
     observers: Any = row(
         None,

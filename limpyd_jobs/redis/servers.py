@@ -14,6 +14,10 @@ from limpyd_jobs.exceptions import ConfigurationException
 OLDEST_REDIS = (6, 2)
 
 
+class OtherProtocol(redis.ConnectionError):
+    """A server speaks TLS, and the address says that it does not, or the other way round."""
+
+
 def check_server(information: str) -> None:
     """Refuse a server that is too old, by its reply to ``INFO server``."""
     version = re.search(r"^redis_version:((\d+)\.(\d+)\S*)", information, re.MULTILINE)

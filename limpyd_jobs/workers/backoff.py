@@ -5,10 +5,20 @@ from __future__ import annotations
 import random
 import re
 
-from redis.exceptions import ClusterError, NoPermissionError, OutOfMemoryError, ReadOnlyError, TryAgainError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ClusterError,
+    MaxConnectionsError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from limpyd_jobs.redis.servers import OtherProtocol
 from limpyd_jobs.texts import printable
 
 # What Redis answers while it cannot do something that it can do at other times.
@@ -16,6 +26,9 @@ _PASSING = (RedisConnectionError, RedisTimeoutError, ClusterError, OutOfMemoryEr
 
 # The same, where redis-py has no class for it, or the error comes out of a script.
 _PASSING_TEXT = re.compile(r"\b(BUSY|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|UNBLOCKED)\b")
+
+# The errors of connections to a server that is there.
+_REFUSALS = (AuthenticationError, AuthorizationError, MaxConnectionsError, OtherProtocol)
 
 # What Redis answers if the user is not allowed to do something; the last two are from scripts of Redis 7 and 6.2.
 _DENIED_TEXT = re.compile(r"\bNOPERM\b|ACL failure in script|The user executing the script can't")
@@ -54,6 +67,11 @@ def is_transient(error: BaseException | None) -> bool:
 def is_connection_error(error: BaseException | None) -> bool:
     """Whether Redis did not answer at all, or is only starting."""
     return isinstance(error, (RedisConnectionError, RedisTimeoutError))
+
+
+def is_away(error: BaseException | None) -> bool:
+    """Whether no server answers there, as before it has started. One that refuses the password does answer."""
+    return is_connection_error(error) and not isinstance(error, _REFUSALS)
 
 
 def is_connection_cut(error: BaseException | None) -> bool:

@@ -47,6 +47,10 @@ SIGNALS = (
     "SIGUSR1 logs what it does, and where."
 )
 
+# For how many seconds a worker of the command waits for a Redis that does not answer, unless it is given a time: as long
+# as a server or a container takes that starts beside it.
+WAIT_FOR_REDIS = 60
+
 UNAVAILABLE = 1  # exit status: Redis cannot be used right now, whatever the command line is
 
 
@@ -189,13 +193,13 @@ class WorkerConfig:
             self.prepare_worker()
             if self.options.print_options:
                 self.print_options()
-            self._worker()._check_connection()
+            self._worker()._check_connection(WAIT_FOR_REDIS)
         settings = self._worker()._settings
         if settings.concurrency > 1:
             # A full collection stops all coroutines. It need not look at the code of the application each time.
             gc.collect()
             gc.freeze()
-        if settings.processes > 1 and not self.options.dry_run:
+        if settings.processes > 1 and not self._worker().end_forced:
             self._run_processes()
         else:
             self.run()
@@ -322,7 +326,7 @@ class WorkerConfig:
     def _prepare_another(self) -> Worker:
         with self._errors_in_one_line():
             self.prepare_worker()
-            self._worker()._check_connection()
+            self._worker()._check_connection(WAIT_FOR_REDIS)
         return self._worker()
 
     def _worker(self) -> Worker:

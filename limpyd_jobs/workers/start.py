@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
@@ -18,8 +20,8 @@ from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import QUEUES, known_models
 from limpyd_jobs.records.relocations import refuse_moved
 from limpyd_jobs.redis.database import database_name
-from limpyd_jobs.texts import one_line
-from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.workers.backoff import is_away, is_connection_cut, is_transient
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 
@@ -40,9 +42,16 @@ class Start:
     context: Context
     redis_retry: RedisRetry
 
-    def check_connection(self) -> None:
+    def __post_init__(self) -> None:
+        self._wait: float = self.context.settings.wait_for_redis or 0  # for so many seconds, while there is no server
+        self._until: float | None = None
+
+    def check_connection(self, wait: float) -> None:
         """Raise an exception if Redis does not answer, or there may be too few connections. A database that is still
-        loading does answer. If there is a connection, but it is cut, try again a few times."""
+        loading does answer. If there is a connection, but it is cut, try again a few times. If there is none, wait for
+        some seconds, unless the worker has a time of its own, or has to end."""
+        if self.context.settings.wait_for_redis is None and not self.worker.end_forced:
+            self._wait = wait
         self._check_connections()
         with suppress(BusyLoadingError):
             self._ask(self.worker.connection.ping)
@@ -70,16 +79,38 @@ class Start:
         if shards := self.context.settings.shards:
             shards.check(self.context.settings.home)
 
-    def _ask(self, question: Callable[[], T]) -> T:
-        """Ask Redis something. Ask again, a few times, if the connection is cut."""
-        for _ in range(START_TRIES - 1):
+    def _ask(self, question: Callable[[], T]) -> T | None:
+        """Ask Redis something. Ask again while there is no server, until the wait is over, and a few times if the
+        connection is cut. Return None if a signal ends the worker meanwhile."""
+        for tries in count(1):
             try:
                 return question()
             except RedisError as error:
-                if self.worker.end_forced or not is_connection_cut(error):
+                if self.worker.end_signal_caught:
+                    break
+                if self._may_wait(error):
+                    nap(random.uniform(0.5, 1))
+                elif self.worker.end_forced or not is_connection_cut(error) or tries >= START_TRIES:
                     raise
-                self.redis_retry.wait("Unable to begin", error)
-        return question()
+                else:
+                    self.redis_retry.wait("Unable to begin", error)
+        return None
+
+    def _may_wait(self, error: RedisError) -> bool:
+        """Whether to ask again, because there is no server yet; say so the first time."""
+        if self.worker.end_forced or not self._wait or not is_away(error) or isinstance(error, BusyLoadingError):
+            return False
+        if self._until is None:
+            self._until = monotonic() + self._wait
+            what = f"Waiting for Redis at {self._place()}, for {self._wait:g} seconds at most"
+            self.worker.log(f"{what}: {one_line(error, MESSAGE)}", "warning")
+        return monotonic() < self._until
+
+    def _place(self) -> str:
+        settings = self.context.settings
+        if settings.shards:
+            return str(settings.shards.name_of(settings.home))
+        return database_name(self.worker.queue_model.database.connection_settings)
 
     def find_queues(self, look: Callable[[], None]) -> None:
         """Wait until Redis is ready, and there is a queue. After its first answer, Redis may fail."""
@@ -120,7 +151,7 @@ class Start:
     def _warn_of_eviction(self) -> None:
         """Warn if Redis may delete jobs to make room."""
         with suppress(ResponseError):  # not every user may ask
-            memory: Any = self._ask(partial(self.worker.connection.info, "memory"))
+            memory: Any = self._ask(partial(self.worker.connection.info, "memory")) or {}
             policy = memory.get("maxmemory_policy", "noeviction")
             if memory.get("maxmemory") and policy != "noeviction":
                 self.worker.log(

@@ -153,15 +153,15 @@ class Worker(Parameters):
         ConfigurationException
             If ``max_connections`` of the database is too few for the threads of the worker, and of its jobs.
         redis.exceptions.RedisError
-            If Redis cannot be reached at the start.
+            If Redis cannot be reached at the start, nor within the seconds of `wait_for_redis`.
         """
         self._loop.run()
 
     def _main_loop(self) -> None:
         self._loop.loop()
 
-    def _check_connection(self) -> None:
-        self._loop.start.check_connection()
+    def _check_connection(self, wait: float = 0) -> None:
+        self._loop.start.check_connection(wait)
 
     def run_started(self) -> None:
         """Hook: the run begins."""

@@ -251,7 +251,7 @@ def test_a_wrong_default_database_is_one_line_of_error_and_exit_status_2(command
 
 
 def test_a_redis_that_does_not_answer_is_one_line_of_error_and_exit_status_1(command):
-    result = command.run("--queues=a", f"--database=unix://{command.shop}/no.sock")
+    result = command.run("--queues=a", f"--database=unix://{command.shop}/no.sock", "--wait-for-redis=0")
     assert (result.returncode, result.stdout) == (1, "")
     assert re.fullmatch(r"limpyd-jobs-worker: error: cannot use Redis: .*no\.sock.*\n", result.stderr)
 

@@ -16,6 +16,8 @@ from actions import do_nothing, fail, let_its_worker_die
 from pages import read_table
 from parts import run_task, with_part
 from running import interrupt, working
+from redis.exceptions import ConnectionError
+from running import working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence
@@ -230,6 +232,8 @@ def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytes
         Queue.get_queue("d")
         unlucky = type("Unlucky", (Worker,), {"run_started": lambda self: server.stop()})
         run_until("Unable to get job, trying again", caplog, unlucky("d", terminate_gracefuly=False))
+        with suppress(ConnectionError):
+            Worker("d", terminate_gracefuly=False, wait_for_redis=0.1).run()
 
 
 def provoke_late_renewals(caplog: pytest.LogCaptureFixture) -> None:

@@ -446,7 +446,7 @@ def test_garbage_is_not_looked_for_in_the_code_while_coroutines_wait():
 
 def test_a_redis_that_does_not_answer_is_said_in_one_line(capsys, jobs_database):
     with pytest.raises(SystemExit) as exit_:
-        configure("--queues=a", "--database=unix:///no/such.sock").execute()
+        configure("--queues=a", "--database=unix:///no/such.sock", "--wait-for-redis=0").execute()
     assert exit_.value.code == 1
     assert re.fullmatch(r"worker: error: cannot use Redis: .*\n", capsys.readouterr().err)
 
@@ -509,6 +509,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - health-host = 127.0.0.1",
         " - health-file = None",
         " - stalled-after = 60",
+        " - wait-for-redis = None",
         " - observers = None",
         " - log-format = text",
     ]

@@ -71,6 +71,7 @@ def test_nothing_is_set_that_was_not_given_so_that_the_worker_class_decides(pars
         ("--max-duration=3600", "max_duration", 3600),
         ("--processes=4", "processes", 4),
         ("--timeout=0", "timeout", 0),
+        ("--wait-for-redis=0", "wait_for_redis", 0),
         ("--timeout=0.5", "timeout", 0.5),
         ("--fetch-priorities-delay=20", "fetch_priorities_delay", 20),
         ("--fetch-delayed-delay=.25", "fetch_delayed_delay", 0.25),

@@ -30,6 +30,7 @@ NEW_NUMBERS = (
     "keep_errors",
     "processes",
     "prefetch",
+    "wait_for_redis",
 )
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,6 +27,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.process.pool import ChildProcess
 from limpyd_jobs.workers.process.systemd import NOTIFY_TIMEOUT, notify, watchdog_interval
 
@@ -424,7 +426,8 @@ class TestStartingAgain:
 
     def test_children_outlast_a_redis_that_is_away(self, start, redis_binary):
         with RedisServer(redis_binary) as server:
-            parent = start("--processes=2", f"--database={server.url}", "--callback=shop.ship")
+            options = f"--database={server.url}", "--callback=shop.ship", "--wait-for-redis=0"
+            parent = start("--processes=2", *options)
             wait_until(lambda: parent.log.count("No queues yet") == 2)
             server.kill()
             os.kill(parent.children[0], signal.SIGKILL)
@@ -614,6 +617,55 @@ def fill(address: str) -> None:
         client.setblocking(False)
         while True:
             client.sendto(b"READY=1", address.replace("@", "\0"))
+
+
+@pytest.fixture
+def late_server(redis_binary: str) -> Iterator[RedisServer]:
+    """A server that has yet to start."""
+    server = RedisServer(redis_binary)
+    yield server
+    server.kill()
+    server.remove()
+
+
+class TestARedisThatIsLate:
+    """Systemd, Docker and Kubernetes start workers that do not have to come after Redis."""
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_is_waited_for_and_said_in_one_line(self, start, late_server, number):
+        parent = start(f"--processes={number}", f"--database={late_server.url}", "--callback=shop.ship")
+        wait_until(lambda: "Waiting for Redis" in parent.log)
+        late_server.start()
+        wait_until(lambda: parent.log.count("No queues yet") == number)
+        assert parent.end() == 0
+        (line,) = [each for each in parent.log.splitlines() if "Waiting" in each]
+        assert f"Waiting for Redis at {late_server.url}?db=0, for 60 seconds at most: Error 2 connecting to" in line
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_is_not_waited_for_after_a_signal(self, start, late_server, number):
+        parent = start(f"--processes={number}", f"--database={late_server.url}")
+        wait_until(lambda: "Waiting for Redis" in parent.log)
+        assert parent.end() == 0
+        assert "[parent] process" not in parent.log
+
+    def test_is_an_error_when_the_time_is_over(self, start, late_server):
+        parent = start(f"--database={late_server.url}", "--wait-for-redis=0.1")
+        assert parent.wait() == 1
+        first, last = parent.log.splitlines()
+        assert "for 0.1 seconds at most" in first
+        assert last.startswith("limpyd-jobs-worker: error: cannot use Redis: ")
+
+    def test_is_waited_for_in_python_if_the_worker_says_so(self, late_server):
+        far = type("LateQueue", (Queue,), {"namespace": "late", "database": JobsDatabase(url=late_server.url)})
+        options = {"queue_model": far, "terminate_gracefuly": False, "burst": True}
+        with pytest.raises(redis.ConnectionError):
+            Worker("a", **options).run()
+        starting = threading.Timer(0.1, late_server.start)
+        starting.start()
+        worker = Worker("a", wait_for_redis=TIMEOUT, **options)
+        worker.run()
+        starting.join()
+        assert worker.status == "terminated"
 
 
 class TestTellingTheServiceManager:
