@@ -42,7 +42,14 @@ from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies
-from limpyd_jobs.redis.servers import as_lost, check_server, of_cluster, reasons_to_leave, refuse_cluster
+from limpyd_jobs.redis.servers import (
+    as_lost,
+    check_server,
+    of_cluster,
+    reasons_to_leave,
+    refuse_cluster,
+    refuse_other_protocol,
+)
 
 Settings = dict[str, Any]
 
@@ -428,14 +435,14 @@ def _client(settings: Settings) -> redis.Redis:
     settings = {name: value for name, value in settings.items() if name not in SETTINGS}
     settings = {
         "socket_timeout": 10,
-        "socket_connect_timeout": 5,
+        "socket_connect_timeout": 2 if "cluster" in settings else 5,
         # the answers of RESP2 are the same with each version of redis-py
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
         "max_connections": UNLIMITED,
         "encoding_errors": "surrogateescape",
         "redis_connect_func": _greet,
-        **(NOTICING_DEAD_HOSTS if "cluster" in settings else {}),
+        **(NOTICING_DEAD_HOSTS if {*settings} & {"sentinels", "cluster"} else {}),
         **settings,
         "decode_responses": True,
     }
@@ -573,12 +580,20 @@ def _escaping(connection_class: Any) -> Any:
 @cache
 def _improved(connection_class: Any) -> Any:
     """Return the same class, but its connections also leave a server that is not a primary any more."""
-    reasons = reasons_to_leave(connection_class)
+    reasons, is_tls = reasons_to_leave(connection_class), issubclass(connection_class, redis.SSLConnection)
 
     class Connection(_escaping(connection_class)):  # type: ignore[misc]
         def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
             super().__init__(socket_timeout=socket_timeout, **settings)
             self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
+
+        def connect(self) -> None:
+            try:
+                super().connect()
+            except redis.RedisError as error:
+                host, port = getattr(self, "host", None), getattr(self, "port", 0)
+                refuse_other_protocol(error, host, port, is_tls=is_tls)
+                raise
 
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import ssl
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,9 +15,52 @@ from limpyd_jobs.exceptions import ConfigurationException
 
 OLDEST_REDIS = (6, 2)
 
+# How many seconds a server has to answer when it is asked whether it speaks TLS.
+PROBE_TIMEOUT = 1.0
+
 
 class OtherProtocol(redis.ConnectionError):
     """A server speaks TLS, and the address says that it does not, or the other way round."""
+
+
+def refuse_other_protocol(error: Exception, host: str | None, port: int, *, is_tls: bool) -> None:
+    """Raise `OtherProtocol` if a server on a network could not be connected to because only one side speaks TLS.
+
+    The server is asked in the other way, if the failure is of that kind: a server without TLS waits for the rest of
+    what it takes for a command, and one with TLS hangs up.
+    """
+    if host is None or not (_is_of_handshake(error) if is_tls else _is_cut(error)):
+        return
+    try:
+        with socket.create_connection((host, port), PROBE_TIMEOUT) as probe:
+            if is_tls:
+                probe.sendall(b"PING\r\n")
+                speaks = probe.recv(1) in (b"+", b"-")
+            else:
+                _trusting().wrap_socket(probe, server_hostname=host).close()
+                speaks = True
+    except (OSError, ValueError):
+        return
+    told = ("no TLS", "redis:// instead of rediss://") if is_tls else ("TLS", "rediss:// instead of redis://")
+    if speaks:
+        raise OtherProtocol(f"{host}:{port} speaks {told[0]}: use {told[1]}") from error
+
+
+def _is_of_handshake(error: Exception) -> bool:
+    reason = error.__context__
+    return isinstance(reason, (ssl.SSLError, TimeoutError)) and not isinstance(reason, ssl.SSLCertVerificationError)
+
+
+def _is_cut(error: Exception) -> bool:
+    if type(error) is not redis.ConnectionError:
+        return isinstance(error, redis.InvalidResponse)  # an alert of TLS
+    return error.__context__ is None or isinstance(error.__context__, (BrokenPipeError, ConnectionResetError))
+
+
+def _trusting() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def check_server(information: str) -> None:

@@ -47,8 +47,8 @@ SIGNALS = (
     "SIGUSR1 logs what it does, and where."
 )
 
-# For how many seconds a worker of the command waits for a Redis that does not answer, unless it is given a time: as long
-# as a server or a container takes that starts beside it.
+# For how many seconds a worker of the command waits for a Redis that does not answer, unless it is given a time: as
+# long as a server or a container takes that starts beside it.
 WAIT_FOR_REDIS = 60
 
 UNAVAILABLE = 1  # exit status: Redis cannot be used right now, whatever the command line is

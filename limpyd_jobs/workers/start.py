@@ -43,7 +43,7 @@ class Start:
     redis_retry: RedisRetry
 
     def __post_init__(self) -> None:
-        self._wait: float = self.context.settings.wait_for_redis or 0  # for so many seconds, while there is no server
+        self._wait: float = self.context.settings.wait_for_redis or 0  # in seconds, while there is no server
         self._until: float | None = None
 
     def check_connection(self, wait: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import threading
@@ -21,6 +22,7 @@ from servers import RedisServer, certificate_in, free_port, wait_until
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis import database as database_module
 from limpyd_jobs.redis.database import JobsDatabase, hide_passwords, parse_database
+from limpyd_jobs.redis.lines import line_to
 
 LOCAL = {"host": "localhost", "port": 6379, "db": 0}
 
@@ -605,6 +607,25 @@ def test_rediss_url_does_not_trust_an_unknown_certificate(tls_server: RedisServe
     with pytest.raises(redis.ConnectionError):
         JobsDatabase(url=f"rediss://localhost:{tls_server.port}").connection.ping()
     gc.collect()
+
+
+def test_redis_url_of_a_server_with_tls_says_which_to_use(tls_server: RedisServer) -> None:
+    with pytest.raises(redis.ConnectionError, match=r"localhost:\d+ speaks TLS: use rediss:// instead of redis://"):
+        JobsDatabase(url=f"redis://localhost:{tls_server.port}").connection.ping()
+
+
+def test_rediss_url_of_a_server_without_tls_says_which_to_use(redis_binary: str) -> None:
+    told = r"localhost:\d+ speaks no TLS: use redis:// instead of rediss://"
+    with RedisServer(redis_binary, port=free_port()) as server:
+        database = JobsDatabase(url=f"rediss://localhost:{server.port}?socket_timeout=0.2&socket_connect_timeout=0.2")
+        with pytest.raises(redis.ConnectionError, match=told):
+            database.connection.ping()
+        with pytest.raises(redis.ConnectionError, match=told):
+            asyncio.run(ping_by_asyncio(database))
+
+
+async def ping_by_asyncio(database: JobsDatabase) -> None:
+    await line_to(database.connection).execute(("PING",))
 
 
 def test_environment_of_the_developer_is_kept_out_of_the_tests() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from servers import RedisServer, SentinelServer, free_port, wait_until
 from limpyd_jobs import Queue
 from limpyd_jobs.check import check
 from limpyd_jobs.redis import primary as primary_module
+from limpyd_jobs.redis.connections import _FOR_ANYTHING
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.lines import line_to
 
@@ -114,6 +116,17 @@ def test_connection_to_a_demoted_primary_is_dropped_and_the_next_finds_the_new_o
     database.connection.set("after", "1")
     with service.replica.client(db=2) as client:
         assert client.get("after") == "1"
+
+
+def test_a_connection_ends_soon_after_its_host_is_gone(service: Service) -> None:
+    pool: Any = JobsDatabase(url=service.url).connection.connection_pool
+    of_sentinels = pool.sentinel_manager.sentinels[0].connection_pool
+    for each in (pool, of_sentinels):
+        connection = each.get_connection(*_FOR_ANYTHING)
+        assert connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            assert connection._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 4000
+        each.release(connection)
 
 
 def test_tasks_of_asyncio_follow_sentinel(service: Service) -> None:

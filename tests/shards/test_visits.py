@@ -308,10 +308,10 @@ def test_the_command_line_names_what_is_wrong(
     logger = logging.getLogger("limpyd-jobs")
     handlers = list(logger.handlers)
     names = " ".join(["unix:///nowhere/redis.sock", *map(shards.name_of, (1, 2))])
-    options = ["--no-title", "--no-terminate-gracefuly", "--wait-for-redis=0", "--queues=parcels", f"--shards={names}", "--home=0"]
+    options = ["--no-title", "--no-terminate-gracefuly", "--wait-for-redis=0", "--queues=parcels", "--home=0"]
     try:
         with pytest.raises(SystemExit):
-            WorkerConfig(["worker", *options, *words]).execute()
+            WorkerConfig(["worker", *options, f"--shards={names}", *words]).execute()
     finally:
         logger.handlers[:] = handlers
     assert told in capsys.readouterr().err

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.cluster.refusals import Refusal
 from limpyd_jobs.redis.cluster.tags import prefix_of, slot_of, used
+from limpyd_jobs.redis.servers import refuse_other_protocol
 
 Address = tuple[str, int]
 
@@ -30,7 +31,6 @@ TIMEOUT = 1.0
 # slow is not meant: its system answers.
 _SILENCE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 4000}
 NOTICING_DEAD_HOSTS: dict[str, Any] = {
-    "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "socket_keepalive_options": {
         getattr(socket, name): value for name, value in _SILENCE.items() if hasattr(socket, name)
@@ -83,6 +83,10 @@ class Topology:
                 raise ConfigurationException(
                     f"{host}:{port} is not a server of a cluster: write redis://{host}:{port}/0"
                 ) from None
+            raise
+        except RedisError as error:
+            is_tls = issubclass(self._kind, redis.SSLConnection)
+            refuse_other_protocol(error, host, port, is_tls=is_tls)
             raise
         finally:
             connection.disconnect()
