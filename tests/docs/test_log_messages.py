@@ -15,9 +15,8 @@ import pytest
 from actions import do_nothing, fail, let_its_worker_die
 from pages import read_table
 from parts import run_task, with_part
-from running import interrupt, working
 from redis.exceptions import ConnectionError
-from running import working
+from running import interrupt, working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence
