@@ -535,7 +535,7 @@ def _write(
 def setting(record: RedisModel, fields: Mapping[str, Any], token: str = "") -> Steps[None]:
     """Set plain fields of a record, as `set_fields` does, in steps; nothing of a job if the run that had the claim with
     that token has lost it."""
-    call = _writing(_set_fields, record, {"only_new": False, "token": token}, fields)
+    call = _writing(_set_fields, record, {"only_new": False, "of_run": token}, fields)
     script, keys = _set_fields.at(redis_of(record), ())
     rest = (len(keys), *keys, *call.words())
     try:

@@ -3,7 +3,8 @@
 -- request
 --   model, pk, fields
 --   only_new     '1' to set the only field if it has no value
---   token        of a claim, if only its run may set the fields: until another one is made, or it lapsed and is rescued
+--   of_run       none for any record, and for code without a claim; the token of a claim if only its run may set the
+--                fields, until another claim is made, or this one lapsed and the job is rescued
 -- reply
 --   (a number)   of the fields that had no value
 --   not unique   {field, value, pk of its owner}
@@ -18,9 +19,9 @@ if not is_in_collection(model, pk) then
   return answer('gone')
 end
 
-if request.token then
+if request.of_run then
   local claims = redis.call('HMGET', hash_key(model, pk), '_claim_token', '_last_claim')
-  if (claims[1] or claims[2]) ~= request.token then
+  if (claims[1] or claims[2]) ~= request.of_run then
     return answer('refused')
   end
 end
