@@ -18,7 +18,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Mount, Route
 
@@ -335,7 +335,10 @@ def _json(value: Any, status: int = 200) -> Response:
 
 async def _form_of(request: Request) -> Form:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = (await request.body()).decode(errors="replace")
+    try:
+        body = (await request.body()).decode(errors="replace")
+    except ClientDisconnect:  # nobody is there to be answered
+        raise Refusal(400, "The request ended before all of it was there") from None
     if kind == "application/json":
         return Form(_pairs_of(body))
     if kind in ("application/x-www-form-urlencoded", ""):

@@ -335,3 +335,16 @@ def test_a_proxy_that_adds_no_header_but_asks_as_proxies_do_is_not_this_machine(
 
     assert Dashboard(app).get("/queues").status == 403
     assert Dashboard(app).get("/health").status == 200
+
+
+def test_a_request_whose_sender_went_away_is_no_failure_of_the_dashboard(caplog: pytest.LogCaptureFixture) -> None:
+    app = application()
+
+    async def goes_away() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def asked(scope: Any, _: Any, send: Any) -> None:
+        await app(scope, goes_away, send)
+
+    assert Dashboard(asked).post("/queues/pause", {"queue": "mails"}).status == 400
+    assert "failed" not in caplog.text
