@@ -337,7 +337,7 @@ async def _form_of(request: Request) -> Form:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         body = (await request.body()).decode(errors="replace")
-    except ClientDisconnect:  # nobody is there to be answered
+    except ClientDisconnect:  # there is no one to answer
         raise Refusal(400, "The request ended before all of it was there") from None
     if kind == "application/json":
         return Form(_pairs_of(body))
