@@ -16,7 +16,7 @@ def fail(job: Job, queue: Queue) -> None:
 def let_its_worker_die(identifier: str, queue_name: str, job_class: type[Job] = Job) -> Job:
     """Add a job, and claim it with a lease that lapsed; return it."""
     job = job_class.add_job(identifier, queue_name)
-    worker = Worker(queue_name)
+    worker = Worker(queue_name, terminate_gracefuly=False)
     worker.update_keys()
     worker.wait_for_job()
     Queue.get_queue(queue_name).running.zadd({job.ident: 1})

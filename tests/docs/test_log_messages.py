@@ -73,7 +73,7 @@ def provoke_what_is_wrong_with_jobs() -> None:
         Careless("b", callback=do_nothing, max_loops=1).run()
     Job.add_job("c", "c")
     with pytest.raises(KeyboardInterrupt):
-        Worker("c", callback=interrupt).run()
+        Worker("c", callback=interrupt, terminate_gracefuly=False).run()
 
 
 def provoke_a_long_job_to_begin_anew() -> None:
