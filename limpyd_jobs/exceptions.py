@@ -100,6 +100,10 @@ class ClassUnresolved(LimpydJobsException):
     """A job is dead-lettered, because no worker that met it could resolve its class."""
 
 
+class RetriedTooLate(LimpydJobsException):
+    """A job that failed is not tried again, because its turn came after the time for which it is."""
+
+
 class CodeNotRun(LimpydJobsException):
     """The code of a job returned a generator, or a coroutine of another function, which is never run."""
 

@@ -278,6 +278,11 @@ class History(NamedTuple):
         failing = self._waited_since(self.failing_since) + ran if self.failing_since else 0.0
         return failing + delay <= limit
 
+    def is_over(self, default: Any) -> bool:
+        """Whether a run began later after the first failure than the job is tried again, by itself or its class."""
+        limit = self.limit(default) if self.failing_since else None
+        return bool(limit) and self._waited_since(self.failing_since) > (limit or 0)
+
     def _waited_since(self, text: str | None) -> float:
         began, moment = parse_datetime(self.start), parse_datetime(text)
         return max((began - moment).total_seconds(), 0.0) if began and moment else 0.0

@@ -228,6 +228,21 @@ class TestRetryFor:
         )
         assert [failed(job) for job in (within, beyond)] == ["DELAYED", "ERROR"]
 
+    @pytest.mark.parametrize("concurrency", [1, 2])
+    def test_a_try_whose_turn_comes_later_is_not_begun(
+        self, concurrency: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job = Call.add_job("1")
+        assert failed(job) == "DELAYED"
+        job.enqueue_or_delay()
+        job.get_field("_failing_since").hset(str(LONG_AGO))
+        Worker("queue", callback=None, burst=True, concurrency=concurrency, terminate_gracefuly=False).run()
+        assert status(job) == "ERROR"
+        last = Error.collection(identifier="1").sort(by="pk").instances()[-1]
+        assert last.type.hget() == "RetriedTooLate"
+        assert "is tried again for 60 s only, which were over when its turn came" in last.message.hget()
+        assert any("error: RetriedTooLate" in message for message in messages(caplog))
+
     def test_the_policy_may_give_up_before(self) -> None:
         assert failed(Letter.add_job("1", retry_policy=Retry(0), retry_for=1000)) == "ERROR"
 

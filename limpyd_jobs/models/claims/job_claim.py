@@ -15,7 +15,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import get_delta, parse_datetime
-from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
+from limpyd_jobs.exceptions import CodeNotRun, RetriedTooLate, WorkerLost
 from limpyd_jobs.fields.argument import know_arguments
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.continuing.cursors import Keeping
@@ -272,7 +272,7 @@ class JobClaim:
     def decide(self, error: BaseException, fallback: Retry | None, otherwise: Return = NEVER) -> Return:
         """Decide how the job is put back: by the fallback if neither the job nor its class has a policy, and otherwise
         as given. The transition itself looks at the field `cancel_on_error`."""
-        if isinstance(error, (CodeNotRun, WorkerLost)) or self._is_never_put_back:
+        if isinstance(error, (CodeNotRun, RetriedTooLate, WorkerLost)) or self._is_never_put_back:
             return NEVER
         is_claimed = self.delivery.outcome == "claimed"
         history = self.delivery.history if is_claimed else self._stored_history()
@@ -283,6 +283,16 @@ class JobClaim:
         decision = history.decide(error, ran, self.job.default_retry_policy, fallback)
         back = _back_by(decision, otherwise)
         return _within_limit(back, history, ran, limit) if limit and back != NEVER else back
+
+    def check_is_in_time(self) -> None:
+        """Raise `RetriedTooLate` if the job, which failed before, is not to be tried again any more."""
+        limit = getattr(type(self.job), "retry_for", None)
+        if self.delivery.history.is_over(limit):
+            seconds, since = self.delivery.history.limit(limit), self.delivery.history.failing_since
+            raise RetriedTooLate(
+                f"It first failed at {since} (UTC), and is tried again for {seconds:g} s only, "
+                "which were over when its turn came"
+            )
 
     def _stored_history(self) -> History:
         names = ("_retry_policy", "tries", "_uncounted_tries", "start", "added", "_requeued_at")

@@ -11,7 +11,7 @@ from typing import Any
 
 from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unrun
-from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobInterrupted, JobTimeout
+from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobInterrupted, JobTimeout, RetriedTooLate
 from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.models.claims.job_claim import release_all
@@ -35,6 +35,9 @@ from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.timers import JobTimer
+
+# How many values the `retry` of a delivery has if the job has no time limit of its own, and has not failed.
+WITHOUT_LIMIT = 3
 
 # How many seconds to pause after a job of a paused queue was put back.
 PAUSED_QUEUE_PAUSE = 1.0
@@ -102,8 +105,17 @@ class Executor:
             job._cached_reason = claim.delivery.reason
             self.worker.job_skipped(job, queue)
         else:
-            return True
+            return not claim.delivery.retry[WITHOUT_LIMIT:] or self._is_in_time(execution)
         return False
+
+    def _is_in_time(self, execution: Execution) -> bool:
+        """Whether a job that failed before is still to be tried again. If not, it is an error, as its last try was."""
+        try:
+            execution.claim.check_is_in_time()
+        except RetriedTooLate as error:
+            self._fail(execution, error)
+            return False
+        return True
 
     def _claim(self, claim: JobClaim, ident: str) -> None:
         claim.is_held = False
