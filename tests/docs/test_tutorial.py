@@ -20,7 +20,7 @@ from servers import free_port
 END_OF_BLOCK = "--- end of a block ---"
 SETS_UP = ("python -m venv ", ". ~/", "pip install ", "cd ~/")  # the environment of the tests stands for it
 SERVES = "until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.01; done"
-ENDLESS = "limpyd-jobs-worker --queues=pages --processes=4"
+ENDLESS = "limpyd-jobs-worker --queues=pages --processes=4 --keep-success=1000 --keep-errors=30d"
 
 
 @pytest.fixture
