@@ -146,6 +146,18 @@ class Argument(ValueField):
         """Delete the field, together with its job."""
         return super()._call_command("hdel")
 
+    def __str__(self) -> str:
+        """Refuse to be text in place of the value, such as the address of a mail."""
+        if getattr(self, "_instance", None) is None:  # the field of a class
+            return repr(self)
+        raise TypeError(
+            f"job.{self.name} is the field of an argument, not its value: write job.arguments.{self.name}, or "
+            f"job.{self.name}.hget() for the stored text"
+        )
+
+    def __format__(self, how: str) -> str:
+        return format(str(self), how)
+
 
 class Arguments:
     """The arguments of a job, as values: ``job.arguments.size``. If need be, all are read in one step.

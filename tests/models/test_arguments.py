@@ -177,6 +177,21 @@ def test_schedules_have_arguments_too() -> None:
         Schedule.add("other", Mail, interval=60)
 
 
+def test_its_field_is_no_text_in_place_of_its_value() -> None:
+    job = Mail.add_job("a", to="ann")
+    for as_text in (
+        str,
+        "To: {}".format,
+        lambda field: f"{field}",
+        lambda field: f"{field:>9}",
+        lambda field: f"{field!s}",
+    ):
+        with pytest.raises(TypeError, match=r"write job\.arguments\.to, or job\.to\.hget\(\) for the stored text"):
+            as_text(job.to)
+    assert "name=to" in repr(job.to)
+    assert "name=to" in f"{Mail.get_class_field('to')}"
+
+
 def test_a_name_that_is_no_argument_is_told() -> None:
     job = Mail.add_job("a", to="ann")
     with pytest.raises(AttributeError, match="Mail has no argument 'identifier'"):
