@@ -14,6 +14,7 @@ from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.records.sizes import large_jobs
 from limpyd_jobs.redis.primary import PrimaryPool
+from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, memory_of
 
 # From how many jobs on a list of finished jobs without a limit is warned of.
 MANY = 10_000
@@ -24,11 +25,12 @@ FINISHED = (("success", "keep_success", "succeeded"), ("errors", "keep_errors", 
 
 def warnings_of(reader: Reader, catalogue: Catalogue, queues: Queues, strict: bool) -> Iterator[str]:
     """Yield the warnings: of lists that grow, of large jobs; if the check is strict, of settings that lose jobs in a
-    failover."""
+    failover, or when the memory is full."""
     yield from _growing(reader, catalogue, queues)
     names = {path: model._name for path, model in catalogue.jobs.items()}
     yield from map(str, large_jobs(redis_of(catalogue.queues[0]), names))
     if strict:
+        yield from _of_eviction(catalogue)
         yield from _of_failovers(catalogue)
 
 
@@ -45,6 +47,14 @@ def _growing(reader: Reader, catalogue: Catalogue, queues: Queues) -> Iterator[s
                     f"The queue {name!r} ({key}) keeps {length:,} jobs that {what}, and more and more, unless its "
                     f"workers have --{parameter.replace('_', '-')}: its class sets no {parameter}."
                 )
+
+
+def _of_eviction(catalogue: Catalogue) -> Iterator[str]:
+    memory = memory_of(redis_of(catalogue.queues[0]))
+    if memory is None:
+        yield "Whether Redis deletes jobs when its memory is full cannot be read: this user may not run INFO."
+    elif memory.deletes:
+        yield f"{MAY_DELETE_JOBS}{memory.policy}."
 
 
 def _of_failovers(catalogue: Catalogue) -> Iterator[str]:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from redis.exceptions import NoPermissionError
+
 from limpyd_jobs.classes.binding import bound_models, is_same_database
 from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.classes.job_classes import concrete, imported_job_class
@@ -159,12 +161,20 @@ def path_of_model(model: Model) -> str:
     return f"{model.__module__}.{model.__name__}"
 
 
-def import_used_integrations() -> None:
-    """Import the models of the integrations that have records in the database, if they can be imported."""
+def import_used_integrations() -> list[str]:
+    """Import the models of the integrations that have records in the database, if they can be imported. Return which
+    cannot be looked at, because this user of Redis may not read their keys."""
     client: Any = BaseJobsModel.get_connection()
+    unread = []
     for module, name, namespaces, key in INTEGRATIONS.values():
-        used = [namespace for namespace in namespaces if client.exists(at(client, f"{namespace}:{key}"))]
-        with suppress(ImportError):
-            for namespace in used:
-                model = getattr(import_module(module), name)
-                model.bound_to(model.database, namespace)
+        for namespace in namespaces:
+            try:
+                is_used = client.exists(at(client, f"{namespace}:{key}"))
+            except NoPermissionError:
+                unread.append(f"{at(client, namespace)}:*, which this user of Redis may not read")
+                continue
+            with suppress(ImportError):
+                if is_used:
+                    model = getattr(import_module(module), name)
+                    model.bound_to(model.database, namespace)
+    return unread

@@ -82,7 +82,7 @@ def check(
         What a repair does with jobs that stand in no queue, and whose status is not one of the six: ``leave``,
         ``requeue`` or ``delete`` them.
     strict: bool
-        Whether to warn of settings of Redis that lose jobs in a failover, too.
+        Whether to warn of settings of Redis that lose jobs in a failover, or when its memory is full, too.
     progress: callable
         Called with a line of text now and then.
     mask: callable

@@ -62,8 +62,8 @@ class Check(Command):
         WorkerOption(
             "--strict",
             action="store_true",
-            help="Warn of settings that lose jobs in a failover of Redis Sentinel, too; each warning makes the exit "
-            "status 1 (default: warn of lists that grow only)",
+            help="Warn of settings that lose jobs in a failover of Redis Sentinel, or when its memory is full, too; "
+            "each warning makes the exit status 1 (default: warn of lists that grow only)",
         ),
         WorkerOption("--json", action="store_true", help="Print what is wrong as JSON (default: as a table)"),
         WorkerOption(
@@ -97,8 +97,7 @@ class Check(Command):
             self.parser.error("--unaudited needs --repair")
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
         progress = ProgressLine() if shows else None
-        if not self.options.job_modules:
-            import_used_integrations()
+        unread = [] if self.options.job_modules else import_used_integrations()
         for each in self.options.namespace or ():
             job_store(self, each)
         choices = {"unresolved": self.options.unresolved, "unknown_status": self.options.unknown_status}
@@ -115,5 +114,6 @@ class Check(Command):
         )
         if progress:
             progress.end()
+        report.unchecked += unread
         print(report.as_json() if self.options.json else as_typed(report.as_table(width_of_terminal())))
         return 1 if report.left or (self.options.strict and report.warnings) else 0

@@ -255,7 +255,7 @@ def _memory(seen: Overview) -> str:
     """Say how much memory Redis uses: ``, 4.5 of 4 MB: FULL``."""
     totals = seen.totals
     if totals.memory is None:
-        return ""
+        return ", memory unknown"
     used = f", {'the fullest: ' * bool(seen.parts)}{totals.memory / 1_000_000:,.1f}"
     if not totals.max_memory:
         return f"{used} MB"

@@ -13,6 +13,7 @@ from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.redis.servers import memory_of
 from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
@@ -66,8 +67,8 @@ def overview(
     by_status = JobFilter(database=database).facets("status").counts
     numbers = {name.lower(): by_status.get(name.lower(), 0) for name in STATUSES}
     jobs = JobFilter(database=database).count().number
-    about_memory = connection_to(database).info("memory")
-    memory, max_memory = about_memory.get("used_memory"), about_memory.get("maxmemory") or None
+    about_memory = memory_of(connection_to(database))
+    memory, max_memory = about_memory[:2] if about_memory else (None, None)
     latency = max((each.latency for each in queues if each.latency is not None), default=None)
     quarantine = sum(each.quarantine for each in queues)
     running = JobFilter(status="running", database=database).page(most_running).found if most_running else []

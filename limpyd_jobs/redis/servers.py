@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis.sentinel import SentinelManagedConnection
@@ -17,6 +17,10 @@ OLDEST_REDIS = (6, 2)
 
 # How many seconds a server has to answer when it is asked whether it speaks TLS.
 PROBE_TIMEOUT = 1.0
+
+
+# What workers and the check warn of, before the policy.
+MAY_DELETE_JOBS = "Redis may DELETE JOBS when its memory is full: set maxmemory-policy to noeviction, not "
 
 
 class OtherProtocol(redis.ConnectionError):
@@ -87,6 +91,28 @@ def reasons_to_leave(connection_class: Any) -> tuple[str, ...]:
     """Return with which errors a server tells connections of a class that it is not the primary any more."""
     # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
     return ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+
+
+class Memory(NamedTuple):
+    """What a server says of its memory, in bytes."""
+
+    used: int | None
+    most: int | None  # None for no limit
+    policy: str
+
+    @property
+    def deletes(self) -> bool:
+        """Whether keys are deleted when it is full."""
+        return self.most is not None and self.policy != "noeviction"
+
+
+def memory_of(client: redis.Redis) -> Memory | None:
+    """Return what the server says of its memory; None if this user may not ask."""
+    try:
+        found: Any = client.info("memory")
+    except redis.ResponseError:
+        return None
+    return Memory(found.get("used_memory"), found.get("maxmemory") or None, found.get("maxmemory_policy", "noeviction"))
 
 
 def as_lost(error: redis.ResponseError, reasons: Iterable[str]) -> redis.ConnectionError | None:

@@ -13,13 +13,14 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from redis import BlockingConnectionPool
-from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import BusyLoadingError, RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import QUEUES, known_models
 from limpyd_jobs.records.relocations import refuse_moved
 from limpyd_jobs.redis.database import database_name
+from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, memory_of
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.backoff import is_away, is_connection_cut, is_transient
 from limpyd_jobs.workers.context import Context, Face
@@ -150,14 +151,9 @@ class Start:
 
     def _warn_of_eviction(self) -> None:
         """Warn if Redis may delete jobs to make room."""
-        with suppress(ResponseError):  # not every user may ask
-            memory: Any = self._ask(partial(self.worker.connection.info, "memory")) or {}
-            policy = memory.get("maxmemory_policy", "noeviction")
-            if memory.get("maxmemory") and policy != "noeviction":
-                self.worker.log(
-                    f"Redis may DELETE JOBS when its memory is full: set maxmemory-policy to noeviction, not {policy}",
-                    "critical",
-                )
+        memory = self._ask(partial(memory_of, self.worker.connection))
+        if memory and memory.deletes:
+            self.worker.log(f"{MAY_DELETE_JOBS}{memory.policy}", "critical")
 
     def _log_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""

@@ -109,6 +109,12 @@ def check_redis_settings(text: str, redis_binary: str) -> None:
         assert {name: value for setting in settings for name, value in client.config_get(setting).items()} == settings
 
 
+def check_users(text: str, redis_binary: str) -> None:
+    with RedisServer(redis_binary) as server, server.client() as client:
+        for _, name, *rights in (line.split() for line in text.splitlines() if not line.startswith("#")):
+            assert client.execute_command("ACL", "SETUSER", name, *rights)
+
+
 def check_states(text: str) -> None:
     assert {name.lower() for name in STATUSES} <= {*re.findall(r"\w+", text)}
 
@@ -154,6 +160,7 @@ TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "Several processes": check_log_of_parent,
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,
+    "Users of Redis and their rights": check_users,
     "A backlog for autoscalers": check_backlog,
     "What its parameters may be": check_refused_function,
 }

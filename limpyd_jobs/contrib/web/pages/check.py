@@ -141,12 +141,12 @@ def _doing(asked: Asked, verb: Callable[..., Report], *, is_repair: bool) -> Cal
 def _report(asked: Asked, verb: Callable[..., Report], tell: Callable[[str], Any]) -> Report:
     """Check, or repair. Whoever may only look lets no module be imported because what is stored names it."""
     imports = asked.may(Role.ACT)
-    if imports:
-        import_used_integrations()
+    unread = import_used_integrations() if imports else []
     how = {"mask": asked.masking.any.field, "imports": imports}
     report = verb(database=asked.database or Queue.database, pause=PAUSE, progress=tell, **how)
     if not report.databases:
         raise Refusal(409, "No model that is imported here is on this database: use limpyd-jobs check")
+    report.unchecked += unread
     return report
 
 
