@@ -34,10 +34,12 @@ from boundaries import LEFTOVERS  # noqa: E402
 from chaos_crew import PYTHONPATH, Crew  # noqa: E402
 from chaos_jobs import GO_ON, JOBS, MIXTURES, MODELS, QUEUE  # noqa: E402
 from chaos_marks import HAS_CHILDREN, SOCKETS, Marks, Pulse, read_marks  # noqa: E402
-from chaos_report import HARNESS, Fault, Observed, Report  # noqa: E402
+from chaos_report import HARNESS, REDIS, Fault, Observed, Report  # noqa: E402
 from invariants import violations  # noqa: E402
 from proxy import Fault as Cut  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis.backoff import NoBackoff  # noqa: E402
+from redis.retry import Retry  # noqa: E402
 from servers import RedisServer, wait_until  # noqa: E402
 
 from limpyd_jobs import STATUSES, Queue  # noqa: E402
@@ -160,6 +162,7 @@ class Chaos:
     def run(self) -> Report:
         """Let there be faults for a while, then none, until all jobs came to an end; and look at what is left."""
         with ExitStack() as stack:
+            self._let_pulse(stack, HARNESS)
             self._hire(self._enter(stack))
             stack.callback(self._end)
             self._start()
@@ -176,7 +179,13 @@ class Chaos:
         self._servers = [stack.enter_context(RedisServer(self._binary, *REMEMBERS_ALL)) for _ in range(self._shards)]
         self._proxies = [stack.enter_context(Proxy(each.socket, self._network_delay)) for each in self._servers]
         self._clients = [stack.enter_context(each.client()) for each in self._servers]
+        for each in self._servers:
+            asked = stack.enter_context(each.client(client_name=REDIS, retry=Retry(NoBackoff(), 0)))
+            self._let_pulse(stack, REDIS, asked.ping)
         return [f"unix://{proxy.socket}" for proxy in self._proxies]
+
+    def _let_pulse(self, stack: ExitStack, name: str, ask: Callable[[], object] = lambda: None) -> None:
+        stack.callback(Pulse(Marks(self.directory / f"{name}.marks"), ask).stop)
 
     def _command_of(self, number: int) -> list[str]:
         """Return the words with which the command of a process begins."""
@@ -226,7 +235,6 @@ class Chaos:
         return [*program, *WORKER_OPTIONS, f"--lease={self._lease}", *at_once, longest]
 
     def _start(self) -> None:
-        Pulse(Marks(self.directory / f"{HARNESS}.marks"))
         self._fill()
         wait_until(lambda: sum(mark["kind"] == "begun" for mark in self._marks()) >= WORKERS, "all workers")
 
@@ -246,7 +254,7 @@ class Chaos:
         whose jobs do not end when they should may end in good order, and says why."""
         self._stopped.pop(name, None)
         has_begun = self._has_begun(name)
-        if has_begun and status in (0, 1) and self._mixture == "hostile" and "ending" in self._log_of(name):
+        if has_begun and status in (0, 1) and self._mixture == "hostile" and "ending" in self._whole_log_of(name):
             self._ended_themselves += 1
             self._note("worker ended itself", name)
             return
@@ -267,7 +275,10 @@ class Chaos:
         return any(True for _ in read_marks(self.directory, name))
 
     def _log_of(self, name: str) -> str:
-        return (self.directory / f"{name}.log").read_text(errors="replace")[-2000:]
+        return self._whole_log_of(name)[-2000:]
+
+    def _whole_log_of(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text(errors="replace")
 
     # -- Faults
 
@@ -363,7 +374,8 @@ class Chaos:
     def _kill_client(self) -> None:
         client = self._hits.choice(self._clients)
         own = client.client_id()
-        others = [each["id"] for each in client.client_list() if int(each["id"]) != own]
+        known = client.client_list()
+        others = [each["id"] for each in known if int(each["id"]) != own and each["name"] != REDIS]
         if others:
             self._note("client killed")
             client.client_kill_filter(_id=self._hits.choice(others))

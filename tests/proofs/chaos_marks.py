@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any
+
+from redis.exceptions import RedisError
 
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.records.records import redis_of
@@ -64,16 +67,25 @@ def read_marks(directory: Path, name: str = "*") -> Iterator[dict[str, Any]]:
 
 
 class Pulse:
-    """A thread that marks each time that this process could do nothing: it was stopped, or the machine was busy."""
+    """A thread that marks each time that this process could do nothing: it was stopped, or the machine was busy.
 
-    def __init__(self, into: Marks) -> None:
-        self._marks = into
+    Given something to ask, it marks when there was no answer for so long, too.
+    """
+
+    def __init__(self, into: Marks, ask: Callable[[], object] = lambda: None) -> None:
+        self._marks, self._ask = into, ask
+        self._is_stopped = False
         Thread(target=self._run, daemon=True).start()
 
+    def stop(self) -> None:
+        self._is_stopped = True
+
     def _run(self) -> None:
-        while True:
+        while not self._is_stopped:
             before = monotonic()
             time.sleep(PULSE)
+            with suppress(RedisError):
+                self._ask()
             late = monotonic() - before - PULSE
             if late > HICCUP:
                 self._marks.write("hiccup", seconds=late)

@@ -25,6 +25,7 @@ from chaos_ledger import Ledger
 from limpyd_jobs import STATUSES
 
 HARNESS = "harness"  # the name of the marks of the test itself, whose proxy is between workers and Redis
+REDIS = "redis"  # the name of the marks of when Redis did not answer: the disk of a busy machine may keep it waiting
 
 # How much clocks may differ: Redis counts leases in wall time, the marks are in monotonic time.
 TOLERANCE = 0.05
@@ -258,16 +259,20 @@ class Report:
 
     @cached_property
     def let_lapse(self) -> list[tuple[Run, Run]]:
-        """Again, though nothing was done to the first, to its connections, nor to Redis, and the machine had time."""
+        """Again, though nothing was done to the first, to its connections, nor to Redis, and both had time."""
         silent = [pair for pair in self.unexplained if self._was_silent(*pair)]
         return [pair for pair in silent if not self._has_excuse(*pair)]
 
     def _has_excuse(self, first: Run, second: Run) -> bool:
         since = first.last_sign(second.start) - TOLERANCE
         is_cut = any(fault.kind in OF_RENEWALS and since <= fault.at <= second.start for fault in self.seen.faults)
-        hiccups = (mark for name in (first.name, HARNESS) for mark in self.hiccups.get(name, ()))
+        hiccups = (mark for name in (first.name, HARNESS, REDIS) for mark in self.hiccups.get(name, ()))
         lost = sum(mark["seconds"] for mark in hiccups if since <= mark["at"] <= second.start + mark["seconds"])
         return is_cut or lost > self.seen.lease / 4 or bool(self._forgot(first, second))
+
+    @property
+    def _silences(self) -> list[float]:
+        return [mark["seconds"] for mark in self.hiccups.get(REDIS, ())]
 
     @cached_property
     def suspected(self) -> list[Run]:
@@ -463,6 +468,7 @@ class Report:
         yield "run twice at once", len(self._rude)
         yield "  after a silence of a lease", len(self.at_once) - len(self._rude)
         yield "  let lapse by healthy workers", len(self.let_lapse)
+        yield "longest silence of Redis", f"{max(self._silences, default=0):.1f} s"
         yield "rounds of work", sum(1 for _ in self.ledger.rounds())
         yield "  put back after a success", self.put_back
         yield "  SKIPPED", len(self.skipped)

@@ -8,6 +8,7 @@ changes the library.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import wraps
 from time import monotonic
 from typing import Any
@@ -17,10 +18,12 @@ from chaos_marks import Pulse, marks
 from limpyd_jobs import Worker, transitions
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.models.claims.job_claim import JobClaim
 from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.maintenance import reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.running import executor
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
@@ -124,6 +127,22 @@ def _mark_releases() -> None:
     transitions.release = marked
 
 
+def _mark_releases_together() -> None:
+    release_all = executor.release_all
+
+    @wraps(release_all)
+    def marked(claims: Sequence[JobClaim]) -> None:
+        tokens = {claim: claim.token for claim in claims}
+        for token in tokens.values():
+            marks().write("asked", token=token, verb="release")
+        release_all(claims)
+        for claim, token in tokens.items():
+            if claim.outcome == "released":
+                marks().write("recorded", token=token, outcome="released")
+
+    executor.release_all = marked
+
+
 def _mark_batches() -> None:
     renew_all, succeed_many = transitions.renew_all, transitions.succeed_many
 
@@ -155,4 +174,5 @@ _mark_renewals()
 for _verb in ("succeed", "fail"):
     _mark_endings(_verb)
 _mark_releases()
+_mark_releases_together()
 _mark_batches()

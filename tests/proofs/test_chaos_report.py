@@ -78,6 +78,7 @@ def test_a_healthy_worker_that_lets_its_lease_lapse_is_wrong_if_it_had_the_time_
     assert report(*marks).violations
     busy = mark(2.5, "hiccup", seconds=1)
     assert report(*marks, {**busy, "name": "harness"}).violations == []
+    assert report(*marks, {**busy, "name": "redis"}).violations == []
     assert report(*marks, busy).violations == []
     assert report(*marks, {**busy, "name": "worker-2"}).violations
     assert report(*marks, faults=(Fault(2, "client killed"),)).violations == []
