@@ -100,6 +100,7 @@ class ManyAtOnce:
         self._suspects: list[int] = []
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._unrecorded = 0  # how many ends were not recorded, because it was too late
+        self._has_said_that_it_ends = False
         self._exit: SystemExit | None = None
 
     @property
@@ -136,11 +137,8 @@ class ManyAtOnce:
     def _drain(self) -> None:
         """Wait for the jobs that run, and record their ends."""
         self._release_ahead()
-        was_busy = self.is_busy
-        if was_busy:
-            with suppress(RedisError):
-                self._claimer.say_that_it_ends()
         while self.is_busy and not self._context.is_too_late:
+            self._say_that_it_ends()
             if self._context.begins_no_more:
                 self._prefetch_held()
             if self._held:
@@ -154,9 +152,17 @@ class ManyAtOnce:
         left = len(self._slots.taken) + self._unrecorded
         if left:
             self._context.log(f"{left} jobs run on, and are rescued when their leases have lapsed", "error")
-        elif was_busy and not self._context.is_too_late:
+        elif self._has_said_that_it_ends and not self._context.is_too_late:
             with suppress(RedisError):
                 self._claimer.has_ended()
+
+    def _say_that_it_ends(self) -> None:
+        """Say so, once, if it was asked to end. Else its jobs or its limits make it end. If it dies then, one of its jobs
+        may have killed it, and would kill the next one, too."""
+        if self._worker.end_signal_caught and not self._has_said_that_it_ends:
+            self._has_said_that_it_ends = True
+            with suppress(RedisError):
+                self._claimer.say_that_it_ends()
 
     def _abort(self) -> None:
         """Release what runs: an exception ends the worker."""
