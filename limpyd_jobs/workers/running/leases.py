@@ -47,8 +47,14 @@ class Leases:
         """Renew all leases, those that end first before the others. Nothing is raised."""
         self._began, self._number, self._lapsed = monotonic(), 0, ""
         self._failed_before, self._fails = self._fails, False
-        self._renew_others(connection)
-        self._renew_running(connection)
+        # Looked at in the order in which a job goes from one to the next: none is missed that does so meanwhile.
+        prefetched = [delivery for delivery in self.prefetched.deliveries.copy() if self.prefetched.holds(delivery)]
+        releasing = self.prefetched.releasing.copy()
+        running = [*self.executions.offered.copy().values(), *self.executions.now_running()]
+        known = set(running)
+        unrecorded = [each.claim.delivery for each in self.executions.unrecorded.copy() if each not in known]
+        self._renew_others(connection, prefetched, [*releasing, *unrecorded])
+        self._renew_running(connection, running)
         self._note_pace(is_over=True)
 
     def _note_pace(self, *, is_over: bool = False) -> None:
@@ -71,11 +77,10 @@ class Leases:
 
     # -- The jobs that run
 
-    def _renew_running(self, connection: Redis) -> None:
+    def _renew_running(self, connection: Redis, running: Sequence[Execution]) -> None:
         """Renew the leases of the jobs that run, and keep their cursors: of those whose leases end first, then of the
         last one first, so that they would be rescued in their order."""
-        found = [*self.executions.offered.copy().values(), *self.executions.now_running()]
-        executions = [each for each in found if _is_held(each)]
+        executions = [each for each in running if _is_held(each)]
         self._number += len(executions)
         databases = {each.claim.delivery.database for each in executions}
         for database in sorted(databases, key=bool):  # the own one first: another one may not answer
@@ -124,12 +129,10 @@ class Leases:
 
     # -- The other ones
 
-    def _renew_others(self, connection: Redis) -> None:
-        """Renew the leases of the jobs that are run next, or released, or whose end is not recorded yet."""
+    def _renew_others(self, connection: Redis, prefetched: Sequence[Delivery], others: Sequence[Delivery]) -> None:
+        """Renew the leases of the jobs that are run next; of others, that are released, or whose end is not recorded
+        yet."""
         following = self.prefetched
-        prefetched = [delivery for delivery in following.deliveries.copy() if following.holds(delivery)]
-        unrecorded = [execution.claim.delivery for execution in self.executions.unrecorded.copy()]
-        others = [*following.releasing.copy(), *unrecorded]
         claims = [*prefetched[::-1], *others[::-1]]  # so that they would be rescued in their order
         if not claims:
             return

@@ -42,6 +42,18 @@ class Unheard(redis.Redis):
         raise redis.ConnectionError("the reply is lost")
 
 
+class Meanwhile(redis.Redis):
+    """A client during whose first command something else happens."""
+
+    then: Callable[[], None] | None = None
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        happens, self.then = self.then, None
+        if happens:
+            happens()
+        return super().execute_command(*args, **options)
+
+
 class Claimed:
     """A worker that has claimed some jobs, of which nothing runs."""
 
@@ -156,6 +168,27 @@ class TestRenewals:
         with commands() as sent:
             claimed.renew()
         assert all(execution.claim.delivery.ident in sent[0] for execution in late)
+
+    def test_miss_none_that_begins_or_ends_meanwhile(
+        self, redis_server: RedisServer, redis_client: redis.Redis
+    ) -> None:
+        claimed = Claimed(4)
+        executions, following = claimed.parts.executions, claimed.parts.claimer.prefetched.deliveries
+        for execution in claimed.executions[:2]:  # those that have not begun
+            del executions.running[execution]
+            following.append(execution.claim.delivery)
+        client = Meanwhile(unix_socket_path=redis_server.socket, decode_responses=True)
+
+        def go_on() -> None:
+            following.popleft()
+            executions.running[claimed.executions[0]] = None
+            executions.unrecorded.append(claimed.executions[2])
+            del executions.running[claimed.executions[2]]
+
+        claimed.lapse()
+        client.then = go_on
+        claimed.parts.leases.renew(client)
+        assert claimed.renewed() == 4
 
     def test_leave_alone_what_has_ended(self, redis_client: redis.Redis) -> None:
         """The thread that renews leases noted it before it ended."""
