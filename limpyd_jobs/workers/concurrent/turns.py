@@ -157,8 +157,8 @@ class ManyAtOnce:
                 self._claimer.has_ended()
 
     def _say_that_it_ends(self) -> None:
-        """Say so, once, if it was asked to end. Else its jobs or its limits make it end. If it dies then, one of its jobs
-        may have killed it, and would kill the next one, too."""
+        """Say so, once, if it was asked to end. Else its jobs or its limits make it end: if it dies then, one of its
+        jobs may have killed it, and would kill the next one, too."""
         if self._worker.end_signal_caught and not self._has_said_that_it_ends:
             self._has_said_that_it_ends = True
             with suppress(RedisError):
