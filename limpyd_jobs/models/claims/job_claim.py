@@ -339,7 +339,7 @@ def next_step(waiting: Iterator[Held], claim_of: Callable[[Held], JobClaim], sta
 def release_all(claims: Sequence[JobClaim]) -> None:
     """Give jobs of one database back, whose code was begun, in one round trip, to be run in this order. Their tries are
     not counted. A claim that could not be ended is as it was."""
-    claims = [claim for claim in reversed(claims) if claim.token]
+    claims = [claim for claim in reversed(claims) if claim.is_held]
     calls = [transitions.release.call(*claim.names, begun=True, kept=claim._cursors_to_keep()) for claim in claims]
     for claim, reply in zip(claims, send_all(redis_of(claims[0].names[0]), calls) if claims else (), strict=True):
         if not isinstance(reply, Exception):
