@@ -30,6 +30,9 @@ NO_RESCUE = "CHAOS_NO_RESCUE"
 # What Redis says of a claim whose lease begins anew.
 RENEWED = ("done", "canceled")
 
+# What it says, whoever has the claim, if the status of the job has to be heeded first: nothing is recorded yet.
+NOT_YET = ("canceled", "delayed")
+
 reconciler.ORPHAN_SEEN_FOR = 1.0
 
 
@@ -103,7 +106,8 @@ def _mark_endings(verb: str) -> None:
         except ClaimLost:
             marks().write("refused", token=token)
             raise
-        marks().write("recorded", token=token, outcome=ending.outcome)
+        if ending.outcome not in NOT_YET:
+            marks().write("recorded", token=token, outcome=ending.outcome)
         return ending
 
     setattr(transitions, verb, marked)
@@ -120,7 +124,7 @@ def _mark_releases() -> None:
         except ClaimLost:
             marks().write("refused", token=token)
             raise
-        if reply["outcome"] not in ("canceled", "delayed"):
+        if reply["outcome"] not in NOT_YET:
             marks().write("recorded", token=token, outcome="released")
         return reply
 
@@ -161,8 +165,9 @@ def _mark_batches() -> None:
         ended = list(successes)
         endings, upcoming = succeed_many(connection, ended, *args, **options)
         for success, (outcome, *_) in zip(ended, endings, strict=True):
-            kind = "refused" if outcome == "refused" else "recorded"
-            marks().write(kind, token=success.delivery.token, outcome=outcome)
+            if outcome not in NOT_YET:
+                kind = "refused" if outcome == "refused" else "recorded"
+                marks().write(kind, token=success.delivery.token, outcome=outcome)
         return endings, upcoming
 
     transitions.renew_all, transitions.succeed_many = marked_renewals, marked_endings
