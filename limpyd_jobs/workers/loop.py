@@ -158,7 +158,7 @@ class Loop:
         self.waiter = Waiter(worker, context, self.claimer, self.maintenance, *tasks, ends_burst, before_wait)
         if context.settings.shards:
             places = context.settings.shards, context.settings.home
-            self.waiter.visits = Visits(worker, context, self.executions, *places)
+            self.waiter.visits = Visits(worker, context, self.executions, self.claimer, *places)
 
     def _build_hooks(self, base: type[Face]) -> None:
         worker, context, executions, announcer = self.worker, self.context, self.executions, self.announcer

@@ -122,18 +122,20 @@ def test_the_lease_is_renewed_there(shards: Shards, monkeypatch: pytest.MonkeyPa
     assert renewed == [True]
 
 
-def test_what_a_killed_worker_of_another_shard_ran_is_run_again(shards: Shards) -> None:
+@pytest.mark.parametrize(("concurrency", "tries"), [(1, "2"), (2, "1")], ids=["alone", "beside others"])
+def test_what_a_killed_worker_of_another_shard_ran_is_run_again(shards: Shards, concurrency: int, tries: str) -> None:
+    """The try counts only if no other job may have killed it."""
     job = shards.add_job(Parcel, in_shard(shards, 2))
-    pid = os.fork()
+    pid, options = os.fork(), {"shards": shards, "home": 0, "lease": 0.4, "concurrency": concurrency}
     if not pid:
         try:
-            worker_of("parcels", callback=lambda *_: os._exit(3), shards=shards, home=0, lease=0.4).run()
+            worker_of("parcels", callback=lambda *_: os._exit(3), **options).run()
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
     assert job.status.hget() == STATUSES.RUNNING
     at_home(shards, 2, 1, lease=0.4).run()
-    assert (job.status.hget(), job.tries.hget()) == (STATUSES.SUCCESS, "2")
+    assert (job.status.hget(), job.tries.hget()) == (STATUSES.SUCCESS, tries)
 
 
 def test_what_it_cannot_import_waits_for_another_one(shards: Shards) -> None:

@@ -33,14 +33,14 @@ class Visit:
 
     def __init__(self, queue_model: type[Queue], error_model: type[Error], lease: float) -> None:
         self._queue_model = queue_model
-        self._claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model))
+        self.claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model))
         self._keys: Sequence[str] = ()
         self._last_queue = ""
         self._looked_at = -inf
 
     def next(self, names: Sequence[str]) -> Delivery | None:
         """Claim the first job of the queues of these names; raise an exception about an entry that cannot be run."""
-        claimer = self._claimer
+        claimer = self.claimer
         if not self._keys or monotonic() >= self._looked_at + REFRESH:
             self._keys, self._looked_at = self._queue_model.get_waiting_keys(names), monotonic()
         delivery = claimer.next(self._keys)
@@ -66,8 +66,11 @@ class Visits:
     The worker's own shard comes first: it is asked between two such jobs. Each of them is recorded by itself.
     """
 
-    def __init__(self, worker: Face, context: Context, executions: Executions, shards: Shards, home: int) -> None:
+    def __init__(
+        self, worker: Face, context: Context, executions: Executions, claimer: Claimer, shards: Shards, home: int
+    ) -> None:
         self._worker, self._context, self._executions, self._shards = worker, context, executions, shards
+        self._claimer = claimer  # that of its own shard
         # Those that it asks, the next one first: workers of each shard begin with another one.
         self._numbers = deque([*range(home + 1, len(shards)), *range(home)])
         self._visits: dict[int, Visit] = {}
@@ -78,6 +81,12 @@ class Visits:
     def is_away(self) -> bool:
         """Whether a job of another shard runs: then nothing is claimed in the step that ends it."""
         return any(each.claim.delivery.database for each in self._executions.now_running())
+
+    @property
+    def claimers(self) -> list[Claimer]:
+        """Those of the shards whose jobs run."""
+        databases = {each.claim.delivery.database for each in self._executions.now_running()}
+        return [each.claimer for each in self._visits.values() if each.claimer.queue_model.database in databases]
 
     def next(self) -> Delivery | None:
         """Return a job of another shard, if it is time to ask one, and it has one."""
@@ -101,7 +110,9 @@ class Visits:
             if database in unusable:
                 check_answers(database)
                 del unusable[database]
-            return self._visit(number).next(self._worker.queues)
+            visit = self._visit(number)
+            visit.claimer.is_concurrent = self._claimer.is_concurrent
+            return visit.next(self._worker.queues)
         except RedisError as error:
             unusable[database] = monotonic() + RETRY
             self._log(number, f"cannot be used, and is asked again in {RETRY:.0f} s: {one_line(error, MESSAGE)}")

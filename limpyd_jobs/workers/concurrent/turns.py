@@ -100,7 +100,7 @@ class ManyAtOnce:
         self._suspects: list[int] = []
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._unrecorded = 0  # how many ends were not recorded, because it was too late
-        self._has_said_that_it_ends = False
+        self._ending: list[Claimer] = []  # those that said that it ends: that of its own shard first
         self._exit: SystemExit | None = None
 
     @property
@@ -152,17 +152,19 @@ class ManyAtOnce:
         left = len(self._slots.taken) + self._unrecorded
         if left:
             self._context.log(f"{left} jobs run on, and are rescued when their leases have lapsed", "error")
-        elif self._has_said_that_it_ends and not self._context.is_too_late:
-            with suppress(RedisError):
-                self._claimer.has_ended()
+        elif not self._context.is_too_late:
+            for claimer in self._ending:
+                with suppress(RedisError):
+                    claimer.has_ended()
 
     def _say_that_it_ends(self) -> None:
         """Say so, once, if it was asked to end. Else its jobs or its limits make it end: if it dies then, one of its
         jobs may have killed it, and would kill the next one, too."""
-        if self._worker.end_signal_caught and not self._has_said_that_it_ends:
-            self._has_said_that_it_ends = True
-            with suppress(RedisError):
-                self._claimer.say_that_it_ends()
+        if self._worker.end_signal_caught and not self._ending:
+            self._ending = [self._claimer, *(self._waiter.visits.claimers if self._waiter.visits else ())]
+            for claimer in self._ending:
+                with suppress(RedisError):
+                    claimer.say_that_it_ends()
 
     def _abort(self) -> None:
         """Release what runs: an exception ends the worker."""
