@@ -104,7 +104,8 @@ class Start:
         if self._until is None:
             self._until = monotonic() + self._wait
             what = f"Waiting for Redis at {self._place()}, for {self._wait:g} seconds at most"
-            self.worker.log(f"{what}: {one_line(error, MESSAGE)}", "warning")
+            remedy = "If no server runs there, name another one with --database or LIMPYD_JOBS_DATABASE"
+            self.worker.log(f"{what}: {one_line(error, MESSAGE)} {remedy}", "warning")
         return monotonic() < self._until
 
     def _place(self) -> str:
