@@ -27,6 +27,11 @@ class Pages(Job):
             self.progress(page / 3, f"page {page} of 3")
 
 
+class Finished(Pages):
+    def on_success(self, queue: Queue, result: Any) -> None:
+        self.progress(1, "all is done")
+
+
 def test_progress_is_told_while_a_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PROGRESS_INTERVAL", 0)
     job = Pages.add_job("all")
@@ -65,10 +70,6 @@ def test_that_of_a_run_which_lost_its_claim_does_not_hide_that_of_the_next_one()
 
 
 def test_a_run_that_ended_last_may_tell_it_still() -> None:
-    class Finished(Pages):
-        def on_success(self, queue: Queue, result: Any) -> None:
-            self.progress(1, "all is done")
-
     job = Finished.add_job("all")
     Worker("pages", max_loops=1, logger_level=60).run()
     assert job.read_progress().text == "all is done"  # type: ignore[union-attr]
