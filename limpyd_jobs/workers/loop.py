@@ -316,7 +316,7 @@ class Loop:
         worker = self.worker
         self.start.find_queues(self._look_for_queues)
         if self.context.state.beaten:  # others were given the sign that it starts, or has no queue
-            heartbeat.beat_in(FIRST_SIGN)
+            heartbeat.beat_in(min(FIRST_SIGN, self.context.settings.lease / 4))
         if not worker.must_stop():
             self._promote()
             events.emit(events.WorkerStarted, worker)
