@@ -110,7 +110,7 @@ class Delivery:
     retry: Sequence[str] = ("", "", "")
     arguments: Sequence[Any] = ()
     delayed_until: str = ""
-    reason: str = ""  # why it was canceled instead
+    reason: str = ""  # why it was canceled, or delayed, instead
     cursor: str = ""  # how far it was, as JSON
     beside: int = 0  # of a suspect that may have others beside it: how many of them may run at once, itself included
     error: Exception | None = field(default=None, compare=False)

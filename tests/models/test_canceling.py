@@ -135,6 +135,21 @@ class TestCancel:
         assert again.status.hget() == STATUSES.SUCCESS
         work(burst=True)
 
+    def test_lets_it_begin_at_once_though_a_worker_had_found_it_too_early(self) -> None:
+        job = claimed()
+        job.cancel()
+        again = Cancelable.add_job("a")
+        Queue.get_queue("queue").delayed.zadd({again.ident: 1})  # as if it was due
+        again.delayed_until.hset("2020-01-01 00:00:00")
+
+        class Late(Worker):
+            def job_delayed(self, found: Job, queue: Queue) -> None:
+                finish(job)
+                super().job_delayed(found, queue)
+
+        Late("queue", callback=lambda *_: None, burst=True).run()
+        assert again.status.hget() == STATUSES.SUCCESS
+
     def test_keeps_the_delay_that_the_new_one_asks_for(self) -> None:
         job = claimed()
         job.cancel()

@@ -24,8 +24,8 @@
 --              retry: {policy, uncounted tries, since, and maybe for how long, failing since}, delayed_until, queues,
 --              beside: of a suspect, how many suspects may run at once; none if no other one}
 --   found      {key, ident, status, identifier, queue_name, queue_priority, reason}: off the list, but not waiting, so not
---              claimed; the reason if it is canceled now, because it is too late to begin it, or delayed now,
---              because it follows another job
+--              claimed; the reason if it is canceled now, because it is too late to begin it, or delayed now, with its
+--              delayed_until, because it follows another job
 --   unknown    {key, ident}: of a class that was not given: still on the list (unless the ident was given)
 --   gone       {key, ident}: has no hash: dropped
 --   garbage    {key, its first 1,000 bytes}: not an ident: in quarantine now

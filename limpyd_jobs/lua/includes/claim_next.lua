@@ -94,7 +94,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     if is_first then pop(key) end
     return {
       outcome = 'found', key = key, ident = job.ident, status = 'd', identifier = identifier,
-      queue_name = queue[1] or '', queue_priority = queue[2] or '',
+      queue_name = queue[1] or '', queue_priority = queue[2] or '', delayed_until = ends.text,
       reason = 'job ' .. followed .. ', of the same identifier, was canceled, and has not ended',
     }
   end

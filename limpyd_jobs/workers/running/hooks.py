@@ -92,8 +92,12 @@ class Hooks:
 
     def job_delayed(self, job: Job, queue: Queue) -> None:
         execution = self._execution_of(job, queue)
-        until = self.recorder.retry(execution.claim.stored_delay)
-        delayed_until = self.strategies.of(job, queue).placement.delay(execution, until)
+        delivery = execution.claim.delivery
+        if delivery.reason:  # it follows another job: Redis has delayed it, and may have let it go since
+            delayed_until = delivery.delayed_until
+        else:
+            until = self.recorder.retry(execution.claim.stored_delay)
+            delayed_until = self.strategies.of(job, queue).placement.delay(execution, until)
         job._cached_delayed_until = delayed_until
         message = self.worker.job_delayed_message(job, queue)
         if delayed_until:

@@ -102,7 +102,8 @@ class Guard:
         claim = execution.claim
         is_found = claim.delivery.outcome == "found" and not claim.outcome
         if is_found and claim.job._cached_status == STATUSES.DELAYED:
-            self._delay(execution)
+            if not claim.delivery.reason:  # else Redis has delayed it
+                self._delay(execution)
         elif is_found:
             transitions.skip(claim.job, claim.queue, self.context.settings.lease)
 
