@@ -369,6 +369,7 @@ class Life(RuleBasedStateMachine):
         assert (delivery.outcome, delivery.ident, delivery.queue_key) == ("claimed", ident, queue)
         if again:
             assert claim() == delivery
+            self.expected.jobs[ident].within = 0  # it has begun in time
         self._tell("claimed by an application")
         return Claim(ident, queue, token)
 
