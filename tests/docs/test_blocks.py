@@ -291,7 +291,7 @@ def test_the_programs_exist_and_the_selections_of_tests_select_some(command: lis
 # Units
 
 UNIT_KEYS = {
-    "Unit": {"Description", "After", "Wants"},
+    "Unit": {"Description", "After", "Wants", "StartLimitIntervalSec"},
     "Service": {
         *("Type", "WatchdogSec", "User", "WorkingDirectory", "Environment", "ExecStart", "Restart", "RestartSec"),
         *("KillSignal", "KillMode", "TimeoutStopSec", "EnvironmentFile"),
