@@ -68,5 +68,6 @@ def add_many(numbers: range) -> None:
 def work(variant: str) -> list[str]:
     options = [f"--{variant.replace(' ', '=')}"] if variant != "default" else []
     options = [f"--concurrency={AT_ONCE}"] if AT_ONCE > 1 else options
-    command = ["--queues=bench", f"--database={URL}", "--max-loops=1000000000", *options]
+    modules = f"--job-modules={__name__}"  # this folder is no package
+    command = ["--queues=bench", f"--database={URL}", "--max-loops=1000000000", modules, *options]
     return [sys.executable, "-m", "limpyd_jobs.scripts.worker", *command]
