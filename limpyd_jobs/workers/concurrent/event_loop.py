@@ -97,6 +97,8 @@ class Awaited:
                 self._result = await self._coroutine
         except BaseException as error:
             if this_process.pid != self._pid:
+                if isinstance(error, GeneratorExit):  # a child only removes what its parent was running
+                    raise
                 end_child()
             self._error = error
 

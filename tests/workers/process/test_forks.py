@@ -82,6 +82,27 @@ def test_the_child_ends_that_was_forked_in_a_thread_of_a_coroutine(concurrency: 
     assert len(Forking.collection(status="s")) == 1
 
 
+def test_the_child_may_remove_what_its_parent_is_running(jobs_database: None) -> None:
+    """As its garbage collector does some day."""
+    children: list[int] = []
+
+    async def callback(job: Job, queue: Queue) -> None:
+        while job._cached_identifier == "waits" and not children:
+            await asyncio.sleep(0.01)
+        if job._cached_identifier == "forks":
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            children.append(os.fork())
+            if not children[-1]:
+                for task in others:
+                    task.get_coro().close()  # type: ignore[union-attr]
+                os._exit(7)
+
+    Forking.add_jobs(["waits", "forks"])
+    worker_of(callback=callback, concurrency=2, max_loops=2).run()
+    assert [status_of(child) for child in children] == [7]
+    assert len(Forking.collection(status="s")) == 2
+
+
 def test_the_child_that_a_hook_forked_ends_with_the_job(redis_client: redis.Redis) -> None:
     children: list[int] = []
 
