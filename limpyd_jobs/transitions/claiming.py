@@ -397,17 +397,16 @@ def renew_all(connection: Redis, claims: Sequence[Renewal], lease: float) -> Cal
 
 
 def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:
-    """Return the names of a request that describe a claim."""
-    if not token or token == UNCLAIMED:
-        raise ValueError(f"The token of the claim on {ident} is missing")
-    return {"job_model": layout_of(job_class).json, "ident": ident, "token": token, "queue_key": queue_key}
+    """Return the names of a request that describe a claim; raise `ValueError` without a token."""
+    return held_or_unclaimed(job_class, ident, "" if token == UNCLAIMED else token, queue_key)
 
 
 def held_or_unclaimed(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:
-    """Return the names of a request that describe a claim, or a job without one if the token is `UNCLAIMED`."""
-    if token == UNCLAIMED:
-        return {"job_model": layout_of(job_class).json, "ident": ident, "unclaimed": True, "queue_key": queue_key}
-    return held(job_class, ident, token, queue_key)
+    """Do the same; or describe a job without a claim, if the token is `UNCLAIMED`."""
+    if not token:
+        raise ValueError(f"The token of the claim on {ident} is missing")
+    claim = {"unclaimed": True} if token == UNCLAIMED else {"token": token}
+    return {"job_model": layout_of(job_class).json, "ident": ident, "queue_key": queue_key, **claim}
 
 
 @Verb

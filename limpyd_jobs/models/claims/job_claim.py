@@ -86,7 +86,10 @@ class JobClaim:
         self.queue: Any = queue
         self.outcome = ""
         self.is_lost = self._is_erasing = False
-        self.taken(delivery)
+        self.delivery = delivery  # as in `taken`, whose call would be one more for each job
+        self.is_held = bool(delivery.token)
+        self.token = delivery.token or UNCLAIMED
+        self.began = self.renewed = monotonic()
 
     def taken(self, delivery: Delivery) -> None:
         """The job came out of its list, and maybe is claimed."""
