@@ -24,6 +24,8 @@ from limpyd_jobs.contrib.django.management.commands.limpyd_jobs_worker import Co
 from limpyd_jobs.contrib.django.outbox.relaying import RelayTask
 from limpyd_jobs.testing import drain
 
+pytestmark = pytest.mark.proof  # a server of PostgreSQL is started
+
 psycopg = pytest.importorskip("psycopg")
 
 # It warns of connections that are not closed: those of a thread go with it, a moment after its worker has ended.

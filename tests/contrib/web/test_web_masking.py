@@ -119,6 +119,7 @@ def assert_nowhere(dashboard: Dashboard, asked: Iterator[str]) -> None:
             assert not found, (address, found)
 
 
+@pytest.mark.proof
 def test_no_page_shows_what_is_secret(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "PAUSE", 0.0)
     idents = planted(redis_client)

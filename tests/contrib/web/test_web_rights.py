@@ -82,6 +82,7 @@ def look(run: Run) -> str:
     return run("info")
 
 
+@pytest.mark.proof
 def test_those_of_the_manual_are_enough(turn_to: Turn) -> None:
     assert {*LINES} == {"producer", "worker", "looker", "actor", "hosted"}
     turn_to("producer")
@@ -99,6 +100,7 @@ def test_those_of_the_manual_are_enough(turn_to: Turn) -> None:
     assert other.status.hget() == STATUSES.CANCELED
 
 
+@pytest.mark.proof
 def test_what_a_user_may_not_ask_is_unknown_and_the_rest_is_shown(turn_to: Turn, redis_client: redis.Redis) -> None:
     redis_client.set("apscheduler:other", "of another program")
     run = turn_to("hosted")
