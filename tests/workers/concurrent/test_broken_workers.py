@@ -76,7 +76,8 @@ class Breaking(Base):
 
 class Stubborn(Base):
     async def run(self, queue: Queue) -> str:
-        await self.note()
+        with suppress(asyncio.CancelledError):  # a slow machine may be that late
+            await self.note()
         while not go_on.is_set():
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
