@@ -19,9 +19,9 @@ from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.run import Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Executions
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.hooks import Hooks
 from limpyd_jobs.workers.running.leases import Leases
@@ -62,23 +62,23 @@ class Parts:
     def __init__(self, worker: Worker) -> None:
         settings = worker._settings
         self.context = context = Context(worker, RunState(), (repeats := Repeats(worker.log)).log)
-        self.executions = executions = Executions()
+        self.runs = runs = Runs()
         self.claimer = claimer = Claimer(worker.queue_model, settings.lease, error_model=worker.error_model)
-        self.offers = Offers(worker, claimer, executions)
+        self.offers = Offers(worker, claimer, runs)
         self.redis_retry = RedisRetry(worker, context, lambda: None)
         self.recorder = recorder = Recorder(self.redis_retry, lambda: None, claimer.keep)
-        self.guard = guard = Guard(context, executions, recorder)
+        self.guard = guard = Guard(context, runs, recorder)
         awaiting = Awaiting(EventLoop(worker.log, context.fail))
         self.announcer = announcer = Announcer(worker, repeats.is_among_few, awaiting)
         overrides = Overrides(worker, Worker, settings)
         self.strategies = Strategies(worker, None, overrides, recorder, announcer, guard.abandon)
         self.acknowledger = AckAtOnce(worker, recorder, announcer)
         parts = overrides, self.strategies, recorder, announcer, self.acknowledger
-        self.hooks = Hooks(worker, context, executions, *parts, claimer.take)
-        others = executions, guard, recorder, overrides, announcer, JobTimer(), awaiting
+        self.hooks = Hooks(worker, context, runs, *parts, claimer.take)
+        others = runs, guard, recorder, overrides, announcer, JobTimer(), awaiting
         claiming = claimer.take, self.offers.abandon
         self.executor = executor = Executor(worker, context, *others, Worker.execute, *claiming, None, lambda: False)
-        self.leases = Leases(context, claimer.prefetched, executions, self.redis_retry.log_lease_not_renewed)
+        self.leases = Leases(context, claimer.prefetched, runs, self.redis_retry.log_lease_not_renewed)
         self.reconciler = Reconciler(worker.queue_model, settings.lease)
         self.rescuer = Rescuer(
             worker.queue_model,

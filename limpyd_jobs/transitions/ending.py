@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from limpyd.model import RedisModel
 from redis import Redis
@@ -38,15 +38,15 @@ class KeptResult(NamedTuple):
     milliseconds: int
 
 
-class Success(NamedTuple):
-    """A job that ran, by the clock of `monotonic`, and whose end will be recorded with others."""
+class Success(Protocol):
+    """A job that ran, by the clock of `monotonic`, and whose end is recorded with others."""
 
     job: Any
     delivery: Delivery
     began: float
-    ended: float
-    is_erased: bool = False
-    kept: KeptResult | None = None
+    ended_at: float
+    is_erased: bool
+    kept: KeptResult | None
 
 
 class Ending(NamedTuple):
@@ -130,11 +130,11 @@ def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
 
 def _row(success: Success, now: float) -> Sequence[str | int]:
     """Return a success as the script takes it. The duration is the same each time that it is sent."""
-    _, delivery, began, ended, is_erased, kept = success
-    ended_ago = int((now - ended) * 1_000_000)
-    began_ago = ended_ago + _microseconds(ended - began)
-    row = (delivery.ident, delivery.token, delivery.queue_key, began_ago, ended_ago, "1" if is_erased else "")
-    return (*row, *kept) if kept else row
+    delivery, ended_ago = success.delivery, int((now - success.ended_at) * 1_000_000)
+    began_ago = ended_ago + _microseconds(success.ended_at - success.began)
+    erased = "1" if success.is_erased else ""
+    row = (delivery.ident, delivery.token, delivery.queue_key, began_ago, ended_ago, erased)
+    return (*row, *success.kept) if success.kept else row
 
 
 def _microseconds(seconds: float) -> int:

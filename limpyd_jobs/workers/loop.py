@@ -54,9 +54,9 @@ from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.hooks import Hooks
 from limpyd_jobs.workers.running.leases import Leases
@@ -82,7 +82,7 @@ class Loop:
         self.worker = worker
         self.repeats = Repeats(worker.log)
         self.context = Context(worker, state, self.repeats.log)
-        self.executions = Executions()
+        self.runs = Runs()
         is_guarded = self.context.settings.blocking_calls == REFUSE
         self.event_loop = EventLoop(worker.log, self.context.fail, is_guarded=is_guarded)
         self.slots = Slots(self.context.settings.concurrency)
@@ -115,7 +115,7 @@ class Loop:
         self.claimer = Claimer(worker.queue_model, lease, defer, worker.error_model)
         self.claimer.listen(worker.queues)
         self.prefetched = self.claimer.prefetched
-        self.offers = Offers(worker, self.claimer, self.executions)
+        self.offers = Offers(worker, self.claimer, self.runs)
 
     def _build_tasks(self) -> None:
         worker, settings, hook = self.worker, self.context.settings, self.overrides.hook
@@ -143,8 +143,8 @@ class Loop:
     def _build_waiter(self) -> None:
         worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
         self.timer = JobTimer()
-        self.held = Held(worker, context, self.executions, self.slots, self.event_loop, self._end_wait)
-        self.report = Report(worker, context, self.executions, self.prefetched, self.held.lines)
+        self.held = Held(worker, context, self.runs, self.slots, self.event_loop, self._end_wait)
+        self.report = Report(worker, context, self.runs, self.prefetched, self.held.lines)
         self.stopping = Stopping(
             worker,
             context,
@@ -158,28 +158,28 @@ class Loop:
         self.waiter = Waiter(worker, context, self.claimer, self.maintenance, *tasks, ends_burst, before_wait)
         if context.settings.shards:
             places = context.settings.shards, context.settings.home
-            self.waiter.visits = Visits(worker, context, self.executions, self.claimer, *places)
+            self.waiter.visits = Visits(worker, context, self.runs, self.claimer, *places)
 
     def _build_hooks(self, base: type[Face]) -> None:
-        worker, context, executions, announcer = self.worker, self.context, self.executions, self.announcer
+        worker, context, runs, announcer = self.worker, self.context, self.runs, self.announcer
         self.recorder = recorder = Recorder(self.redis_retry, self.waiter.next_request, self.claimer.keep)
-        self.guard = Guard(context, executions, recorder)
+        self.guard = Guard(context, runs, recorder)
         policy, abandon = context.settings.retry_policy, self.guard.abandon
         self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer, abandon)
         self.acknowledger = AckAtOnce(worker, recorder, announcer)
         parts = self.overrides, strategies, recorder, announcer, self.acknowledger
-        self.hooks = Hooks(worker, context, executions, *parts, self.claimer.take)
-        self.metrics = WorkerMetrics(executions)
+        self.hooks = Hooks(worker, context, runs, *parts, self.claimer.take)
+        self.metrics = WorkerMetrics(runs)
         note = self.metrics.note if context.settings.metrics else None
         others = self.guard, recorder, self.overrides, announcer, self.timer, self.awaiting, base.execute
         takes = self.claimer.take, self.offers.abandon
-        self.executor = Executor(worker, context, executions, *others, *takes, note, self.stopping.ends_jobs)
+        self.executor = Executor(worker, context, runs, *others, *takes, note, self.stopping.ends_jobs)
 
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
-        self.leases = Leases(context, self.prefetched, self.executions, log_not_renewed, self.awaiting.cancel)
+        self.leases = Leases(context, self.prefetched, self.runs, log_not_renewed, self.awaiting.cancel)
         owner, paths, may_log = self.claimer.owner, self.unresolved.paths, self.redis_retry.may_log
-        parts = owner, self.executions, self.stopping, self.report, paths, may_log
+        parts = owner, self.runs, self.stopping, self.report, paths, may_log
         self.registration = WorkerRegistration(worker, context, *parts)
         self.start = Start(worker, context, self.redis_retry)
 
@@ -190,7 +190,7 @@ class Loop:
             return
         worker, context, slots, claimer = self.worker, self.context, self.slots, self.claimer
         acknowledger = AckOfMany(
-            worker, self.recorder, self.announcer, context, self.executions, claimer, self.waiter, self.guard
+            worker, self.recorder, self.announcer, context, self.runs, claimer, self.waiter, self.guard
         )
         self.acknowledger = self.hooks.acknowledger = acknowledger
         assert isinstance(self.awaiting, AwaitingBeside)
@@ -201,7 +201,7 @@ class Loop:
             worker,
             context,
             slots,
-            self.executions,
+            self.runs,
             claimer,
             self.waiter,
             self.offers,
@@ -273,7 +273,7 @@ class Loop:
         self.strategies.refresh()
         self._check_visits()
         if self.context.settings.prefetch != 1 and self.overrides.may_buffer:
-            parts = self.recorder, self.announcer, self.context, self.executions
+            parts = self.recorder, self.announcer, self.context, self.runs
             self.acknowledger = AckInBatches(worker, *parts, self.claimer, self.waiter, self.guard)
             self.hooks.acknowledger = self.acknowledger
         worker.start_date = utcnow()
@@ -309,7 +309,7 @@ class Loop:
         from limpyd_jobs.workers.health.telling import telling
 
         self.maintenance.put_first(Turns(settings.stalled_after / 4))
-        monitor = Monitor(self.worker, self.context, self.executions, self.prefetched, self.held.too_long)
+        monitor = Monitor(self.worker, self.context, self.runs, self.prefetched, self.held.too_long)
         return telling(monitor, settings, parent, self.worker.log)
 
     def _start_and_loop(self, heartbeat: Heartbeat) -> None:
@@ -379,7 +379,7 @@ class Loop:
 
     def _next(self) -> tuple[Queue, Job] | None:
         """Run the tasks that are due, then get a job; None if there is none, or something failed."""
-        self.executions.offered.clear()
+        self.runs.offered.clear()
         self.context.state.has_waited = False
         self.repeats.sum_up_if_due()
         try:
@@ -421,7 +421,7 @@ class Loop:
             self.maintenance.run_due()
         if is_new:
             self.waiter.queues_are_known()
-        self.executions.offered.clear()
+        self.runs.offered.clear()
 
     def wait(self) -> tuple[Queue, Job] | None:
         """Wait for a job; what `Worker.wait_for_job` does.
@@ -451,21 +451,21 @@ class Loop:
             self.worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
             self.offers.release_unwanted()
             return
-        execution = self.executions.accept(job, queue)
-        if self.executions.offered:
+        run = self.runs.accept(job, queue)
+        if self.runs.offered:
             self.offers.release_unwanted()
-        self.executor.run(execution)
+        self.executor.run(run)
         self.acknowledger.job_done()
         if self.awaiting.left:
-            self._leave_behind(execution, self.awaiting.left)
+            self._leave_behind(run, self.awaiting.left)
         if self.memory_limit:
             self.memory_limit.check()
 
-    def _leave_behind(self, execution: Execution, code: Awaited) -> None:
+    def _leave_behind(self, run: Run, code: Awaited) -> None:
         """End if the coroutine of a job, which was given up, still goes on: others would run beside it."""
         self.awaiting.left = None
         if not code.has_ended:
-            text = f"{label_of(execution.claim.job)} did not end when it was canceled, and its code goes on: ending"
+            text = f"{label_of(run.job)} did not end when it was canceled, and its code goes on: ending"
             self.worker.log(text, "error")
             self.worker.end_forced = True
 

@@ -264,7 +264,7 @@ class Worker(Parameters):
         self._loop.hooks.job_delayed(job, queue)
 
     def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
-        """Hook: the execution of a job raised an exception.
+        """Hook: the run of a job raised an exception.
 
         The job is recorded as an error and listed in its queue. Then it is put back in a queue if it may run again.
         """

@@ -330,7 +330,7 @@ class TestWhatIsKept:
     def test_a_renewal_that_comes_late_brings_back_nothing(self, job_class: type[Long], at: dict[str, Any]) -> None:
         """The thread that renews the lease may have begun before the end of the job, and come after it."""
         claims: list[Any] = []
-        code = Worked(row_2=lambda job: claims.append(vars(job)["_execution"].claim), **at)
+        code = Worked(row_2=lambda job: claims.append(vars(job)["_run_in_worker"]), **at)
         job = job_class.add_job("1")
         runs(code)
         assert status(job) == ("ERROR" if at else "SUCCESS")

@@ -58,7 +58,7 @@ class Task(Job):
         for number in self.iterate(range(ITEMS)):
             self.note(number)
             if number % 2:
-                vars(self)["_execution"].claim.renew(records.redis_of(self), LEASE)
+                vars(self)["_run_in_worker"].renew(records.redis_of(self), LEASE)
         with self.step("last") as step:
             if step.is_new:
                 self.note("last")

@@ -27,7 +27,7 @@ from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.claiming import claimer
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.maintenance import reconciler
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -302,7 +302,7 @@ def test_metrics_whose_reply_is_lost_are_not_counted_twice(
     written: list[str],
 ) -> None:
     behind()
-    gathered = WorkerMetrics(Executions())
+    gathered = WorkerMetrics(Runs())
     gathered._metrics[("bells", "a.B")] = Metrics([3, *[0] * (LENGTH - 1)])
     proxy.on("write_metrics", fault)
     for _ in range(2):

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from limpyd.exceptions import DoesNotExist
-from worlds import LEASE, Moment, World, pk_of
+from worlds import LEASE, Moment, Ran, World, pk_of
 
 from limpyd_jobs import Job, transitions
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import ClaimLost, NotRecorded
 from limpyd_jobs.records import records
-from limpyd_jobs.transitions import Delivery, Ending, Success
+from limpyd_jobs.transitions import Delivery, Ending
 
 After = Callable[[float], Moment]
 
@@ -30,7 +30,7 @@ def succeed_many(
     """The jobs began three seconds ago, and ended one second later, then the next."""
     now = monotonic()
     successes = [
-        Success(world.job(claim.pk), claim, now - 3 + number, now - 2 + number) for number, claim in enumerate(claims)
+        Ran(world.job(claim.pk), claim, now - 3 + number, now - 2 + number) for number, claim in enumerate(claims)
     ]
     next_claim = replace(world.request(token=token, **request), is_again=again)
     endings, claimed = transitions.succeed_many(world.client, successes, next_claim, limit)
@@ -108,7 +108,7 @@ def test_each_is_found_by_its_indexes_and_its_end_is_told(any_world: World) -> N
 def test_the_stored_dates_say_what_the_success_says(any_world: World) -> None:
     began = monotonic() - 5.123456789
     (claim,) = claims_on(any_world, "a")
-    success = Success(any_world.job(claim.pk), claim, began, began + 1.23456789)
+    success = Ran(any_world.job(claim.pk), claim, began, began + 1.23456789)
     transitions.accept_success(
         success.job, transitions.succeed_many(any_world.client, [success], any_world.request())[0][0]
     )
@@ -116,7 +116,7 @@ def test_the_stored_dates_say_what_the_success_says(any_world: World) -> None:
     start, end = parse_datetime(stored["start"]), parse_datetime(stored["end"])
     assert start is not None
     assert end is not None
-    assert end - start == transitions.duration_between(success.began, success.ended)
+    assert end - start == transitions.duration_between(success.began, success.ended_at)
 
 
 class TestEachIsRecordedWhateverBecomesOfTheOthers:
@@ -193,8 +193,8 @@ class TestEachIsRecordedWhateverBecomesOfTheOthers:
         third = any_world.claim(token="c", classes={Other.get_model_repr(): Other})
         assert third is not None
         job = records.attached(Other, third.pk)
-        successes = [Success(any_world.job(claim.pk), claim, 0, 1) for claim in claims]
-        successes.append(Success(job, third, 0, 1))
+        successes = [Ran(any_world.job(claim.pk), claim, 0, 1) for claim in claims]
+        successes.append(Ran(job, third, 0, 1))
         endings, _ = transitions.succeed_many(any_world.client, successes, any_world.request())
         for success, ending in zip(successes, endings, strict=True):
             assert transitions.accept_success(success.job, ending).outcome == "done"
@@ -364,7 +364,7 @@ def test_a_failure_of_redis_is_one_of_recording(redis_client: Any) -> None:
         other = redis_client.__class__(
             unix_socket_path=redis_client.connection_pool.connection_kwargs["path"], username=user, password="any"
         )
-        success = Success(world.job(claims[0].pk), claims[0], 0, 1)
+        success = Ran(world.job(claims[0].pk), claims[0], 0, 1)
         with pytest.raises(NotRecorded):
             transitions.succeed_many(other, [success], world.request())
         other.close()
@@ -378,7 +378,7 @@ def test_jobs_with_idents_that_are_hard_to_carry(world: World) -> None:
     pk = 'é"\\\n😀'
     key = f"jobs:job:{pk}:hash"
     world.client.rename("jobs:job:1:hash", key)
-    success = Success(records.attached(Job, pk), replace(claim, ident=f"{world.path}:{pk}"), 0, 1)
+    success = Ran(records.attached(Job, pk), replace(claim, ident=f"{world.path}:{pk}"), 0, 1)
     endings, _ = transitions.succeed_many(world.client, [success], world.request())
     assert outcomes(endings) == ["done"]
     assert world.client.hget(key, "status") == "s"

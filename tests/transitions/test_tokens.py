@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 from all_scripts import ALL_SCRIPTS
-from worlds import LEASE, TOKEN, World
+from worlds import LEASE, TOKEN, Ran, World
 
 from limpyd_jobs import transitions
 from limpyd_jobs.records.layout import classes_argument, layout_of
@@ -103,7 +103,7 @@ def test_a_row_of_several_without_a_token_fails(world: World) -> None:
         assert transitions.renew_all(world.client, [Renewal(world.job_class, delivery, {"cursor": "{}"})], 60) == [
             "failed"
         ]
-        success = transitions.Success(job, delivery, 0.0, 1.0)
+        success = Ran(job, delivery, 0.0, 1.0)
         ((outcome, detail, _),), _ = transitions.succeed_many(world.client, [success], world.request())
     assert (outcome, MISSING in detail) == ("failed", True)
 

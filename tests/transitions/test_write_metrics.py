@@ -11,7 +11,7 @@ from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.records import metrics
 from limpyd_jobs.records.metrics import KEY, LENGTH, Metrics
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -125,7 +125,7 @@ def test_a_key_of_a_wrong_type_makes_no_job_count_twice(redis_client: redis.Redi
     metrics.write(redis_client, {("bells", "a.B"): some(1)}, {})
     for key in redis_client.keys(f"{KEY}day:*"):  # type: ignore[union-attr]
         redis_client.set(key, "text")
-    gathered = WorkerMetrics(Executions())
+    gathered = WorkerMetrics(Runs())
     gathered._metrics[("bells", "a.B")] = some(3)
     for _ in range(3):
         gathered.write(redis_client)
@@ -147,7 +147,7 @@ def test_a_worker_writes_once_at_its_end(redis_client: redis.Redis, commands: An
 def test_many_are_written_in_small_steps_and_counted_once_though_one_fails(
     redis_client: redis.Redis, commands: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gathered = WorkerMetrics(Executions())
+    gathered = WorkerMetrics(Runs())
     gathered._metrics = {(f"{number}", "a.B"): some(1) for number in range(3 * metrics.MAX_ROWS)}
     failures = [redis.OutOfMemoryError("full"), None, redis.ConnectionError("lost")]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from invariants import PLACES, Contents, contents
@@ -22,7 +22,7 @@ from limpyd_jobs.dates import datetime_to_score, parse_datetime
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.scripting import FOLDER
-from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
+from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending, KeptResult
 
 LEASE = 1000
 TOKEN = "mine"
@@ -48,6 +48,17 @@ IDENTIFIERS = {
     "longest": "é" * 512,
 }
 QUEUE_NAMES = {label: name.strip() for label, name in IDENTIFIERS.items()}  # those that workers can be told
+
+
+class Ran(NamedTuple):
+    """A job that ran, as `transitions.succeed_many` takes it."""
+
+    job: Any
+    delivery: Delivery
+    began: float
+    ended_at: float
+    is_erased: bool = False
+    kept: KeptResult | None = None
 
 
 class Order(Job):

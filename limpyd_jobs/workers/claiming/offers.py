@@ -15,7 +15,7 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import still_claimed
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class Offers:
 
     worker: Face
     claimer: Claimer
-    executions: Executions
+    runs: Runs
 
     # -- Making the objects
 
@@ -33,7 +33,7 @@ class Offers:
 
         A job whose class cannot be resolved is still in its list: the application may know it.
         """
-        self.executions.offer(delivery)
+        self.runs.offer(delivery)
         try:
             found = self.worker.get_queue(delivery.key), self.worker.get_job(delivery.ident)
         except Exception as error:
@@ -46,9 +46,9 @@ class Offers:
     def get_queue(self, key: str) -> Queue:
         """Return the queue of a waiting list; what `Worker.get_queue` does."""
         queue_model = self.worker.queue_model
-        for execution in self.executions.offered.values():
-            if execution.claim.delivery.key == key and execution.claim.delivery.queue_name:
-                return queue_of(queue_model, execution.claim.delivery)
+        for run in self.runs.offered.values():
+            if run.delivery.key == key and run.delivery.queue_name:
+                return queue_of(queue_model, run.delivery)
         queue_key = QueueKey.of_list(key)
         if queue_key == key or not queue_key.pk or queue_key != f"{queue_model._name}:{queue_key.pk}":
             raise DoesNotExist(f"Unable to get the queue from the key {key}")
@@ -56,28 +56,27 @@ class Offers:
 
     def get_job(self, ident: str) -> Job:
         """Return the job of an ident; what `Worker.get_job` does."""
-        execution = self.executions.offered.get(ident)
-        if execution is None:
+        run = self.runs.offered.get(ident)
+        if run is None:
             return Job.get_from_ident(ident)
-        delivery = execution.claim.delivery
+        delivery = run.delivery
         if delivery.error or delivery.outcome != "claimed":
             self.claimer.check(delivery)
         cls = job_class_of(delivery) if delivery.database else job_classes.resolve(delivery.path)
         job: Job = records.attached(cls, delivery.pk)
-        job.__dict__["_execution"] = execution
+        job.__dict__["_run_in_worker"] = run
         return job
 
     # -- Jobs that the application does not want
 
     def release_unwanted(self) -> None:
         """Release, for later, the claimed jobs that the application did not choose to run."""
-        while self.executions.offered:
-            _, execution = self.executions.offered.popitem()
-            claim = execution.claim
-            if claim.is_only_taken:
-                self.abandon(claim.delivery)
-            elif claim.is_held:
-                self.release(claim, delay_argument(delayed_for=DEFAULT_DELAY))
+        while self.runs.offered:
+            _, run = self.runs.offered.popitem()
+            if run.is_only_taken:
+                self.abandon(run.delivery)
+            elif run.is_held:
+                self.release(run, delay_argument(delayed_for=DEFAULT_DELAY))
 
     def release(self, claim: JobClaim, delay: str = "") -> None:
         """Put a claimed job back, to the front of its list or for later."""

@@ -19,7 +19,7 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 # In how many seconds an idle worker asks each of the other shards once; somewhat more, as it does so between two waits.
 ROUND = 9.0
@@ -66,10 +66,8 @@ class Visits:
     The worker's own shard comes first: it is asked between two such jobs. Each of them is recorded by itself.
     """
 
-    def __init__(
-        self, worker: Face, context: Context, executions: Executions, claimer: Claimer, shards: Shards, home: int
-    ) -> None:
-        self._worker, self._context, self._executions, self._shards = worker, context, executions, shards
+    def __init__(self, worker: Face, context: Context, runs: Runs, claimer: Claimer, shards: Shards, home: int) -> None:
+        self._worker, self._context, self._runs, self._shards = worker, context, runs, shards
         self._claimer = claimer  # that of its own shard
         # Those that it asks, the next one first: workers of each shard begin with another one.
         self._numbers = deque([*range(home + 1, len(shards)), *range(home)])
@@ -80,12 +78,12 @@ class Visits:
     @property
     def is_away(self) -> bool:
         """Whether a job of another shard runs: then nothing is claimed in the step that ends it."""
-        return any(each.claim.delivery.database for each in self._executions.now_running())
+        return any(each.delivery.database for each in self._runs.now_running())
 
     @property
     def claimers(self) -> list[Claimer]:
         """Those of the shards whose jobs run."""
-        databases = {each.claim.delivery.database for each in self._executions.now_running()}
+        databases = {each.delivery.database for each in self._runs.now_running()}
         return [each.claimer for each in self._visits.values() if each.claimer.queue_model.database in databases]
 
     def next(self) -> Delivery | None:

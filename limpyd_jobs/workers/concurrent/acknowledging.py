@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.acknowledging import AckTogether
-from limpyd_jobs.workers.running.execution import Execution
 
 
 @dataclass(eq=False)
@@ -14,28 +14,27 @@ class AckOfMany(AckTogether):
     """Keeps successes until the worker lets them be recorded. Successes of jobs with a method for it, and all other
     ends, are recorded at once."""
 
-    def succeed(self, execution: Execution, may_chain: bool) -> None:
-        claim = execution.claim
-        if may_chain and claim.is_held and not (claim.outcome or claim.delivery.database):
-            execution.is_buffered = True
-            self.executions.unrecorded.append(execution)
+    def succeed(self, run: Run, may_chain: bool) -> None:
+        if may_chain and run.is_held and not (run.outcome or run.delivery.database):
+            run.is_buffered = True
+            self.runs.unrecorded.append(run)
         else:
-            super().succeed(execution, False)
+            super().succeed(run, False)
 
     def record(self, limit: int = 0) -> int:
         """Record all successes that are kept, and claim at most `limit` jobs; return how many were claimed."""
-        waiting = self.executions.unrecorded
-        executions = list(waiting)
-        if not (executions or limit):
+        waiting = self.runs.unrecorded
+        runs = list(waiting)
+        if not (runs or limit):
             return 0
         request = self.claimer.request(self.waiter.keys_in_turn)
-        endings, deliveries = self._record_all(request, limit, executions)
+        endings, deliveries = self._record_all(request, limit, runs)
         for delivery in deliveries:
             self.claimer.keep(delivery)
-        for execution, reply in zip(executions, endings, strict=True):
+        for run, reply in zip(runs, endings, strict=True):
             waiting.popleft()
-            execution.is_buffered = False
-            self.guard.run(execution, partial(self._accept, execution, reply))
+            run.is_buffered = False
+            self.guard.run(run, partial(self._accept, run, reply))
         return len(deliveries)
 
     def flush(self) -> None:

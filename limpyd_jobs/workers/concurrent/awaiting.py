@@ -11,7 +11,7 @@ from typing import Any
 
 from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.timers import JobTimer
 
 # A coroutine that goes on after its time is over is canceled again after this many seconds.
@@ -29,10 +29,10 @@ class Awaiting:
         self._code: Awaited | None = None  # the code of a job, while it runs
         self.left: Awaited | None = None  # the code of the last job that was given up
 
-    def cancel(self, execution: Execution) -> None:
+    def cancel(self, run: Run) -> None:
         """Cancel the coroutine of a job that was canceled. Any thread may do so."""
         code = self._code  # before it looks: what runs later is another job
-        if code is not None and execution.is_running:
+        if code is not None and run.is_running:
             self._loop.cancel(code, Cancel("it was canceled while it ran"))
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timer: JobTimer | None = None) -> Any:

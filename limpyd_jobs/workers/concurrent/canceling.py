@@ -14,7 +14,7 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import OnDeath, start_thread
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots, name_of
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.run import Run
 
 # How many seconds the listener waits for a message before it asks again; and after a failure.
 MAX_WAIT, PAUSE = 10.0, 1.0
@@ -68,9 +68,9 @@ class Canceling:
             self._early.pop(slot.name, None)
             self._interrupt(slot)
 
-    def cancel(self, execution: Execution) -> None:
+    def cancel(self, run: Run) -> None:
         """Interrupt a job of which the renewal of its lease told. Any thread may do so."""
-        self._cancel(name_of(execution))
+        self._cancel(name_of(run))
 
     def _cancel(self, name: str) -> None:
         if len(self._early) >= MAX_EARLY:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.concurrent.slots import Slots
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 
 @dataclass(eq=False)
@@ -17,7 +17,7 @@ class Held:
 
     worker: Face
     context: Context
-    executions: Executions
+    runs: Runs
     slots: Slots
     event_loop: EventLoop
     end_wait: Callable[[], None]
@@ -42,7 +42,7 @@ class Held:
         threads = self.event_loop.threads
         if threads is None or not threads.held:
             return set()
-        return threads.held_by_others([each.claim.job for each in self.executions.now_running()])
+        return threads.held_by_others([each.job for each in self.runs.now_running()])
 
     def too_long(self, seconds: float) -> str:
         """Return what jobs have held for longer than some seconds, so that others cannot go on; empty if nothing."""

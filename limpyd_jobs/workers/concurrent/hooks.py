@@ -8,7 +8,7 @@ from typing import Any
 
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.timers import JobTimer
 
 
@@ -19,25 +19,25 @@ class AwaitingBeside(Awaiting):
     def __init__(self, loop: EventLoop, ring: Callable[[], None]) -> None:
         super().__init__(loop)
         self.before: list[Coroutine[Any, Any, Any]] | None = None  # of the job that is about to begin
-        self.execution: Execution | None = None  # of the job whose hooks are called
+        self.run_of_hook: Run | None = None  # of the job whose hooks are called
         self.running = 0
         self._ring = ring
-        self._ended: SimpleQueue[tuple[Awaited, Execution | None]] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Awaited, Run | None]] = SimpleQueue()
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timer: JobTimer | None = None) -> Any:
         if self.before is not None:
             self.before.append(coroutine)
             return
-        execution = self.execution
+        run = self.run_of_hook
         self.running += 1
-        self._loop.start(coroutine, lambda awaited: self._has_ended(awaited, execution))
+        self._loop.start(coroutine, lambda awaited: self._has_ended(awaited, run))
 
-    def _has_ended(self, awaited: Awaited, execution: Execution | None) -> None:
-        self._ended.put((awaited, execution))
+    def _has_ended(self, awaited: Awaited, run: Run | None) -> None:
+        self._ended.put((awaited, run))
         self._ring()
 
-    def pop_ended(self) -> tuple[Awaited, Execution | None] | None:
-        """Return one that has ended, with the execution of its job; None if there is none."""
+    def pop_ended(self) -> tuple[Awaited, Run | None] | None:
+        """Return one that has ended, with the run of its job; None if there is none."""
         try:
             found = self._ended.get_nowait()
         except Empty:

@@ -15,7 +15,7 @@ from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.bell import Bell
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
 from limpyd_jobs.workers.process.forks import end_child
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.run import Run
 
 
 class Told:
@@ -35,9 +35,9 @@ class Slot:
     A coroutine is canceled to interrupt it. Code in a thread cannot be interrupted: it is told, and may ask.
     """
 
-    def __init__(self, execution: Execution, context: Context, on_end: Callable[[Slot], None]) -> None:
-        self.execution = execution
-        self.name = name_of(execution)
+    def __init__(self, run: Run, context: Context, on_end: Callable[[Slot], None]) -> None:
+        self.run = run
+        self.name = name_of(run)
         self.context = context  # what the instruments and the hook for the start have set (see `contextvars`)
         self.around: Around | None = None
         self.before: list[Coroutine[Any, Any, Any]] = []  # async methods of the job, to be awaited before its code
@@ -75,7 +75,7 @@ class Slot:
         submit(self.context.copy().run, self._call, awaiting, function)
 
     def _begin(self) -> None:
-        self._began, self.execution.is_running = monotonic(), True
+        self._began, self.run.is_running = monotonic(), True
 
     def _call(self, awaiting: Awaiting, function: Callable[[], Any]) -> None:
         try:
@@ -97,14 +97,14 @@ class Slot:
 
     def fail(self, error: BaseException) -> None:
         """Its code could not begin."""
-        self._error, self.execution.is_running = error, False
+        self._error, self.run.is_running = error, False
         for coroutine in self.before:
             coroutine.close()
 
     def _ended(self) -> None:
-        execution = self.execution
-        execution.ended, execution.is_running = monotonic(), False
-        execution.ran = execution.ended - self._began
+        run = self.run
+        run.ended_at, run.is_running = monotonic(), False
+        run.ran = run.ended_at - self._began
         self._on_end(self)
 
     # -- Interrupting it
@@ -115,12 +115,12 @@ class Slot:
             self._reason = reason
             if self._awaited is not None and self._loop is not None:
                 self._loop.cancel(self._awaited, reason)
-            elif self.execution.claim.is_that_of_job:
-                vars(self.execution.claim.job)["_is_told_to_end"] = self._told
+            elif self.run.is_that_of_job:
+                vars(self.run.job)["_is_told_to_end"] = self._told
 
     def give_up(self, reason: BaseException) -> None:
         """Wait for its code no longer, as if it had ended for that reason. Any thread may do so."""
-        if not self.is_over and self.execution.is_running:
+        if not self.is_over and self.run.is_running:
             self._given_up = reason
             self._on_end(self)
 
@@ -150,7 +150,7 @@ class Slot:
         if not self.is_released:
             return False
         try:
-            self.result(self.execution)
+            self.result(self.run)
         except GracePeriodOver:
             return True
         except BaseException:
@@ -165,7 +165,7 @@ class Slot:
 
     # -- Its end
 
-    def result(self, _: Execution) -> Any:
+    def result(self, _: Run) -> Any:
         """Return what its code returned, or raise what it raised, or why it was interrupted."""
         if self._given_up is not None:
             raise self._given_up
@@ -187,7 +187,7 @@ class Slot:
         """Leave what the instruments have entered."""
         if self.around is not None:
             try:
-                self.result(self.execution)
+                self.result(self.run)
             except BaseException as error:
                 self.around.__exit__(type(error), error, error.__traceback__)
             else:
@@ -206,9 +206,9 @@ async def _one_by_one(coroutines: list[Coroutine[Any, Any, Any]]) -> Any:
     return result
 
 
-def name_of(execution: Execution) -> str:
+def name_of(run: Run) -> str:
     """Return the name of a run of a job, by which others tell that it is canceled: see ``canceling.lua``."""
-    delivery = execution.claim.delivery
+    delivery = run.delivery
     return f"{delivery.ident} {delivery.token}"
 
 
@@ -250,7 +250,7 @@ class Slots:
                 self.lost -= slot.is_lost
                 slot.is_lost = False
                 continue
-            slot.is_over, slot.is_lost = True, slot.execution.is_running
+            slot.is_over, slot.is_lost = True, slot.run.is_running
             self.lost += slot.is_lost
             self.taken.discard(slot)
             self.named.pop(slot.name, None)

@@ -36,8 +36,8 @@ from limpyd_jobs.workers.concurrent.slots import Slot, Slots
 from limpyd_jobs.workers.concurrent.stepping import running_job
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.ack_buffer import MAX_ACK_DELAY
-from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.recorder import Guard
 
@@ -71,7 +71,7 @@ class ManyAtOnce:
         worker: Face,
         context: Context,
         slots: Slots,
-        executions: Executions,
+        runs: Runs,
         claimer: Claimer,
         waiter: Waiter,
         offers: Offers,
@@ -86,7 +86,7 @@ class ManyAtOnce:
         after_ends: Callable[[], None],
     ) -> None:
         self._worker, self._context, self._slots = worker, context, slots
-        self._executions, self._claimer, self._waiter, self._offers = executions, claimer, waiter, offers
+        self._runs, self._claimer, self._waiter, self._offers = runs, claimer, waiter, offers
         self._guard, self._executor, self._acknowledger = guard, executor, acknowledger
         self._awaiting, self._event_loop, self._limits, self._canceling = awaiting, event_loop, limits, canceling
         self._our_execute, self._after_ends = our_execute, after_ends
@@ -184,13 +184,13 @@ class ManyAtOnce:
     def _prefetch_held(self) -> None:
         """Let a job that has not begun be released with those that are claimed already."""
         if self._held:
-            execution = vars(self._held[1])["_execution"]
+            run = vars(self._held[1])["_run_in_worker"]
             self._held = None
-            self._executions.running.pop(execution, None)
-            if execution.claim.delivery.database:  # those of the own shard are released together
-                self._offers.release(execution.claim)
+            self._runs.running.pop(run, None)
+            if run.delivery.database:  # those of the own shard are released together
+                self._offers.release(run)
             else:
-                self._prefetched.deliveries.appendleft(execution.claim.delivery)
+                self._prefetched.deliveries.appendleft(run.delivery)
 
     def _end(self) -> None:
         self._threads.shutdown()
@@ -237,7 +237,7 @@ class ManyAtOnce:
             return None
         if is_full:
             until_late = self._prefetched.release_at - monotonic()
-            self.wait(MAX_ACK_DELAY if self._executions.unrecorded else min(MAX_WAIT, until_late))
+            self.wait(MAX_ACK_DELAY if self._runs.unrecorded else min(MAX_WAIT, until_late))
             return None
         if self._may_be_more and not self._prefetched.deliveries:
             self._claim(self._claimable)
@@ -278,40 +278,40 @@ class ManyAtOnce:
 
     def _take(self, queue: Queue, job: Job) -> None:
         self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
-        execution = self._executions.accept(job, queue)
-        if self._executions.offered:
+        run = self._runs.accept(job, queue)
+        if self._runs.offered:
             self._offers.release_unwanted()
         try:
-            is_to_run = self._executor.take_up(execution)
+            is_to_run = self._executor.take_up(run)
         except BaseException as error:
-            self._end_by(execution, partial(_raise, [error]))
+            self._end_by(run, partial(_raise, [error]))
         else:
             if not is_to_run:
-                self._end_by(execution, _nothing)
-            elif self._slots.taken and self._has_to_wait(execution):
+                self._end_by(run, _nothing)
+            elif self._slots.taken and self._has_to_wait(run):
                 self._held = queue, job
             else:
-                self._begin(execution)
+                self._begin(run)
 
     def _begin_held(self, _: Queue, job: Job) -> None:
         """Begin the job that waits for others to end, if they have."""
-        execution = vars(job)["_execution"]
-        if self._slots.taken and self._has_to_wait(execution):
+        run = vars(job)["_run_in_worker"]
+        if self._slots.taken and self._has_to_wait(run):
             self.wait(MAX_WAIT)
         else:
             self._held = None
-            self._begin(execution)
+            self._begin(run)
 
-    def _has_to_wait(self, execution: Execution) -> bool:
+    def _has_to_wait(self, run: Run) -> bool:
         """Whether a job must not begin yet: it runs alone, or may kill its worker, as another one that runs."""
-        beside = execution.claim.delivery.suspects_beside
-        return _runs_alone(type(execution.claim.job)) or bool(
+        beside = run.delivery.suspects_beside
+        return _runs_alone(type(run.job)) or bool(
             beside and self._suspects and len(self._suspects) >= min(beside, *self._suspects)
         )
 
-    def _count_suspect(self, execution: Execution, change: Callable[[int], None]) -> None:
+    def _count_suspect(self, run: Run, change: Callable[[int], None]) -> None:
         """Let no more suspects be claimed than may run at once, so that it is found out which one kills the worker."""
-        beside = execution.claim.delivery.suspects_beside
+        beside = run.delivery.suspects_beside
         if beside:
             change(beside)
             had_room = self._claimer.is_concurrent != "2"
@@ -319,12 +319,12 @@ class ManyAtOnce:
             if not had_room and self._claimer.is_concurrent != "2":
                 self._waiter.end_wait()  # which passes over those that may be claimed now
 
-    def _begin(self, execution: Execution) -> None:
-        execution.claim.began = monotonic()
-        slot = Slot(execution, copy_context(), self._slots.ended)
+    def _begin(self, run: Run) -> None:
+        run.began = monotonic()
+        slot = Slot(run, copy_context(), self._slots.ended)
         self._slots.take(slot)
-        self._runs_alone = _runs_alone(type(execution.claim.job))
-        self._count_suspect(execution, self._suspects.append)
+        self._runs_alone = _runs_alone(type(run.job))
+        self._count_suspect(run, self._suspects.append)
         self._canceling.begun(slot)
         try:
             slot.context.run(self._start, slot)
@@ -334,12 +334,11 @@ class ManyAtOnce:
 
     def _start(self, slot: Slot) -> None:
         """Call the hook for the start of a job, and let its code run."""
-        execution, worker = slot.execution, self._worker
-        claim = execution.claim
-        job, queue = claim.job, claim.queue
+        run, worker = slot.run, self._worker
+        job, queue = run.job, run.queue
         running_job.set(job)
         if instruments.installed:
-            slot.around = Around(Running(job, claim.delivery.queue_name, as_attempt(claim.delivery.tries), worker.id))
+            slot.around = Around(Running(job, run.delivery.queue_name, as_attempt(run.delivery.tries), worker.id))
             slot.around.__enter__()
         self._awaiting.before = slot.before
         try:
@@ -347,10 +346,10 @@ class ManyAtOnce:
         finally:
             self._awaiting.before = None
         function = worker.callback or worker.execute
-        seconds = self._executor.timeout_of(execution, needs_signal=False)
+        seconds = self._executor.timeout_of(run, needs_signal=False)
         if self._is_async(job, function):
             self._executor.read_arguments(job)
-            slot.begin_on(self._event_loop, function(job, queue), later=self._may_begin_later(claim.began))
+            slot.begin_on(self._event_loop, function(job, queue), later=self._may_begin_later(run.began))
         else:
             awaiting = Awaiting(self._event_loop)
             code = partial(self._call, awaiting, function, job, queue)
@@ -386,25 +385,25 @@ class ManyAtOnce:
         """Record how jobs ended whose code has ended, and claim in the same step as many as there are free slots."""
         while (found := self._awaiting.pop_ended()) is not None:
             self._end_method(*found)
-        most = MAX_ENDS - len(self._executions.unrecorded) if may_claim else MAX_RELEASES  # to begin others in between
+        most = MAX_ENDS - len(self._runs.unrecorded) if may_claim else MAX_RELEASES  # to begin others in between
         ended = self._slots.pop_ended(most)
         if ended:
             self._event_loop.begin()
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
             for slot in ended:
-                self._count_suspect(slot.execution, self._suspects.remove)
+                self._count_suspect(slot.run, self._suspects.remove)
         if not self._context.is_too_late:
-            self._release_together([slot.execution for slot in ended if slot.gave_way])
+            self._release_together([slot.run for slot in ended if slot.gave_way])
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
-        for slot in sorted(ended, key=lambda slot: -slot.execution.claim.began if slot.is_released else -inf):
+        for slot in sorted(ended, key=lambda slot: -slot.run.began if slot.is_released else -inf):
             if self._context.is_too_late:
-                self._unrecorded += slot.execution.claim.outcome != "released"
+                self._unrecorded += slot.run.outcome != "released"
             else:
                 self._finish(slot)
         if ended:
             self._ahead.note(len(ended))
             self._after_ends()
-        if (ended or self._executions.unrecorded) and not (may_claim and self._may_record_later()):
+        if (ended or self._runs.unrecorded) and not (may_claim and self._may_record_later()):
             self._record(self._claimable if may_claim else 0)
         if self._slots.lost >= self._slots.limit and not self._worker.end_forced:
             text = f"{self._slots.lost} jobs did not end when their time was over, and hold all slots: ending"
@@ -413,11 +412,11 @@ class ManyAtOnce:
         if len(ended) == most:
             self._slots.bell.ring()
 
-    def _release_together(self, executions: list[Execution]) -> None:
+    def _release_together(self, runs: list[Run]) -> None:
         """Release the jobs that were interrupted because the worker ends: one by one, it might take too long."""
-        executions.sort(key=lambda execution: execution.claim.began)
-        for database in {execution.claim.delivery.database for execution in executions}:
-            own = [each.claim for each in executions if each.claim.delivery.database is database]
+        runs.sort(key=lambda run: run.began)
+        for database in {run.delivery.database for run in runs}:
+            own = [each for each in runs if each.delivery.database is database]
             try:
                 self._executor.release_together(own)
             except Exception as error:  # each is tried again
@@ -425,55 +424,55 @@ class ManyAtOnce:
 
     def _may_record_later(self) -> bool:
         """Whether ends may wait for others: there are jobs to begin first, or enough to be begun meanwhile."""
-        unrecorded, stock = self._executions.unrecorded, len(self._prefetched.deliveries)
+        unrecorded, stock = self._runs.unrecorded, len(self._prefetched.deliveries)
         if self._held:
             return False
         if stock and self._slots.free > 0 and not self._runs_alone:
             return True
-        is_late = unrecorded and monotonic() > unrecorded[0].ended + MAX_ACK_DELAY
+        is_late = unrecorded and monotonic() > unrecorded[0].ended_at + MAX_ACK_DELAY
         return stock > self._ahead.jobs // 2 and len(unrecorded) < MAX_ENDS and not is_late
 
     def _finish(self, slot: Slot) -> None:
-        execution = slot.execution
+        run = slot.run
         self._has_given_up = self._has_given_up or slot.is_given_up
         if slot.is_given_up:
-            text = f"{label_of(execution.claim.job)} did not end when it was to, and is given up: its code goes on"
+            text = f"{label_of(run.job)} did not end when it was to, and is given up: its code goes on"
             self._context.log(text, "warning" if slot.is_released else "error")
         elif slot.went_on:
-            self._context.log(f"{label_of(execution.claim.job)} went on after it was canceled", "warning")
+            self._context.log(f"{label_of(run.job)} went on after it was canceled", "warning")
         slot.context.run(slot.leave_instruments)
-        self._awaiting.execution = execution
+        self._awaiting.run_of_hook = run
         try:
-            self._executor.finish(execution, partial(self._result_of, slot))
+            self._executor.finish(run, partial(self._result_of, slot))
         except SystemExit as error:
             self._exit, self._worker.end_forced = error, True
             self._context.notify_status()
         finally:
-            self._awaiting.execution = None
-            if not execution.is_success:
+            self._awaiting.run_of_hook = None
+            if not run.is_success:
                 slot.forget()
 
-    def _result_of(self, slot: Slot, execution: Execution) -> Any:
-        result = slot.result(execution)
+    def _result_of(self, slot: Slot, run: Run) -> Any:
+        result = slot.result(run)
         if result is not None and is_unrun(result):
-            self._executor.check_has_run(execution.claim.job, self._worker.callback or self._worker.execute, result)
+            self._executor.check_has_run(run.job, self._worker.callback or self._worker.execute, result)
         return result
 
-    def _end_method(self, awaited: Any, execution: Execution | None) -> None:
+    def _end_method(self, awaited: Any, run: Run | None) -> None:
         """An async method of a job has ended."""
         try:
             _ = awaited.result
         except BaseException as error:
-            if execution is None:
+            if run is None:
                 self._context.log(f"A method of a job failed: {error!r}", "error")
             else:
-                self._end_by(execution, partial(_raise, [error]))
+                self._end_by(run, partial(_raise, [error]))
         finally:
             awaited.forget()
 
-    def _end_by(self, execution: Execution, step: Callable[[], None]) -> None:
+    def _end_by(self, run: Run, step: Callable[[], None]) -> None:
         try:
-            self._guard.run(execution, step)
+            self._guard.run(run, step)
         except SystemExit as error:
             self._exit, self._worker.end_forced = error, True
 

@@ -16,7 +16,7 @@ from limpyd_jobs.models import job_classes
 from limpyd_jobs.records import metrics
 from limpyd_jobs.records.metrics import Metrics, OfNames
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.running.execution import Execution, Executions
+from limpyd_jobs.workers.run import Run, Runs
 
 # How many jobs are noted before they are summed up: few, because their arguments stay in memory.
 MANY = 100
@@ -28,16 +28,16 @@ class WorkerMetrics:
     The worker notes. Its heartbeat writes, and the worker itself once more when it ends.
     """
 
-    def __init__(self, executions: Executions) -> None:
-        self._executions = executions
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
         self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
         self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
         self._metrics: OfNames = {}
         self._lock = Lock()
 
-    def note(self, execution: Execution) -> None:
+    def note(self, run: Run) -> None:
         """A job was run."""
-        self._noted.append((execution.claim.delivery, execution.ran, execution.is_success))
+        self._noted.append((run.delivery, run.ran, run.is_success))
         if len(self._noted) >= MANY:
             with self._lock:
                 self._sum_up()
@@ -81,9 +81,9 @@ class WorkerMetrics:
 
     def _count_running(self) -> None:
         """Count jobs as started that still run."""
-        for execution in self._executions.now_running():
-            delivery = execution.claim.delivery
-            if execution.is_running and delivery.token not in self._begun:
+        for run in self._runs.now_running():
+            delivery = run.delivery
+            if run.is_running and delivery.token not in self._begun:
                 self._begun.add(delivery.token)
                 self._of(delivery).observe_start(_seconds_waited(delivery))
 

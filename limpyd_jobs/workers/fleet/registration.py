@@ -29,7 +29,7 @@ from limpyd_jobs.workers.fleet.report import Report
 from limpyd_jobs.workers.process.memory import memory_of_process
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.repeats import Repeats
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 from limpyd_jobs.workers.stopping import Stopping
 
 # After how many seconds a worker registers. A worker that lives for less time is not seen.
@@ -59,7 +59,7 @@ class WorkerRegistration:
     worker: Face
     context: Context
     owner: str  # of its claims
-    executions: Executions
+    runs: Runs
     stopping: Stopping
     report: Report
     unresolved: Callable[[], list[str]]  # the paths of classes that could not be resolved
@@ -137,7 +137,7 @@ class WorkerRegistration:
         return {**fields, "since": self._since} if self._since else fields
 
     def _details(self) -> dict[str, Any]:
-        worker, executions, settings = self.worker, self.executions, self.context.settings
+        worker, runs, settings = self.worker, self.runs, self.context.settings
         options = {name: getattr(settings, name, None) or getattr(worker, name, None) for name in OPTIONS}
         return {
             "id": worker.id,
@@ -145,8 +145,8 @@ class WorkerRegistration:
             "queue_model": worker.queue_model._name,
             "status": self._status,
             "running": self._running(),
-            "done": executions.done,
-            "failed": executions.failed,
+            "done": runs.done,
+            "failed": runs.failed,
             "idle_for": self._idle_for(),
             "memory": memory_of_process(),
             "unresolved": self.unresolved()[:MAX_UNRESOLVED],
@@ -164,7 +164,7 @@ class WorkerRegistration:
             return "quiet"
         if self.worker.status == "starting":
             return "no queue" if self.context.state.lacks_queues else "starting"
-        return "busy" if self.executions.running else "idle"
+        return "busy" if self.runs.running else "idle"
 
     def _idle_for(self) -> float:
         """For how many seconds it has been seen to do nothing: between jobs it is idle, too."""
@@ -175,7 +175,7 @@ class WorkerRegistration:
 
     def _running(self) -> list[list[str]]:
         """The ident, the identifier and the start of each job that is run."""
-        deliveries = [execution.claim.delivery for execution in self.executions.now_running()]
+        deliveries = [run.delivery for run in self.runs.now_running()]
         return [[each.ident, one_line(each.identifier, NAME), each.start or ""] for each in deliveries]
 
     # -- What is asked for

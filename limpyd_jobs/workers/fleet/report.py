@@ -15,7 +15,7 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import part_of
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 # How many of the claimed jobs are named.
 NAMED = 5
@@ -27,7 +27,7 @@ class Report:
 
     worker: Face
     context: Context
-    executions: Executions
+    runs: Runs
     prefetched: Prefetched
     held: Callable[[], Iterator[str]]  # what jobs hold, in lines
 
@@ -41,14 +41,14 @@ class Report:
         return "\n".join([state, *self._jobs(_name if has_identifiers else _place), *self.held(), *_threads(frame)])
 
     def _jobs(self, name: Callable[[Delivery], str]) -> Iterator[str]:
-        running = [each.claim for each in self.executions.now_running() if each.claim.is_held]
+        running = [each for each in self.runs.now_running() if each.is_held]
         for claim in running:
             since = monotonic() - claim.began
             yield f"has the claim {claim.token} on {name(claim.delivery)}, since {since:.1f} seconds"
         if not running:
             yield "idle"
         following = list(self.prefetched.deliveries)
-        unrecorded = [each.claim.delivery for each in self.executions.unrecorded.copy()]
+        unrecorded = [each.delivery for each in self.runs.unrecorded.copy()]
         for what, waiting in (("to be run next", following), ("run, but not recorded yet", unrecorded)):
             if waiting:
                 names = "; ".join(map(name, waiting[:NAMED]))

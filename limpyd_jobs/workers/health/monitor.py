@@ -12,7 +12,7 @@ from limpyd_jobs.redis.database import client_like
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.health.verdict import HEALTHY, Verdict
-from limpyd_jobs.workers.running.execution import Executions
+from limpyd_jobs.workers.run import Runs
 
 # How many seconds pass at most between two looks, and how many Redis has to answer.
 LOOK_EVERY = 5.0
@@ -43,7 +43,7 @@ class Monitor:
 
     worker: Face
     context: Context
-    executions: Executions
+    runs: Runs
     prefetched: Prefetched
     held_for_too_long: Callable[[float], str]  # what jobs have held for a number of seconds
 
@@ -85,7 +85,7 @@ class Monitor:
         served, prefix = {*self.context.queue_keys}, self.worker.queue_model._name
         waits = any(waiting and not paused and f"{prefix}:{pk}" in served for pk, _, _, waiting, _, paused in rows)
         loops, self._loops = self._loops, self.worker.num_loops
-        is_idle = loops == self._loops and not (self.executions.running or self.prefetched.deliveries)
+        is_idle = loops == self._loops and not (self.runs.running or self.prefetched.deliveries)
         self._waits_since = min(self._waits_since, monotonic()) if waits and is_idle else inf
 
     def _log_change(self, verdict: Verdict) -> None:
@@ -112,7 +112,7 @@ class Monitor:
             return state.failure
         if now - state.turned <= self._stalled_after:
             return ""
-        if not (self.executions.running or self.worker.status == "starting"):
+        if not (self.runs.running or self.worker.status == "starting"):
             return f"the loop has not turned for {now - state.turned:.0f} seconds"
         silent = now - state.beaten
         return f"no heartbeat for {silent:.0f} seconds" if silent > self._longest_silence else ""

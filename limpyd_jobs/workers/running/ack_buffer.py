@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.threads import OnDeath, start_thread
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.run import Run
 
 # How long the end of a job waits for other ends, in seconds.
 MAX_ACK_DELAY = 0.02
@@ -18,7 +18,7 @@ MAX_ACK_DELAY = 0.02
 # How long the thread leaves the recording to the worker after Redis failed, in seconds.
 RETRY_ACK_AFTER = 1.0
 
-Record = Callable[[Sequence[Execution]], tuple[Sequence[Any], list[Delivery]]]
+Record = Callable[[Sequence[Run]], tuple[Sequence[Any], list[Delivery]]]
 
 
 class AckBuffer:
@@ -26,20 +26,20 @@ class AckBuffer:
     records them, while the context is entered.
     """
 
-    def __init__(self, waiting: deque[Execution], record: Record, latest: float, on_death: OnDeath) -> None:
+    def __init__(self, waiting: deque[Run], record: Record, latest: float, on_death: OnDeath) -> None:
         self._waiting = waiting  # where to keep them
         self._on_death = on_death
         self._record = record  # the thread calls it to record some of them; see `record`
         # How long the end of a job waits for other ends, in seconds; `MAX_ACK_DELAY` if it is longer.
         self._latest = min(latest, MAX_ACK_DELAY)
-        self._recorded: list[tuple[Execution, Any]] = []
+        self._recorded: list[tuple[Run, Any]] = []
         self._lock = Lock()
         self._is_any = Event()
         self._stopped = Event()
 
-    def add(self, execution: Execution) -> None:
+    def add(self, run: Run) -> None:
         """Keep a job, to record it later."""
-        self._waiting.append(execution)
+        self._waiting.append(run)
         if not self._is_any.is_set():
             self._is_any.set()
 
@@ -49,12 +49,12 @@ class AckBuffer:
     @property
     def are_late(self) -> bool:
         """Whether it is time to record them: the first job began too long ago, or the thread had to step in."""
-        return bool(self._recorded) or monotonic() - self._waiting[0].claim.began > self._latest
+        return bool(self._recorded) or monotonic() - self._waiting[0].began > self._latest
 
-    def record(self, record: Record) -> tuple[list[tuple[Execution, Any]], list[Delivery]]:
+    def record(self, record: Record) -> tuple[list[tuple[Run, Any]], list[Delivery]]:
         """Record all jobs that are kept: `record` returns how each ended, and the next jobs.
 
-        Return each execution with its ending, also those that the thread recorded; and the next jobs.
+        Return each run with its ending, also those that the thread recorded; and the next jobs.
         """
         with self._lock:
             endings, prefetched = record(self._waiting)
@@ -85,7 +85,7 @@ class AckBuffer:
         """Record jobs that wait for too long; return False if that failed: the worker will log it."""
         with self._lock:
             late = list(self._waiting.copy())
-            if not late or monotonic() - late[0].ended < self._latest:
+            if not late or monotonic() - late[0].ended_at < self._latest:
                 return True
             try:
                 self._keep(self._record(late)[0])

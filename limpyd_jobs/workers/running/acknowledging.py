@@ -24,9 +24,9 @@ from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.ack_buffer import AckBuffer
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.timers import WakeupTimer
 
@@ -42,15 +42,15 @@ class AckAtOnce:
     recorder: Recorder
     announcer: Announcer
 
-    def succeed(self, execution: Execution, may_chain: bool) -> None:
+    def succeed(self, run: Run, may_chain: bool) -> None:
         """Record that a job succeeded, or do so later. It `may_chain` if no code of the application follows."""
         next_claim = self.recorder.next_request() if may_chain else None
-        ending = self.recorder.end(execution.claim.succeed, next_claim, execution.is_erased, execution.kept)
-        self._succeeded(execution, ending)
+        ending = self.recorder.end(run.succeed, next_claim, run.is_erased, run.kept)
+        self._succeeded(run, ending)
 
-    def _succeeded(self, execution: Execution, ending: Ending) -> None:
+    def _succeeded(self, run: Run, ending: Ending) -> None:
         """Do what follows once the success of a job is recorded, or refused, because the job has another status."""
-        job, queue, result = execution.claim.job, execution.claim.queue, execution.result
+        job, queue, result = run.job, run.queue, run.result
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self.worker.job_skipped(job, queue)
@@ -83,34 +83,32 @@ class AckTogether(AckAtOnce):
     """Records several successes in one step, and claims jobs in it."""
 
     context: Context
-    executions: Executions
+    runs: Runs
     claimer: Claimer
     waiter: Waiter
     guard: Guard
 
     def _record_all(
-        self, request: ClaimRequest, limit: int, executions: Sequence[Execution]
+        self, request: ClaimRequest, limit: int, runs: Sequence[Run]
     ) -> tuple[Sequence[Any], list[Delivery]]:
         """Record some successes; if that fails altogether, `_accept` does so one by one, or says so."""
         requests = chain([request], repeat(replace(request, is_again=True)))
-        successes = [execution.success for execution in executions]
         try:
             return self.recorder.retry(
-                lambda: transitions.succeed_many(self.claimer.connection, successes, next(requests), limit)
+                lambda: transitions.succeed_many(self.claimer.connection, runs, next(requests), limit)
             )
         except Exception as error:
-            return [("failed", error.__cause__ or error)] * len(successes), []
+            return [("failed", error.__cause__ or error)] * len(runs), []
 
-    def _accept(self, execution: Execution, reply: Any) -> None:
-        claim = execution.claim
+    def _accept(self, run: Run, reply: Any) -> None:
         if reply[0] != "failed":
-            ending = claim.ended_by(transitions.accept_success(claim.job, reply))
-            vars(claim.job)["_cached_duration"] = transitions.duration_between(claim.began, execution.ended)
+            ending = run.ended_by(transitions.accept_success(run.job, reply))
+            vars(run.job)["_cached_duration"] = transitions.duration_between(run.began, run.ended_at)
         elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
-            raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
+            raise NotRecorded(f"How {run.delivery.ident} ended is not recorded: {reply[1]}")
         else:
-            ending = self.recorder.retry(claim.succeed, None, execution.is_erased, execution.kept)
-        self._succeeded(execution, ending)
+            ending = self.recorder.retry(run.succeed, None, run.is_erased, run.kept)
+        self._succeeded(run, ending)
 
 
 @dataclass(eq=False)
@@ -128,25 +126,24 @@ class AckInBatches(AckTogether):
         is_auto = settings.prefetch == AUTO
         self._size = MeasuredBatchSize(settings.prefetch_time) if is_auto else BatchSize(settings.prefetch)
         self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
-        unrecorded, fail = self.executions.unrecorded, self.context.fail
+        unrecorded, fail = self.runs.unrecorded, self.context.fail
         self._buffer = AckBuffer(unrecorded, self._record_late, self._size.bound, fail)
         self._late_timer = WakeupTimer(self._release_meanwhile, fail)
         self._late_repeats = Repeats(self.worker.log)
 
-    def succeed(self, execution: Execution, may_chain: bool) -> None:
-        claim = execution.claim
-        is_plain = claim.is_held and not (claim.outcome or execution.is_buffered or claim.delivery.database)
+    def succeed(self, run: Run, may_chain: bool) -> None:
+        is_plain = run.is_held and not (run.outcome or run.is_buffered or run.delivery.database)
         if not is_plain or self.worker.status != "running" or not may_chain:
-            super().succeed(execution, may_chain)
+            super().succeed(run, may_chain)
             return
         ended = monotonic()
         if not (self._buffer or self._prefetched.deliveries):
-            self._size.observe(1, ended - claim.began)
+            self._size.observe(1, ended - run.began)
             if self._size.jobs == 1:
-                super().succeed(execution, may_chain)
+                super().succeed(run, may_chain)
                 return
-        execution.ended, execution.is_buffered = ended, True
-        self._buffer.add(execution)
+        run.ended_at, run.is_buffered = ended, True
+        self._buffer.add(run)
 
     def job_done(self) -> None:
         prefetched = self._prefetched
@@ -224,11 +221,10 @@ class AckInBatches(AckTogether):
         request = self.claimer.request(self.waiter.keys_in_turn)
         recorded, prefetched = self._buffer.record(partial(self._record_all, request, limit))
         self._begin_batch(prefetched)
-        for execution, reply in recorded:
-            execution.is_buffered = False
-            self.guard.run(execution, partial(self._accept, execution, reply))
+        for run, reply in recorded:
+            run.is_buffered = False
+            self.guard.run(run, partial(self._accept, run, reply))
 
-    def _record_late(self, executions: Sequence[Execution]) -> tuple[Sequence[Any], list[Delivery]]:
+    def _record_late(self, runs: Sequence[Run]) -> tuple[Sequence[Any], list[Delivery]]:
         """Do the same, once, while a job runs; called by another thread."""
-        successes = [execution.success for execution in executions]
-        return transitions.succeed_many(self.context.connection, successes, self.claimer.request())
+        return transitions.succeed_many(self.context.connection, runs, self.claimer.request())

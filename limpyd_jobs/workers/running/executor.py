@@ -30,8 +30,8 @@ from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import sleep
+from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.timers import JobTimer
@@ -49,7 +49,7 @@ class Executor:
 
     worker: Face
     context: Context
-    executions: Executions
+    runs: Runs
     guard: Guard
     recorder: Recorder
     overrides: Overrides
@@ -59,101 +59,100 @@ class Executor:
     our_execute: Callable[..., Any]  # `Worker.execute`
     take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
     abandon: Callable[[Delivery], None]  # ends the claim on a job that is only taken
-    note: Callable[[Execution], None] | None  # for the metrics
+    note: Callable[[Run], None] | None  # for the metrics
     worker_ends: Callable[[], bool]  # whether a job should give way
 
     _pid = 0
 
     # -- The steps
 
-    def run(self, execution: Execution) -> None:
+    def run(self, run: Run) -> None:
         """Run a job. No failure of the application, or of this library, ends the worker."""
         self._pid = this_process.pid
         try:
-            self.guard.run(execution, partial(self._run, execution))
+            self.guard.run(run, partial(self._run, run))
         finally:
             if this_process.pid != self._pid:  # a hook forked it
                 end_child()
 
-    def _run(self, execution: Execution) -> None:
-        if self.take_up(execution):
-            self._execute(execution, self._call_inside if instruments.installed else self._call)
+    def _run(self, run: Run) -> None:
+        if self.take_up(run):
+            self._execute(run, self._call_inside if instruments.installed else self._call)
 
-    def finish(self, execution: Execution, result: Callable[[Execution], Any]) -> None:
+    def finish(self, run: Run, result: Callable[[Run], Any]) -> None:
         """Call the hook for the end of a job whose code has run. `result` returns what it returned, or raises."""
-        self.guard.run(execution, partial(self._execute, execution, result))
+        self.guard.run(run, partial(self._execute, run, result))
 
-    def take_up(self, execution: Execution) -> bool:
+    def take_up(self, run: Run) -> bool:
         """Claim the job, unless it is claimed already. Call the hook of one that is not to be run, and return False."""
-        claim = execution.claim
-        offered = claim.delivery
-        if claim.is_only_taken:
-            self._claim(claim, offered.ident)
-            if not claim.is_held and claim.delivery.status == STATUSES.DELAYED:
-                claim.taken_as_it_is(offered)
-            elif not claim.is_held:  # it does not wait any more, and only that counts
+        offered = run.delivery
+        if run.is_only_taken:
+            self._claim(run, offered.ident)
+            if not run.is_held and run.delivery.status == STATUSES.DELAYED:
+                run.taken_as_it_is(offered)
+            elif not run.is_held:  # it does not wait any more, and only that counts
                 self.abandon(offered)
         elif not offered.ident:
-            self._claim(claim, claim.job.ident)
-        self._remember(execution)
-        job, queue = claim.job, claim.queue
-        if claim.delivery.outcome == "paused":
+            self._claim(run, run.job.ident)
+        self._remember(run)
+        job, queue = run.job, run.queue
+        if run.delivery.outcome == "paused":
             sleep(PAUSED_QUEUE_PAUSE)  # an overridden wait_for_job finds it again at once
         elif job._cached_status == STATUSES.DELAYED:
             self.worker.job_delayed(job, queue)
-        elif not claim.is_held or job._cached_status == STATUSES.CANCELED:
-            job._cached_reason = claim.delivery.reason
+        elif not run.is_held or job._cached_status == STATUSES.CANCELED:
+            job._cached_reason = run.delivery.reason
             self.worker.job_skipped(job, queue)
         else:
-            return not claim.delivery.retry[WITHOUT_LIMIT:] or self._is_in_time(execution)
+            return not run.delivery.retry[WITHOUT_LIMIT:] or self._is_in_time(run)
         return False
 
-    def _is_in_time(self, execution: Execution) -> bool:
+    def _is_in_time(self, run: Run) -> bool:
         """Whether a job that failed before is still to be tried again. If not, it is an error, as its last try was."""
         try:
-            execution.claim.check_is_in_time()
+            run.check_is_in_time()
         except RetriedTooLate as error:
-            self._fail(execution, error)
+            self._fail(run, error)
             return False
         return True
 
-    def _claim(self, claim: JobClaim, ident: str) -> None:
-        claim.is_held = False
-        claim.taken(self.take(claim.queue.waiting.key, ident))
+    def _claim(self, run: Run, ident: str) -> None:
+        run.is_held = False
+        run.taken(self.take(run.queue.waiting.key, ident))
 
-    def _remember(self, execution: Execution) -> None:
-        delivery = execution.claim.delivery
-        self.executions.running[execution] = None
-        execution.remember()
-        execution.claim.job.__dict__["_worker_ends"] = self.worker_ends
-        self.announcer.class_names.add(delivery.queue_name, delivery.path, type(execution.claim.job))
+    def _remember(self, run: Run) -> None:
+        delivery = run.delivery
+        self.runs.running[run] = None
+        run.remember_all()
+        run.job.__dict__["_worker_ends"] = self.worker_ends
+        self.announcer.class_names.add(delivery.queue_name, delivery.path, type(run.job))
 
-    def _execute(self, execution: Execution, call: Callable[[Execution], Any]) -> None:
+    def _execute(self, run: Run, call: Callable[[Run], Any]) -> None:
         """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""
         try:
-            result = call(execution)
+            result = call(run)
         except Requeue as request:
-            self.overrides.hook("job_requeued", execution.claim.job, execution.living_queue(), request)
+            self.overrides.hook("job_requeued", run.job, run.living_queue(), request)
         except Cancel as reason:
-            self._cancel(execution, reason)
+            self._cancel(run, reason)
         except JobInterrupted as interrupt:
-            self._give_way(execution, interrupt)
+            self._give_way(run, interrupt)
         except LoopFailed:
             raise
         except BaseException as error:  # asyncio.CancelledError, for one, ends a job, but not its worker
             if self._has_to_end(error):
-                self._release(execution)
+                self._release(run)
             else:
-                self._fail(execution, error)
+                self._fail(run, error)
             if isinstance(error, SystemExit) or (isinstance(error, KeyboardInterrupt) and self._has_to_end(error)):
                 raise
         else:
-            execution.is_success = True
-            self.executions.done += 1
-            self._executed(execution, result)
+            run.is_success = True
+            self.runs.done += 1
+            self._executed(run, result)
         finally:
             if self.note:
-                self.note(execution)
+                self.note(run)
 
     def _has_to_end(self, error: BaseException) -> bool:
         """Whether a job was interrupted because its worker has to end. If its code raised the same exceptions by
@@ -162,12 +161,12 @@ class Executor:
             return is_by_signal(error)
         return isinstance(error, GracePeriodOver) and self.worker_ends()
 
-    def _release(self, execution: Execution) -> None:
+    def _release(self, run: Run) -> None:
         """Put a job back that was interrupted, unless that is done."""
-        if execution.claim.outcome != "released":
-            self._interrupted(execution)
-            self.recorder.retry(execution.claim.release, begun=True)
-        self.overrides.hook("job_released", execution.claim.job, execution.living_queue())
+        if run.outcome != "released":
+            self._interrupted(run)
+            self.recorder.retry(run.release, begun=True)
+        self.overrides.hook("job_released", run.job, run.living_queue())
 
     def release_together(self, claims: Sequence[JobClaim]) -> None:
         """Put jobs of one database back, in their order; `finish` does the rest."""
@@ -175,46 +174,45 @@ class Executor:
             self.recorder.redis_retry.disconnect()
             self.recorder.retry(release_all, claims)
 
-    def _fail(self, execution: Execution, error: BaseException) -> None:
+    def _fail(self, run: Run, error: BaseException) -> None:
         """Call the hook for a job that failed."""
-        execution.is_success = False
-        self.executions.failed += 1
+        run.is_success = False
+        self.runs.failed += 1
         if not isinstance(error, (Exception, SystemExit)):
-            self._interrupted(execution)
+            self._interrupted(run)
         trace = raw_traceback_of(error) if self.worker.save_tracebacks else None
-        self.worker.job_error(execution.claim.job, execution.living_queue(), error, trace)
+        self.worker.job_error(run.job, run.living_queue(), error, trace)
         if isinstance(error, SystemExit) and not isinstance(error.code, (int, NoneType)):  # Python prints it
             error.code = one_line(error.code, MESSAGE)
 
-    def _give_way(self, execution: Execution, interrupt: JobInterrupted) -> None:
+    def _give_way(self, run: Run, interrupt: JobInterrupted) -> None:
         """Put a job back that goes on later, where it was."""
-        job = execution.claim.job
-        self.recorder.retry(execution.claim.release, begun=True, goes_last=interrupt.goes_last)
+        job = run.job
+        self.recorder.retry(run.release, begun=True, goes_last=interrupt.goes_last)
         job._cached_reason = str(interrupt)
-        self.overrides.hook("job_released", job, execution.living_queue())
+        self.overrides.hook("job_released", job, run.living_queue())
 
-    def _call_inside(self, execution: Execution) -> Any:
+    def _call_inside(self, run: Run) -> Any:
         """Do as `_call`, with the instruments around it."""
-        claim = execution.claim
-        with Around(Running(claim.job, claim.delivery.queue_name, as_attempt(claim.delivery.tries), self.worker.id)):
-            return self._call(execution)
+        with Around(Running(run.job, run.delivery.queue_name, as_attempt(run.delivery.tries), self.worker.id)):
+            return self._call(run)
 
-    def _call(self, execution: Execution) -> Any:
+    def _call(self, run: Run) -> Any:
         """Call the hook for the start of a job, then its code, and end that when its time is over."""
-        job, worker = execution.claim.job, self.worker
-        worker.job_started(job, execution.claim.queue)
+        job, worker = run.job, self.worker
+        worker.job_started(job, run.queue)
         function = worker.callback or worker.execute
-        seconds = self.timeout_of(execution)
+        seconds = self.timeout_of(run)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
-        began, execution.is_running, was_interrupted = monotonic(), True, False
+        began, run.is_running, was_interrupted = monotonic(), True, False
         try:
-            result = function(job, execution.claim.queue)
+            result = function(job, run.queue)
             if type(result) is CoroutineType:
                 result = self._await(job, function, result)
         finally:
-            execution.ran, execution.is_running = monotonic() - began, False
+            run.ran, run.is_running = monotonic() - began, False
             if this_process.pid != self._pid:
                 end_child()
             self.timer.disarm()
@@ -244,10 +242,10 @@ class Executor:
         """Read the arguments that did not come with the claim of the job, so that a coroutine has all at hand."""
         self.recorder.retry(know_all_arguments, job)
 
-    def timeout_of(self, execution: Execution, *, needs_signal: bool = True) -> float | None:
+    def timeout_of(self, run: Run, *, needs_signal: bool = True) -> float | None:
         """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit, or if
         that needs a signal, and this thread gets none."""
-        job, given = execution.claim.job, execution.claim.delivery.job_timeout
+        job, given = run.job, run.delivery.job_timeout
         seconds = read_seconds(given) if given else None
         if seconds is None and job.default_job_timeout is not None:
             seconds = own_seconds(job.default_job_timeout)
@@ -268,12 +266,12 @@ class Executor:
         if is_ours or function != self.worker.execute or is_coroutine(result):
             raise CodeNotRun(why_unrun(job.run if is_ours else function, result))
 
-    def _executed(self, execution: Execution, result: Any) -> None:
+    def _executed(self, run: Run, result: Any) -> None:
         """Call the hook for the status that the job has now.
 
         An overridden hook finds the status that the job gave itself, as in version 2; our own finds out by itself.
         """
-        job, queue = execution.claim.job, execution.living_queue()
+        job, queue = run.job, run.living_queue()
         status = STATUSES.RUNNING if self.overrides.has_our_success else self.recorder.retry(job.status.hget)
         vars(job)["_cached_status"] = status
         if status == STATUSES.CANCELED:
@@ -283,28 +281,28 @@ class Executor:
         else:
             self.worker.job_success(job, queue, result)
 
-    def _cancel(self, execution: Execution, reason: Cancel) -> None:
+    def _cancel(self, run: Run, reason: Cancel) -> None:
         """Cancel a job whose code raised `Cancel`, as if it had set its status."""
-        job = execution.claim.job
+        job = run.job
         if not self.overrides.has_our_skip:
             self.recorder.retry(job.status.hset, STATUSES.CANCELED)
         job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
-        self.worker.job_skipped(job, execution.living_queue())
+        self.worker.job_skipped(job, run.living_queue())
 
-    def _interrupted(self, execution: Execution) -> None:
+    def _interrupted(self, run: Run) -> None:
         """Drop the connections, because the code of the job was interrupted: one may still have a reply for it."""
         self.timer.disarm()
         self.recorder.redis_retry.disconnect()
-        if database := execution.claim.delivery.database:
+        if database := run.delivery.database:
             database.close_idle()
 
     # -- Jobs that are not run here
 
     def call_hook(self, delivery: Delivery, hook: Callable[..., None], *details: Any) -> None:
         """Call a hook with a job that is not run, and its queue."""
-        self.executions.offer(delivery)
+        self.runs.offer(delivery)
         queue, job = self.worker.get_queue(delivery.key), self.worker.get_job(delivery.ident)
-        self.executions.offered.pop(delivery.ident, None)
-        execution = Execution(JobClaim(delivery, job, queue))
-        self._remember(execution)
-        self.guard.run(execution, partial(hook, job, queue, *details))
+        self.runs.offered.pop(delivery.ident, None)
+        run = Run(delivery, job, queue)
+        self._remember(run)
+        self.guard.run(run, partial(hook, job, queue, *details))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from limpyd_jobs import events, transitions
-from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
+from limpyd_jobs.models import Job, Queue, queue_name
 from limpyd_jobs.models.following.results import kept_result
 from limpyd_jobs.records.layout import kept_for
 from limpyd_jobs.retrying import Requeue
@@ -18,9 +18,9 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery, KeptResult
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Execution, Executions
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Recorder
 from limpyd_jobs.workers.running.strategies import Strategies
@@ -37,7 +37,7 @@ class Hooks:
 
     worker: Face
     context: Context
-    executions: Executions
+    runs: Runs
     overrides: Overrides
     strategies: Strategies
     recorder: Recorder
@@ -48,29 +48,29 @@ class Hooks:
     def __post_init__(self) -> None:
         self._slowed: set[type[Job]] = set()
 
-    def _execution_of(self, job: Job, queue: Queue) -> Execution:
+    def _run_of(self, job: Job, queue: Queue) -> Run:
         if self.worker.status is None:
             self.strategies.refresh()  # the worker does not run, so they may still change
-        execution = vars(job).get("_execution") or self.executions.of(job) or Execution(JobClaim())
-        execution.claim.job, execution.claim.queue = job, queue
-        return execution
+        run = vars(job).get("_run_in_worker") or self.runs.of(job) or Run()
+        run.job, run.queue = job, queue
+        return run
 
     # -- The turns
 
     def job_started(self, job: Job, queue: Queue) -> None:
-        if not self._execution_of(job, queue).claim.is_held:  # it is called outside of the loop
-            job._execution = Execution(JobClaim(self.take(queue.waiting.key, job.ident), job, queue))
+        if not self._run_of(job, queue).is_held:  # it is called outside of the loop
+            job._run_in_worker = Run(self.take(queue.waiting.key, job.ident), job, queue)
         self.announcer.emit(events.JobStarted, job, queue, self.worker.job_started_message(job, queue))
         self.announcer.notify(job, "on_started", queue)
 
     def job_success(self, job: Job, queue: Queue, result: Any) -> None:
-        execution, strategy = self._execution_of(job, queue), self.strategies.of(job, queue)
-        execution.result = result
+        run, strategy = self._run_of(job, queue), self.strategies.of(job, queue)
+        run.result = result
         if kept_for(type(job)):
-            execution.kept = self._kept_result(job, result)
+            run.kept = self._kept_result(job, result)
         elif strategy.erases:
-            execution.is_erased = execution.claim.delivery.tries == "1"  # the pruner finds errors of earlier tries
-        self.acknowledger.succeed(execution, "job_success" in strategy.chained_hooks)
+            run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
+        self.acknowledger.succeed(run, "job_success" in strategy.chained_hooks)
 
     def _kept_result(self, job: Job, result: Any) -> KeptResult | None:
         """Return what to keep of a result. If it cannot be kept, the job is a success anyway."""
@@ -81,23 +81,23 @@ class Hooks:
             return None
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
-        claim, recorder = self._execution_of(job, queue).claim, self.recorder
-        if claim.is_held:
+        run, recorder = self._run_of(job, queue), self.recorder
+        if run.is_held:
             may_chain = "job_skipped" in self.strategies.of(job, queue).chained_hooks
-            recorder.end(claim.cancel, recorder.next_request() if may_chain else None)
+            recorder.end(run.cancel, recorder.next_request() if may_chain else None)
         else:
             recorder.retry(transitions.skip, job, queue, self.context.settings.lease)
         self.announcer.emit_again(events.JobSkipped, job, queue, self.worker.job_skipped_message(job, queue))
         self.announcer.notify(job, "on_skipped", queue)
 
     def job_delayed(self, job: Job, queue: Queue) -> None:
-        execution = self._execution_of(job, queue)
-        delivery = execution.claim.delivery
+        run = self._run_of(job, queue)
+        delivery = run.delivery
         if delivery.reason:  # it follows another job: Redis has delayed it, and may have let it go since
             delayed_until = delivery.delayed_until
         else:
-            until = self.recorder.retry(execution.claim.stored_delay)
-            delayed_until = self.strategies.of(job, queue).placement.delay(execution, until)
+            until = self.recorder.retry(run.stored_delay)
+            delayed_until = self.strategies.of(job, queue).placement.delay(run, until)
         job._cached_delayed_until = delayed_until
         message = self.worker.job_delayed_message(job, queue)
         if delayed_until:
@@ -107,11 +107,11 @@ class Hooks:
         self.announcer.notify(job, "on_delayed", queue)
 
     def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        claim = self._execution_of(job, queue).claim
-        self.strategies.of(job, queue).fail(claim, exception, trace)
+        run = self._run_of(job, queue)
+        self.strategies.of(job, queue).fail(run, exception, trace)
 
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None) -> None:
-        claim = self._execution_of(job, queue).claim
+        run = self._run_of(job, queue)
         job.__dict__.pop("_cached_priority", None)
         is_first = iter((True,))
 
@@ -123,16 +123,16 @@ class Hooks:
 
         self.recorder.retry(requeue)
         if "_cached_priority" in vars(job):  # so our own version put it back, and ended the claim
-            claim.ended("requeued")
+            run.ended("requeued")
         self.announcer.notify(job, "on_requeued", queue)
         self.announcer.requeued(job, queue)
 
     def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
-        claim, recorder = self._execution_of(job, queue).claim, self.recorder
+        run, recorder = self._run_of(job, queue), self.recorder
         strategy = self.strategies.of(job, queue)
         placement, may_chain = strategy.placement, "job_requeued" in strategy.chained_hooks
         next_claim = recorder.next_request() if may_chain else None
-        ending = recorder.end(claim.requeue, request, placement.least_delay, next_claim)
+        ending = recorder.end(run.requeue, request, placement.least_delay, next_claim)
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self.worker.job_skipped(job, queue)
@@ -141,7 +141,7 @@ class Hooks:
         job._cached_delayed_until = ending.delayed_until
         if ending.slowed:
             self._log_slowed(job)
-        placement.put_back(claim, request, ending.slowed)
+        placement.put_back(run, request, ending.slowed)
         self.announcer.notify(job, "on_requeued", queue)
         self.announcer.requeued(job, queue)
 

@@ -19,7 +19,7 @@ from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import MAX_RENEWED, Delivery, Renewal
 from limpyd_jobs.workers.claiming.prefetched import Prefetched
 from limpyd_jobs.workers.context import Context
-from limpyd_jobs.workers.running.execution import Execution, Executions
+from limpyd_jobs.workers.run import Run, Runs
 
 # Which part of the lease all renewals together may take: the next ones begin a quarter of the lease later. A worker for
 # which they took longer has caught up once they take half of that.
@@ -32,9 +32,9 @@ class Leases:
 
     context: Context
     prefetched: Prefetched
-    executions: Executions
+    runs: Runs
     log_not_renewed: Callable[[str, Exception], None]  # for an identifier
-    on_canceled: Callable[[Execution], None] = lambda _: None  # called with a running job that was canceled
+    on_canceled: Callable[[Run], None] = lambda _: None  # called with a running job that was canceled
 
     def __post_init__(self) -> None:
         self._lease: float = self.context.settings.lease
@@ -50,9 +50,9 @@ class Leases:
         # Looked at in the order in which a job goes from one to the next: none is missed that does so meanwhile.
         prefetched = [delivery for delivery in self.prefetched.deliveries.copy() if self.prefetched.holds(delivery)]
         releasing = self.prefetched.releasing.copy()
-        running = [*self.executions.offered.copy().values(), *self.executions.now_running()]
+        running = [*self.runs.offered.copy().values(), *self.runs.now_running()]
         known = set(running)
-        unrecorded = [each.claim.delivery for each in self.executions.unrecorded.copy() if each not in known]
+        unrecorded = [each.delivery for each in self.runs.unrecorded.copy() if each not in known]
         self._renew_others(connection, prefetched, [*releasing, *unrecorded])
         self._renew_running(connection, running)
         self._note_pace(is_over=True)
@@ -77,20 +77,20 @@ class Leases:
 
     # -- The jobs that run
 
-    def _renew_running(self, connection: Redis, running: Sequence[Execution]) -> None:
+    def _renew_running(self, connection: Redis, running: Sequence[Run]) -> None:
         """Renew the leases of the jobs that run, and keep their cursors: of those whose leases end first, then of the
         last one first, so that they would be rescued in their order."""
-        executions = [each for each in running if _is_held(each)]
-        self._number += len(executions)
-        databases = {each.claim.delivery.database for each in executions}
+        runs = [each for each in running if _is_held(each)]
+        self._number += len(runs)
+        databases = {each.delivery.database for each in runs}
         for database in sorted(databases, key=bool):  # the own one first: another one may not answer
-            here = [each for each in executions[::-1] if each.claim.delivery.database is database]
+            here = [each for each in runs[::-1] if each.delivery.database is database]
             shard: Redis = connection_to(database) if database else connection
             self._renew_all(shard, sorted(here, key=_renewed))
 
-    def _renew_all(self, connection: Redis, executions: Iterable[Execution]) -> None:
+    def _renew_all(self, connection: Redis, runs: Iterable[Run]) -> None:
         """Renew some leases in order, in as few steps as may be."""
-        waiting = iter(executions)
+        waiting = iter(runs)
         is_more = True
         while is_more:
             with ExitStack() as stack:
@@ -100,32 +100,28 @@ class Leases:
                     self._renew_some(connection, some)
             self._note_pace()
 
-    def _renew_some(self, connection: Redis, some: Sequence[Renewing[Execution]]) -> None:
+    def _renew_some(self, connection: Redis, some: Sequence[Renewing[Run]]) -> None:
         sent = monotonic()
         try:
-            claims = [
-                Renewal(job_class_of(each.claim.delivery), each.claim.delivery, keeping.request)
-                for each, keeping in some
-            ]
+            claims = [Renewal(job_class_of(each.delivery), each.delivery, keeping.request) for each, keeping in some]
             outcomes = transitions.renew_all(connection, claims, self._lease)
         except Exception as error:
-            self._failed(some[0][0].claim.delivery, error)
+            self._failed(some[0][0].delivery, error)
             return
-        for (execution, keeping), outcome in zip(some, outcomes, strict=True):
+        for (run, keeping), outcome in zip(some, outcomes, strict=True):
             keeping.is_done = outcome in ("done", "canceled")
-            self._was_answered(execution, outcome, sent)
+            self._was_answered(run, outcome, sent)
 
-    def _was_answered(self, execution: Execution, outcome: str, sent: float) -> None:
-        claim = execution.claim
-        if outcome in ("refused", "gone") and claim.lose():
-            self._log_lost(claim.delivery)
+    def _was_answered(self, run: Run, outcome: str, sent: float) -> None:
+        if outcome in ("refused", "gone") and run.lose():
+            self._log_lost(run.delivery)
         elif outcome == "failed":
-            self.log_not_renewed(claim.delivery.identifier, LimpydJobsException("its record is broken"))
+            self.log_not_renewed(run.delivery.identifier, LimpydJobsException("its record is broken"))
         elif outcome in ("done", "canceled"):
-            if claim.is_held and sent - claim.renewed > self._lease and not self._failed_before:
-                self._lapsed = claim.delivery.identifier
-            if claim.was_renewed(sent, outcome):
-                self.on_canceled(execution)
+            if run.is_held and sent - run.renewed > self._lease and not self._failed_before:
+                self._lapsed = run.delivery.identifier
+            if run.was_renewed(sent, outcome):
+                self.on_canceled(run)
 
     # -- The other ones
 
@@ -160,13 +156,13 @@ class Leases:
         self.context.log(text, "error")
 
 
-def _is_held(execution: Execution) -> bool:
-    return execution.claim.is_held and not execution.claim.is_lost
+def _is_held(run: Run) -> bool:
+    return run.is_held and not run.is_lost
 
 
-def _renewed(execution: Execution) -> float:
-    return execution.claim.renewed
+def _renewed(run: Run) -> float:
+    return run.renewed
 
 
-def _claim_of(execution: Execution) -> JobClaim:
-    return execution.claim
+def _claim_of(run: Run) -> JobClaim:
+    return run

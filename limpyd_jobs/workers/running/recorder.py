@@ -15,7 +15,7 @@ from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.naming import label_of, still_claimed
 from limpyd_jobs.workers.redis_retry import RedisRetry
-from limpyd_jobs.workers.running.execution import Execution, Executions
+from limpyd_jobs.workers.run import Run, Runs
 
 P = ParamSpec("P")
 
@@ -43,12 +43,12 @@ class Guard:
     """Does the steps that end claims."""
 
     context: Context
-    executions: Executions
+    runs: Runs
     recorder: Recorder
 
-    def run(self, execution: Execution, step: Callable[[], None]) -> None:
+    def run(self, run: Run, step: Callable[[], None]) -> None:
         """Do a step that ends the claim on a job; then make sure that the claim is ended."""
-        job, shard = execution.claim.job, execution.claim.delivery.database
+        job, shard = run.job, run.delivery.database
         if shard is not None:
             self.recorder.redis_retry.away(shard)
         try:
@@ -58,66 +58,62 @@ class Guard:
         except NotRecorded as error:
             self.context.log(f"{label_of(job)} {one_line(error, MESSAGE)}", "error")
         except Exception as error:
-            self._failed(execution, error)
-            self.abandon(execution)
+            self._failed(run, error)
+            self.abandon(run)
         else:
-            self.abandon(execution)
+            self.abandon(run)
         finally:
-            self.executions.running.pop(execution, None)
+            self.runs.running.pop(run, None)
             if shard is not None:
                 self.recorder.redis_retry.away(None)
-            if not execution.is_buffered:
-                job.__dict__.pop("_execution", None)  # so that the garbage collector need not find the cycle
+            if not run.is_buffered:
+                job.__dict__.pop("_run_in_worker", None)  # so that the garbage collector need not find the cycle
 
     def _log_not_recorded(self, job: Job, error: Exception) -> None:
         text = f"{label_of(job)} {one_line(error, MESSAGE)}"
         self.context.log_repeated("how a job went is not recorded", text)
 
-    def _failed(self, execution: Execution, error: Exception) -> None:
+    def _failed(self, run: Run, error: Exception) -> None:
         """Record a job whose hook failed as an error, unless its end is recorded; list it with the errors anyway."""
-        claim = execution.claim
-        job = claim.job
+        job = run.job
         if isinstance(error, JobGone) and error.ident == job.ident:
             self._log_not_recorded(job, error)
             return
         self.context.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
-            self.recorder.retry(self._record_failure, execution)
+            self.recorder.retry(self._record_failure, run)
         except Exception as another:
             text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
             self.context.log(text, "error")
-            if isinstance(another, NotRecorded) and claim.outcome != "held":
-                claim.is_held = False  # it is not abandoned: when its lease has lapsed, the job is rescued
+            if isinstance(another, NotRecorded) and run.outcome != "held":
+                run.is_held = False  # it is not abandoned: when its lease has lapsed, the job is rescued
 
-    def _record_failure(self, execution: Execution) -> None:
-        claim = execution.claim
-        if claim.is_held and claim.outcome != "held":
-            claim.fail()
+    def _record_failure(self, run: Run) -> None:
+        if run.is_held and run.outcome != "held":
+            run.fail()
         else:
-            self._record_found(execution)
-            claim.queue.errors.rpush(claim.job.ident)
+            self._record_found(run)
+            run.queue.errors.rpush(run.job.ident)
 
-    def _record_found(self, execution: Execution) -> None:
+    def _record_found(self, run: Run) -> None:
         """Record the end of a job that did not wait, if its hook did not."""
-        claim = execution.claim
-        is_found = claim.delivery.outcome == "found" and not claim.outcome
-        if is_found and claim.job._cached_status == STATUSES.DELAYED:
-            if not claim.delivery.reason:  # else Redis has delayed it
-                self._delay(execution)
+        is_found = run.delivery.outcome == "found" and not run.outcome
+        if is_found and run.job._cached_status == STATUSES.DELAYED:
+            if not run.delivery.reason:  # else Redis has delayed it
+                self._delay(run)
         elif is_found:
-            transitions.skip(claim.job, claim.queue, self.context.settings.lease)
+            transitions.skip(run.job, run.queue, self.context.settings.lease)
 
-    def abandon(self, execution: Execution) -> None:
+    def abandon(self, run: Run) -> None:
         """End the claim if overridden hooks did not: then they took care of the state of the job."""
-        claim = execution.claim
-        if execution.is_buffered or not claim.is_held:
+        if run.is_buffered or not run.is_held:
             return
         try:
-            if not self.recorder.retry(claim.abandon):
-                self._delay(execution)
+            if not self.recorder.retry(run.abandon):
+                self._delay(run)
         except Exception as error:
-            self.context.log(still_claimed(claim.delivery.ident, error), "error")
-        claim.is_held = False
+            self.context.log(still_claimed(run.delivery.ident, error), "error")
+        run.is_held = False
 
-    def _delay(self, execution: Execution) -> None:
-        self.recorder.end(execution.claim.delay, execution.claim.stored_delay())
+    def _delay(self, run: Run) -> None:
+        self.recorder.end(run.delay, run.stored_delay())

@@ -15,7 +15,7 @@ from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.dates import compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
-from limpyd_jobs.models import Error, Job, JobClaim, Queue, has_custom_placement, queue_name
+from limpyd_jobs.models import Error, Job, Queue, has_custom_placement, queue_name
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, Return
 from limpyd_jobs.models.error import is_created_with_failure, new_error
 from limpyd_jobs.records.records import NewError
@@ -24,8 +24,8 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.execution import Execution
 from limpyd_jobs.workers.running.overrides import METHODS, Overrides
 from limpyd_jobs.workers.running.recorder import Recorder
 
@@ -44,14 +44,14 @@ class FailAtOnce:
     announcer: Announcer
     may_chain: bool
 
-    def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
+    def __call__(self, run: Run, exception: BaseException, trace: str | None) -> None:
         """Record that a job failed, and put it back in a queue if it may run again."""
-        recorder, job, queue = self.recorder, claim.job, claim.queue
+        recorder, job, queue = self.recorder, run.job, run.queue
         error = self._log_if_not_recorded(job, self._new_error, job, queue, exception, trace)
-        back = self._return_of(claim, exception)
+        back = self._return_of(run, exception)
         next_claim = recorder.next_request() if self.may_chain else None
         try:
-            ending = recorder.end(claim.fail, back, next_claim=next_claim, error=error)
+            ending = recorder.end(run.fail, back, next_claim=next_claim, error=error)
         finally:
             if error:
                 self._log_if_not_recorded(job, error.complete)
@@ -73,27 +73,27 @@ class FailAtOnce:
             self.worker.log(f"{label_of(job)} its error is not recorded: {one_line(error, MESSAGE)}", "error")
             return None
 
-    def _return_of(self, claim: JobClaim, exception: BaseException) -> Return:
+    def _return_of(self, run: Run, exception: BaseException) -> Return:
         worker = self.worker
         times = int(worker.requeue_times or 0)
         otherwise = Return(times, worker.requeue_priority_delta, worker.requeue_delay_delta)
-        return claim.decide(exception, self.retry_policy, otherwise)
+        return run.decide(exception, self.retry_policy, otherwise)
 
 
 class FailStepByStep(FailAtOnce):
     """Holds a job that may run again in error until all code of the application has seen it."""
 
-    def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
-        job, queue = claim.job, claim.queue
-        back = self._return_of(claim, exception)
-        ending = self.recorder.end(claim.fail, back, hold=True)
+    def __call__(self, run: Run, exception: BaseException, trace: str | None) -> None:
+        job, queue = run.job, run.queue
+        back = self._return_of(run, exception)
+        ending = self.recorder.end(run.fail, back, hold=True)
         is_held = ending.outcome == "held"
         if not ending.status:  # else it has ended in another way before
             self._save_error(job, queue, exception, trace)
         self.announcer.failed(job, queue, exception, trace, is_held)
         self.announcer.notify(job, "on_error", queue, exception, trace)
         if is_held:
-            self._requeue(claim, back)
+            self._requeue(run, back)
 
     def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         worker = self.worker
@@ -104,11 +104,11 @@ class FailStepByStep(FailAtOnce):
             add_error = _error_model_of(worker, type(job)).add_error
             self._log_if_not_recorded(job, partial(add_error, queue_name(queue), job, exception, trace=trace, **fields))
 
-    def _requeue(self, claim: JobClaim, back: Return) -> None:
+    def _requeue(self, run: Run, back: Return) -> None:
         """Put a job that is held in error back in a queue, unless it was canceled meanwhile."""
-        job, queue = claim.job, claim.queue
+        job, queue = run.job, run.queue
         try:
-            self.worker.requeue_job(job, queue, int(claim.priority_after(back)), delayed_for=back.delay)
+            self.worker.requeue_job(job, queue, int(run.priority_after(back)), delayed_for=back.delay)
         except LimpydJobsException:
             job._cached_status = self.recorder.retry(job.status.hget)
             if job._cached_status != STATUSES.CANCELED:
@@ -123,15 +123,15 @@ class OwnPlacement:
     least_delay = ""  # of a job that asked to be put back at once, as transitions take it
 
     recorder: Recorder
-    abandon: Callable[[Execution], None]
+    abandon: Callable[[Run], None]
     may_chain: bool
 
-    def delay(self, execution: Execution, until: datetime | None) -> str:
+    def delay(self, run: Run, until: datetime | None) -> str:
         """Delay a job, and return until when: a date as text, empty if it waits."""
         next_claim = self.recorder.next_request() if self.may_chain else None
-        return self.recorder.end(execution.claim.delay, until, next_claim).delayed_until
+        return self.recorder.end(run.delay, until, next_claim).delayed_until
 
-    def put_back(self, claim: JobClaim, request: Requeue, slowed: str) -> None:
+    def put_back(self, run: Run, request: Requeue, slowed: str) -> None:
         """Do nothing more: the delay was the only step."""
 
 
@@ -141,9 +141,9 @@ class CustomPlacement(OwnPlacement):
     # So that no other worker takes it until it is put in its queue.
     least_delay = delay_argument(delayed_for=DEFAULT_DELAY)
 
-    def delay(self, execution: Execution, until: datetime | None) -> str:
-        job, queue = execution.claim.job, execution.claim.queue
-        self.abandon(execution)
+    def delay(self, run: Run, until: datetime | None) -> str:
+        job, queue = run.job, run.queue
+        self.abandon(run)
         job.enqueue_or_delay(
             queue_name=queue_name(queue),
             delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
@@ -151,8 +151,8 @@ class CustomPlacement(OwnPlacement):
         )
         return job.delayed_until.hget() or ""
 
-    def put_back(self, claim: JobClaim, request: Requeue, slowed: str) -> None:
-        job, queue = claim.job, claim.queue
+    def put_back(self, run: Run, request: Requeue, slowed: str) -> None:
+        job, queue = run.job, run.queue
         after = (float(slowed), None) if slowed else (request.delayed_for, request.delayed_until)
         job.enqueue_or_delay(
             queue_name=queue_name(queue),
@@ -187,7 +187,7 @@ class Strategies:
     overrides: Overrides
     recorder: Recorder
     announcer: Announcer
-    abandon: Callable[[Execution], None]
+    abandon: Callable[[Run], None]
 
     def __post_init__(self) -> None:
         self._found: dict[tuple[type, type], Strategy] = {}

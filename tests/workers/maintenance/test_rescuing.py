@@ -126,7 +126,7 @@ def test_a_worker_that_could_not_renew_its_own_lease_takes_no_other_for_lapsed()
     ours, was_away = worker(), list[bool]()
     parts = Parts(ours)
     retry = RedisRetry(ours, parts.context, lambda: was_away.append(True))
-    parts.executions.offer(claim())
+    parts.runs.offer(claim())
     parts.leases.log_not_renewed = retry.log_lease_not_renewed
     parts.leases.renew(redis.Redis(unix_socket_path="/nowhere"))
     assert was_away == [True]

@@ -15,10 +15,10 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, transitions
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.models.claims.job_claim import JobClaim, job_class_of, queue_of
+from limpyd_jobs.models.claims.job_claim import job_class_of, queue_of
 from limpyd_jobs.models.continuing.cursors import Entry, cursors_of
 from limpyd_jobs.records import records
-from limpyd_jobs.workers.running.execution import Execution
+from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.leases import Leases
 
 Recorder = Callable[[], AbstractContextManager[Any]]
@@ -66,33 +66,33 @@ class Claimed:
         self.key = Queue.get_queue("queue").running.key
         request = self.parts.claimer.request(Queue.get_waiting_keys("queue"))
         _, deliveries = transitions.succeed_many(self.client, [], request, number)
-        self.executions = [self.run(delivery) for delivery in deliveries]
+        self.runs = [self.run(delivery) for delivery in deliveries]
 
-    def run(self, delivery: Any) -> Execution:
+    def run(self, delivery: Any) -> Run:
         job = records.attached(job_class_of(delivery), delivery.pk)
-        execution = Execution(JobClaim(delivery, job, queue_of(Queue, delivery)))
-        execution.remember()
-        self.parts.executions.running[execution] = execution
-        return execution
+        run = Run(delivery, job, queue_of(Queue, delivery))
+        run.remember_all()
+        self.parts.runs.running[run] = run
+        return run
 
-    def move(self, executions: Sequence[Execution] | None = None) -> None:
+    def move(self, runs: Sequence[Run] | None = None) -> None:
         """Let the loops of some jobs, or of all, be further."""
-        for execution in self.executions if executions is None else executions:
-            cursors = cursors_of(execution.claim.job)
+        for run in self.runs if runs is None else runs:
+            cursors = cursors_of(run.job)
             cursors.move("iterate", Entry("index", cursors._moves + 1))
 
     def renew(self) -> None:
         self.parts.leases.renew(self.client)
 
     def lapse(self) -> None:
-        self.client.zadd(self.key, {execution.claim.delivery.ident: 1 for execution in self.executions}, xx=True)
+        self.client.zadd(self.key, {run.delivery.ident: 1 for run in self.runs}, xx=True)
 
     def renewed(self) -> int:
         """How many leases begin anew, since they lapsed."""
         return int(self.client.zcount(self.key, 2, LATEST))
 
     def kept(self) -> list[str | None]:
-        jobs = [execution.claim.job for execution in self.executions]
+        jobs = [run.job for run in self.runs]
         return [self.client.hget(job.key, "_cursor") for job in jobs]
 
 
@@ -119,7 +119,7 @@ class TestRenewals:
         claimed = Claimed(600)
         claimed.move()
         claimed.renew()
-        claimed.move(claimed.executions[:3])
+        claimed.move(claimed.runs[:3])
         claimed.lapse()
         with commands() as sent:
             claimed.renew()
@@ -128,8 +128,8 @@ class TestRenewals:
     def test_of_long_texts_are_short_steps(self, redis_client: redis.Redis, commands: Recorder) -> None:
         claimed = Claimed(10)
         claimed.renew()
-        for execution in claimed.executions:
-            cursors = cursors_of(execution.claim.job)
+        for run in claimed.runs:
+            cursors = cursors_of(run.job)
             for number in range(16):
                 cursors.move(f"{number}", Entry("key", "x" * 4000, 1))
         with commands() as sent:
@@ -144,8 +144,8 @@ class TestRenewals:
         claimed.move()
         claimed.parts.leases.renew(Unheard(unix_socket_path=redis_server.socket))
         for is_sent in (True, False):
-            for execution in claimed.executions:
-                redis_client.hdel(execution.claim.job.key, "_cursor")
+            for run in claimed.runs:
+                redis_client.hdel(run.job.key, "_cursor")
             claimed.renew()
             assert [bool(text) for text in claimed.kept()] == [is_sent] * 3
 
@@ -153,7 +153,7 @@ class TestRenewals:
         claimed = Claimed(2)
         claimed.move()
         claimed.lapse()
-        with cursors_of(claimed.executions[0].claim.job).keeping():
+        with cursors_of(claimed.runs[0].job).keeping():
             claimed.renew()
         assert (claimed.renewed(), [bool(text) for text in claimed.kept()]) == (2, [False, True])
 
@@ -161,29 +161,29 @@ class TestRenewals:
         claimed = Claimed(500)
         claimed.move()
         claimed.renew()
-        late = claimed.executions[400:]
-        for execution in late:
-            execution.claim.renewed -= 10
+        late = claimed.runs[400:]
+        for run in late:
+            run.renewed -= 10
         claimed.move()
         with commands() as sent:
             claimed.renew()
-        assert all(execution.claim.delivery.ident in sent[0] for execution in late)
+        assert all(run.delivery.ident in sent[0] for run in late)
 
     def test_miss_none_that_begins_or_ends_meanwhile(
         self, redis_server: RedisServer, redis_client: redis.Redis
     ) -> None:
         claimed = Claimed(4)
-        executions, following = claimed.parts.executions, claimed.parts.claimer.prefetched.deliveries
-        for execution in claimed.executions[:2]:  # those that have not begun
-            del executions.running[execution]
-            following.append(execution.claim.delivery)
+        runs, following = claimed.parts.runs, claimed.parts.claimer.prefetched.deliveries
+        for run in claimed.runs[:2]:  # those that have not begun
+            del runs.running[run]
+            following.append(run.delivery)
         client = Meanwhile(unix_socket_path=redis_server.socket, decode_responses=True)
 
         def go_on() -> None:
             following.popleft()
-            executions.running[claimed.executions[0]] = None
-            executions.unrecorded.append(claimed.executions[2])
-            del executions.running[claimed.executions[2]]
+            runs.running[claimed.runs[0]] = None
+            runs.unrecorded.append(claimed.runs[2])
+            del runs.running[claimed.runs[2]]
 
         claimed.lapse()
         client.then = go_on
@@ -194,8 +194,8 @@ class TestRenewals:
         """The thread that renews leases noted it before it ended."""
         claimed = Claimed(2)
         claimed.move()
-        ended = claimed.executions[0]
-        assert ended.claim.succeed().outcome == "done"
+        ended = claimed.runs[0]
+        assert ended.succeed().outcome == "done"
         claimed.renew()
         assert [bool(text) for text in claimed.kept()] == [False, True]
         assert redis_client.zcard(claimed.key) == 1
@@ -219,7 +219,7 @@ class TestAWorkerThatCannotKeepUp:
 
     def test_knows_a_lease_that_had_lapsed(self, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
         claimed = Claimed(2)
-        claimed.executions[1].claim.renewed -= 61
+        claimed.runs[1].renewed -= 61
         claimed.renew()
         assert claimed.parts.context.state.is_behind
         assert messages(caplog) == [
@@ -233,7 +233,7 @@ class TestAWorkerThatCannotKeepUp:
     ) -> None:
         claimed = Claimed(2)
         claimed.parts.leases.renew(Unheard(unix_socket_path=redis_server.socket))
-        claimed.executions[1].claim.renewed -= 61
+        claimed.runs[1].renewed -= 61
         claimed.renew()
         assert not claimed.parts.context.state.is_behind
 

@@ -56,7 +56,7 @@ def another_worker_succeeds(job: Job, queue: Queue) -> None:
 
 
 def it_succeeded_before(job: Job, queue: Queue) -> None:
-    job._execution.claim.succeed()
+    job._run_in_worker.succeed()
     raise ValueError("too late")
 
 

@@ -27,8 +27,8 @@ class Assembled(Worker):
 
     def meet(self, step: str) -> None:
         if self.barrier.wait() == 0:
-            running = self.parts.executions.now_running()
-            self.steps.append((step, sorted(each.claim.delivery.identifier for each in running)))
+            running = self.parts.runs.now_running()
+            self.steps.append((step, sorted(each.delivery.identifier for each in running)))
         self.barrier.wait()
 
     def get_queue(self, queue_redis_key: str) -> Queue:
@@ -44,8 +44,8 @@ class Assembled(Worker):
     def call(self, job: Job, queue: Queue) -> str:
         self.meet("run")
         if job.identifier.hget() == "fails":
-            raise ValueError(vars(job)["_execution"].claim.token)
-        return vars(job)["_execution"].claim.token
+            raise ValueError(vars(job)["_run_in_worker"].token)
+        return vars(job)["_run_in_worker"].token
 
     def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
         self.meet("end")
@@ -61,9 +61,9 @@ class Assembled(Worker):
 def test_two_jobs_go_through_all_steps_at_the_same_time(redis_client: redis.Redis, consistent: None) -> None:
     Task.add_jobs(["succeeds", "fails"])
     worker = Assembled()
-    parts, keys, executions = worker.parts, Queue.get_waiting_keys("queue"), []
+    parts, keys, runs = worker.parts, Queue.get_waiting_keys("queue"), []
     found = [parts.offers.objects_of(delivery) for _ in "ab" if (delivery := parts.claimer.next(keys))]
-    assert len(parts.executions.offered) == 2
+    assert len(parts.runs.offered) == 2
     queue = Queue.get_queue("queue")
     queue.running.zadd(dict.fromkeys(queue.running.zmembers(), 1))
     parts.leases.renew(redis_client)  # also of those that do not run yet
@@ -71,9 +71,9 @@ def test_two_jobs_go_through_all_steps_at_the_same_time(redis_client: redis.Redi
 
     for each in found:
         assert each
-        executions.append(parts.executions.accept(each[1], each[0]))
+        runs.append(parts.runs.accept(each[1], each[0]))
     parts.offers.release_unwanted()
-    threads = [Thread(target=parts.executor.run, args=[execution]) for execution in executions]
+    threads = [Thread(target=parts.executor.run, args=[run]) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,6 +82,6 @@ def test_two_jobs_go_through_all_steps_at_the_same_time(redis_client: redis.Redi
     both = ["fails", "succeeds"]
     assert worker.steps == [("start", both), ("run", both), ("end", both), ("told", both)]
     assert [job.status.hget() for _, job in filter(None, found)] == ["s", "e"]
-    assert executions[0].result == executions[0].claim.delivery.token
-    assert not any(each.claim.is_held for each in executions)
-    assert (parts.executions.running, parts.executions.offered) == ({}, {})
+    assert runs[0].result == runs[0].delivery.token
+    assert not any(each.is_held for each in runs)
+    assert (parts.runs.running, parts.runs.offered) == ({}, {})
