@@ -249,15 +249,16 @@ def _level_of_the_log() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave out the classes of other test modules where all classes that are imported are asked for.
+    """Leave out the classes of other test modules where all classes that are imported are asked for, and those that
+    another test has left on its own server.
 
     A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes.
     """
     own, all_of = _modules_of(request.module), job_classes.concrete
 
-    def concrete(base: type) -> Any:
-        module = base.__module__
-        return all_of(base) if module in own or not _is_of_tests(module) else ()
+    def concrete(base: Any) -> Any:
+        is_ours = base.__module__ in own or not _is_of_tests(base.__module__)
+        return all_of(base) if is_ours and not _is_on_a_server_that_is_gone(base) else ()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
@@ -267,6 +268,15 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 def _is_of_tests(module: str) -> bool:
     """Whether a module is one of tests, or of the application of Django that they have."""
     return module.rpartition(".")[2].startswith("test_") or module.partition(".")[0] == "bookshop"
+
+
+def _is_on_a_server_that_is_gone(model: Any) -> bool:
+    from limpyd_jobs.models import BaseJobsModel
+
+    if model.database is BaseJobsModel.database:
+        return False
+    socket = model.database.connection_settings.get("unix_socket_path")
+    return socket is not None and not Path(socket).exists()
 
 
 @functools.cache
