@@ -1,0 +1,228 @@
+"""Trace the way of a job through the files of this package, and count: ``python scripts/walk.py``.
+
+It starts a Redis of its own, and prints for each walk, in this order:
+
+entries   calls that go from one file of the package into another
+files     how many files they touch
+folders   how many folders these files are in
+climbs    pairs of files whose call goes upwards: the called file imports the calling one, directly or not
+calls     calls of functions of the package
+
+A walk of running jobs is the way from the first line of one job's code to the first line of the next one's: of many
+such ways, the median by calls. ``python scripts/walk.py run --show`` prints one walk, call by call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from servers import RedisServer  # noqa: E402
+
+from limpyd_jobs import Job, Queue, Worker  # noqa: E402
+from limpyd_jobs.models import BaseJobsModel  # noqa: E402
+
+PACKAGE = ROOT / "limpyd_jobs"
+JOBS = 60  # of each walk; the first half warms up
+
+
+class Step(NamedTuple):
+    """A call: the file and the function it comes from, and those it goes to. Empty for code outside of the package."""
+
+    source: str
+    target: str
+    name: str
+    depth: int
+
+
+@dataclass
+class Tracer:
+    """Notes the calls of functions of the package in this thread, in walks that `mark` divides."""
+
+    def __post_init__(self) -> None:
+        self.walks: list[list[Step]] = [[]]
+
+    def __enter__(self) -> Tracer:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.setprofile(None)
+
+    def mark(self) -> None:
+        self.walks.append([])
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and (target := file_of(frame.f_code.co_filename)):
+            source, depth = caller_of(frame)
+            self.walks[-1].append(Step(source, target, frame.f_code.co_qualname, depth))
+
+    @property
+    def median(self) -> list[Step]:
+        """The walk of median length of the second half of them; the last one is cut off by the end."""
+        steady = self.walks[len(self.walks) // 2 : -1] or self.walks
+        return sorted(steady, key=len)[len(steady) // 2]
+
+
+def caller_of(frame: FrameType) -> tuple[str, int]:
+    """The file of the package that called, and how many of its frames are below."""
+    source, depth, below = "", 0, frame.f_back
+    while below is not None:
+        file = file_of(below.f_code.co_filename)
+        source, depth, below = source or file, depth + bool(file), below.f_back
+    return source, depth
+
+
+@cache
+def file_of(path: str) -> str:
+    """The name of a file of the package, below its folder; empty for any other file."""
+    return path.removeprefix(f"{PACKAGE}/") if path.startswith(f"{PACKAGE}/") else ""
+
+
+# -- What imports what
+
+
+@cache
+def imported_by(file: str) -> frozenset[str]:
+    """The files that a file of the package imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((PACKAGE / file).read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("limpyd_jobs"):
+            found.update(files_of(node.module, [alias.name for alias in node.names]))
+    return frozenset(found - {file, ""})
+
+
+def files_of(module: str, names: list[str]) -> Iterator[str]:
+    folder = ROOT / module.replace(".", "/")
+    if not folder.is_dir():
+        yield file_of(f"{folder}.py")
+        return
+    for name in names:
+        part, package = folder / f"{name}.py", folder / name / "__init__.py"
+        yield file_of(str(next((each for each in (part, package) if each.exists()), folder / "__init__.py")))
+
+
+@cache
+def below(file: str) -> frozenset[str]:
+    """All files that a file imports, directly or not."""
+    found: set[str] = set()
+    waiting = [file]
+    while waiting:
+        new = imported_by(waiting.pop()) - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+def climbs(source: str, target: str) -> bool:
+    return source in below(target) and target not in below(source)
+
+
+# -- The walks
+
+
+class Errand(Job):
+    """A job that does nothing, except that its code divides the walks."""
+
+    namespace = "walk"
+    queue_name = "walk"
+    tracer: Tracer
+
+    def run(self, queue: Queue) -> None:
+        self.tracer.mark()
+
+
+class AsyncErrand(Errand):
+    async def run(self, queue: Queue) -> None:  # type: ignore[override]
+        self.tracer.mark()
+
+
+def run(job_class: type[Errand] = Errand, **parameters: Any) -> list[Step]:
+    job_class.add_jobs([f"job:{number}" for number in range(2 * JOBS)])
+    Errand.tracer = tracer = Tracer()
+    with tracer:
+        Worker(queues="walk", max_loops=JOBS, terminate_gracefuly=False, **parameters).run()
+    return tracer.median
+
+
+def run_many(job_class: type[Errand]) -> list[Step]:
+    """The walk of each job is that of all of them, divided by their number: they do not run one after the other."""
+    tracer = Tracer()
+    Errand.tracer = Tracer()
+    job_class.add_jobs([f"job:{number}" for number in range(JOBS)])
+    with tracer:
+        Worker(queues="walk", max_loops=JOBS, concurrency=20, terminate_gracefuly=False).run()
+    return tracer.walks[0]
+
+
+def add() -> list[Step]:
+    tracer = Tracer()
+    for number in range(JOBS):
+        with tracer:
+            Errand.add_job(f"added:{number}")
+        tracer.mark()
+    return tracer.median
+
+
+def requeue() -> list[Step]:
+    from limpyd_jobs.scripts.jobs import main
+
+    tracer = Tracer()
+    for turn in range(2):  # the first time, all classes and scripts become known
+        for number in range(5):
+            job = Errand.add_job(f"failed:{turn}:{number}")
+            job.status.hset("e")
+        tracer = Tracer()
+        with tracer:
+            main(["jobs", "requeue", "status=error", "--yes", f"--database={BaseJobsModel.database.connection_url}"])
+    return tracer.walks[0]
+
+
+WALKS: dict[str, Callable[[], list[Step]]] = {
+    "add": add,
+    "run": run,
+    "run-prefetch": lambda: run(prefetch=100),
+    "run-async": lambda: run(AsyncErrand),
+}
+
+
+def figures(walk: list[Step]) -> str:
+    entries = [step for step in walk if step.source and step.source != step.target]
+    files = {step.target for step in walk} | {step.source for step in walk if step.source}
+    folders = {file.rpartition("/")[0] for file in files}
+    up = {(step.source, step.target) for step in entries if climbs(step.source, step.target)}
+    numbers = len(entries), len(files), len(folders), len(up), len(walk)
+    return " / ".join(map(str, numbers))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("walks", nargs="*", choices=[*WALKS, []], help="which walks; all without any")
+    parser.add_argument("--show", action="store_true", help="print the calls, each below the one that it comes from")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore", "__main__.*is defined in the program itself")
+    with RedisServer("redis-server") as server:
+        BaseJobsModel.database.connect(unix_socket_path=server.socket, db=0)
+        for name in options.walks or WALKS:
+            walk = WALKS[name]()
+            print(f"{name:<14}{figures(walk)}", flush=True)
+            if options.show:
+                lowest = min(step.depth for step in walk)
+                for step in walk:
+                    print(f"{'  ' * (step.depth - lowest)}{step.target} {step.name}")
+        BaseJobsModel.database.connection.close()
+
+
+if __name__ == "__main__":
+    main()
