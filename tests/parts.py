@@ -22,8 +22,8 @@ from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce
 from limpyd_jobs.workers.running.announcer import Announcer
+from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.executor import Executor
-from limpyd_jobs.workers.running.hooks import Hooks
 from limpyd_jobs.workers.running.leases import Leases
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
@@ -72,11 +72,11 @@ class Parts:
         self.announcer = announcer = Announcer(worker, repeats.is_among_few, awaiting)
         overrides = Overrides(worker, Worker, settings)
         self.strategies = Strategies(worker, None, overrides, recorder, announcer, guard.abandon)
-        self.acknowledger = AckAtOnce(worker, recorder, announcer)
-        parts = overrides, self.strategies, recorder, announcer, self.acknowledger
-        self.hooks = Hooks(worker, context, runs, *parts, claimer.take)
+        self.acknowledger = AckAtOnce(worker, context, recorder)
+        parts = overrides, self.strategies, recorder, announcer, self.acknowledger.succeed
+        self.hooks = ByHooks(worker, context, runs, *parts, claimer.take)
         others = runs, guard, recorder, overrides, announcer, JobTimer(), awaiting
-        claiming = claimer.take, self.offers.abandon
+        claiming = self.hooks, claimer.take, self.offers.abandon
         self.executor = executor = Executor(worker, context, *others, Worker.execute, *claiming, None, lambda: False)
         self.leases = Leases(context, claimer.prefetched, runs, self.redis_retry.log_lease_not_renewed)
         self.reconciler = Reconciler(worker.queue_model, settings.lease)

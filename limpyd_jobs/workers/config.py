@@ -341,7 +341,7 @@ class WorkerConfig:
 
         The worker calls this with itself each time its status changes.
         """
-        if self.update_title and not (worker and worker._run_state.is_between_jobs):
+        if self.update_title:
             setproctitle(self.get_proc_title())
 
     def _update_parent_title(self, processes: WorkerPool) -> None:

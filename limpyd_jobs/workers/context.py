@@ -98,7 +98,6 @@ class RunState:
     is_for_good: bool = False  # whether it was asked to end, and no other worker should replace it
     lacks_queues: bool = False  # whether it looked, and none of its queues exists yet
     has_waited: bool = False  # whether the last job did not come at once
-    is_between_jobs: bool = False  # whether its status is too short to be seen, because the next job is there already
     gives_up_at: float = inf  # when it has to end at last, even if ends of jobs are not recorded
     failure: str = ""  # what broke that it cannot work without; empty if nothing did: see `Context.fail`
     # Other shards that could not be used, and until when not to ask them, by the clock of `monotonic`.

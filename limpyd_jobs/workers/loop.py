@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -13,7 +14,7 @@ from limpyd_jobs import events
 from limpyd_jobs.commandline.parameters import REFUSE
 from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerFailed
-from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.observing import worker_tasks
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
@@ -57,16 +58,20 @@ from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
 from limpyd_jobs.workers.running.announcer import Announcer
+from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.executor import Executor
-from limpyd_jobs.workers.running.hooks import Hooks
 from limpyd_jobs.workers.running.leases import Leases
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
-from limpyd_jobs.workers.running.strategies import Strategies
+from limpyd_jobs.workers.running.straight import Straight
+from limpyd_jobs.workers.running.strategies import Strategies, Strategy
 from limpyd_jobs.workers.running.timers import JobTimer
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
 from limpyd_jobs.workers.turns import OneAtATime
+
+# For how many seconds the status of a worker may not be set, while it runs one job after the other.
+STATUS_EVERY = 1.0
 
 # After how many seconds a worker looks again whether it has caught up with its leases.
 LONGEST_PAUSE_BEHIND = 1.0
@@ -166,13 +171,16 @@ class Loop:
         self.guard = Guard(context, runs, recorder)
         policy, abandon = context.settings.retry_policy, self.guard.abandon
         self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer, abandon)
-        self.acknowledger = AckAtOnce(worker, recorder, announcer)
-        parts = self.overrides, strategies, recorder, announcer, self.acknowledger
-        self.hooks = Hooks(worker, context, runs, *parts, self.claimer.take)
+        self.acknowledger = AckAtOnce(worker, context, recorder)
+        parts = self.overrides, strategies, recorder, announcer, self._succeed
+        self.hooks = ByHooks(worker, context, runs, *parts, self.claimer.take)
+        self.straight = Straight(
+            worker.queue_model, runs, self.overrides, strategies, announcer, self.hooks, self._succeed
+        )
         self.metrics = WorkerMetrics(runs)
         note = self.metrics.note if context.settings.metrics else None
         others = self.guard, recorder, self.overrides, announcer, self.timer, self.awaiting, base.execute
-        takes = self.claimer.take, self.offers.abandon
+        takes = self.hooks, self.claimer.take, self.offers.abandon
         self.executor = Executor(worker, context, runs, *others, *takes, note, self.stopping.ends_jobs)
 
     def _build_beats(self) -> None:
@@ -184,20 +192,19 @@ class Loop:
         self.start = Start(worker, context, self.redis_retry)
 
     def _build_turns(self, base: type[Face]) -> None:
-        self.turns: OneAtATime | ManyAtOnce = OneAtATime(self.worker, self._run_job, self.leftovers)
-        self._source: Face | ManyAtOnce = self.worker  # what waits for a job
+        self.turns: OneAtATime | ManyAtOnce = OneAtATime(self.worker, self._run_job, self.leftovers, self._is_steady)
+        self._next_status = -inf
+        self._wait_for_run = self._get  # waits for a job
         if self.slots.limit == 1:
             return
         worker, context, slots, claimer = self.worker, self.context, self.slots, self.claimer
-        acknowledger = AckOfMany(
-            worker, self.recorder, self.announcer, context, self.runs, claimer, self.waiter, self.guard
-        )
-        self.acknowledger = self.hooks.acknowledger = acknowledger
+        acknowledger = AckOfMany(worker, context, self.recorder, self.runs, claimer, self.waiter, self.guard)
+        self.acknowledger = acknowledger
         assert isinstance(self.awaiting, AwaitingBeside)
         client = partial(records.redis_of, worker.queue_model)
         limits = Limits(slots, self.timer, self._end_by, self._stop_waiting, context.fail)
         canceling = Canceling(slots, client, claimer.canceled_key, limits.cancel, worker.log, context.fail)
-        self.turns = self._source = turns = ManyAtOnce(
+        self.turns = turns = ManyAtOnce(
             worker,
             context,
             slots,
@@ -213,8 +220,10 @@ class Loop:
             limits,
             canceling,
             base.execute,
+            self._get,
             self._after_ends,
         )
+        self._wait_for_run = turns.wait_for_job
         self.leases.on_canceled = canceling.cancel
         claimer.is_concurrent, self.waiter.pause = "1", turns.wait
         claimer.waiting_connection = PinnedConnection(client, before_replies=turns.until_reply)
@@ -273,9 +282,8 @@ class Loop:
         self.strategies.refresh()
         self._check_visits()
         if self.context.settings.prefetch != 1 and self.overrides.may_buffer:
-            parts = self.recorder, self.announcer, self.context, self.runs
-            self.acknowledger = AckInBatches(worker, *parts, self.claimer, self.waiter, self.guard)
-            self.hooks.acknowledger = self.acknowledger
+            parts = self.recorder, self.runs, self.claimer, self.waiter, self.guard
+            self.acknowledger = AckInBatches(worker, self.context, *parts)
         worker.start_date = utcnow()
         if worker.max_duration:
             worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
@@ -373,22 +381,28 @@ class Loop:
             self._release()
 
     def _set_status(self, status: str) -> None:
-        if not self.acknowledger.is_transient_status(status):
-            self.context.state.is_between_jobs = status == "waiting" and bool(self.prefetched.deliveries)
-            self.worker.set_status(status)
+        self._next_status = monotonic() + STATUS_EVERY
+        self.worker.set_status(status)
 
-    def _next(self) -> tuple[Queue, Job] | None:
+    def _is_steady(self) -> bool:
+        """Whether the next job is there already. To set the status in between would be as costly as a job, so that is
+        done once in a while; but each time if the application has its own `set_status`, and no jobs are prefetched."""
+        is_seldom = self.overrides.has_our_status or self.context.settings.prefetch != 1
+        return is_seldom and bool(self.prefetched.deliveries) and monotonic() < self._next_status
+
+    def _next(self) -> Run | None:
         """Run the tasks that are due, then get a job; None if there is none, or something failed."""
         self.runs.offered.clear()
         self.context.state.has_waited = False
-        self.repeats.sum_up_if_due()
+        if self.repeats.counts:
+            self.repeats.sum_up_if_due()
         try:
             self._maintain()
             if self.context.state.is_quiet or self.context.state.is_behind:
                 self._claim_none()
                 return None
-            found = self._source.wait_for_job()
-            if found is None and not self.overrides.waits_as_we_do:
+            run = self._wait_for_run()
+            if run is None and not self.overrides.waits_as_we_do:
                 self.stopping.ends_burst()
         except RedisError as error:
             self.waiter.looked_until.clear()
@@ -400,10 +414,37 @@ class Loop:
             self._log_unable(error)
         else:
             self.redis_retry.backoff.reset()
-            if found:
-                return found
+            if run:
+                return run
         self.offers.release_unwanted()
         return None
+
+    def _get(self) -> Run | None:
+        """Wait for a job. Unless the application has a say in that, what is claimed is run."""
+        if not self.overrides.is_straight:
+            found = self.worker.wait_for_job()
+            return self._accept(*found) if found else None
+        delivery = self.waiter.wait(only_take=False)
+        if delivery is None:
+            return None
+        if delivery.outcome == "claimed" and delivery.queue_name and not (delivery.error or delivery.database):
+            return self.straight.run_of(delivery)
+        found = self.offers.objects_of(delivery)
+        return self._accept(*found) if found else None
+
+    def _accept(self, queue: Queue | None, job: Job | None) -> Run | None:
+        """Return the run of a job that the application chose."""
+        if queue is None or job is None:
+            self.worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
+            self.worker.num_loops += 1
+            return None
+        run = self.runs.accept(job, queue)
+        if self.runs.offered:
+            self.offers.release_unwanted()
+        return run
+
+    def _succeed(self, run: Run, strategy: Strategy, result: Any) -> None:
+        self.acknowledger.succeed(run, strategy, result)
 
     def _claim_none(self) -> None:
         """Let some time pass, without a job."""
@@ -412,10 +453,10 @@ class Loop:
         self.waiter.pause(min(max(self.maintenance.next_due - monotonic(), SHORTEST_WAIT), longest))
 
     def _maintain(self) -> None:
-        is_new = self.waiter.may_be_new_queues()
+        is_new = self.claimer.last_queue != self.waiter.known_queue and self.waiter.may_be_new_queues()
         if is_new:
             self.maintenance.postpone(self.queue_refresh)
-        if self.unresolved.may_be_fewer and self.unresolved.retry_deferred(self.context.queue_keys):
+        if self.unresolved.known is not job_classes.known and self.unresolved.retry_deferred(self.context.queue_keys):
             self.maintenance.postpone(self.promoter)
         if monotonic() >= self.maintenance.next_due:
             self.maintenance.run_due()
@@ -446,14 +487,7 @@ class Loop:
             message += f"\n{traceback_of(error)}"
         self.repeats.log(f"Unable to get job ({kind_of(error)})", message)
 
-    def _run_job(self, queue: Queue | None, job: Job | None) -> None:
-        if queue is None or job is None:
-            self.worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
-            self.offers.release_unwanted()
-            return
-        run = self.runs.accept(job, queue)
-        if self.runs.offered:
-            self.offers.release_unwanted()
+    def _run_job(self, run: Run) -> None:
         self.executor.run(run)
         self.acknowledger.job_done()
         if self.awaiting.left:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import Job, Queue, queue_name
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.texts import MESSAGE, one_line
+
+# What is logged when a job starts, given its name, and when it is a success, given its name and how long it took.
+STARTED, SUCCEEDED = "%s starting", "%s success, in %s"
 
 
 def name_of(job: Job, queue: Queue) -> str:
@@ -37,9 +39,11 @@ def duration_of(job: Job) -> timedelta | None:
     """Return for how long a job ran, without asking Redis if it was run here."""
     if "_cached_duration" in vars(job):
         return job._cached_duration
-    start = parse_datetime(getattr(job, "_cached_start", None))
-    end = parse_datetime(getattr(job, "_cached_end", None))
-    return end - start if start and end else job.duration
+    start, end = getattr(job, "_cached_start", None), getattr(job, "_cached_end", None)
+    try:
+        return datetime.fromisoformat(end) - datetime.fromisoformat(start)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # one is not known, or another program wrote it
+        return job.duration
 
 
 def part_of(amount: object, most: object | None) -> str:

@@ -15,7 +15,7 @@ class Repeats:
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
         self._log = log  # takes a message and its level
-        self._counts: dict[tuple[str, str], int] = {}
+        self.counts: dict[tuple[str, str], int] = {}
         self._until = 0.0
 
     def log(self, kind: str, message: str, level: str = "error") -> None:
@@ -26,19 +26,19 @@ class Repeats:
     def is_among_few(self, kind: str, level: str) -> bool:
         """Count a message; return whether it is to be logged."""
         self.sum_up_if_due()
-        if not self._counts:
+        if not self.counts:
             self._until = monotonic() + PERIOD
-        number = self._counts[kind, level] = self._counts.get((kind, level), 0) + 1
+        number = self.counts[kind, level] = self.counts.get((kind, level), 0) + 1
         return number <= FEW
 
     def sum_up_if_due(self) -> None:
         """Log how many more there were, once a second is over."""
-        if self._counts and monotonic() >= self._until:
+        if self.counts and monotonic() >= self._until:
             self.sum_up()
 
     def sum_up(self) -> None:
         """Log how many more there were."""
-        counts, self._counts = self._counts, {}
+        counts, self.counts = self.counts, {}
         for (kind, level), number in counts.items():
             if number > FEW:
                 self._log(f"{kind}: and {number - FEW:,} more like it", level)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from limpyd_jobs.models import Job, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import queue_of
@@ -11,10 +11,34 @@ from limpyd_jobs.transitions import NOTHING, Delivery, KeptResult
 from limpyd_jobs.workers.naming import ident_of
 
 
+class Way(Protocol):
+    """What is done around the code of a job."""
+
+    def start(self, run: Run) -> None:
+        """The code of the job is about to begin."""
+
+    def executed(self, run: Run, result: Any) -> None:
+        """The code of the job returned: record that it succeeded, unless it gave the job another status."""
+
+    def succeeded(self, run: Run) -> None:
+        """The success of the job is recorded: say so."""
+
+
 class Run(JobClaim):
     """What a worker knows of one job: the claim on it, with its objects, and how its code ran."""
 
-    __slots__ = ("ended_at", "is_buffered", "is_erased", "is_running", "is_success", "kept", "ran", "result")
+    __slots__ = (
+        "ended_at",
+        "is_buffered",
+        "is_erased",
+        "is_running",
+        "is_success",
+        "kept",
+        "label",
+        "ran",
+        "result",
+        "way",
+    )
 
     def __init__(self, delivery: Delivery = NOTHING, job: Any = None, queue: Any = None) -> None:
         super().__init__(delivery, job, queue)
@@ -27,12 +51,8 @@ class Run(JobClaim):
         self.is_erased = False  # whether the job is deleted once it succeeded
         # Whether it returned, or raised; None if it was interrupted, or has not ended yet.
         self.is_success: bool | None = None
-
-    def remember_all(self) -> None:
-        """Keep the values that hooks may read on the objects."""
-        delivery = self.delivery
-        self.remember(_cached_status=delivery.status, _cached_start=delivery.start, _run_in_worker=self)
-        self.queue.__dict__["_cached_name"] = delivery.queue_name
+        self.way: Any = None  # a `Way`, once it is taken up
+        self.label = ""  # how it is named in the log, once that was made
 
     def living_queue(self) -> Queue:
         """The queue of the job, even if the job deleted it."""

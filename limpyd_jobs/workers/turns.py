@@ -6,11 +6,10 @@ from collections.abc import Callable
 from contextvars import copy_context
 from signal import SIGTERM, getsignal
 from time import monotonic
-from typing import Any
 
-from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.process.leftovers import Leftovers
+from limpyd_jobs.workers.run import Run
 
 
 class OneAtATime:
@@ -21,20 +20,25 @@ class OneAtATime:
 
     is_busy = False  # whether jobs run while it looks for others
 
-    def __init__(self, worker: Face, run_job: Callable[[Any, Any], None], leftovers: Leftovers) -> None:
+    def __init__(
+        self, worker: Face, run_job: Callable[[Run], None], leftovers: Leftovers, is_steady: Callable[[], bool]
+    ) -> None:
         self._worker = worker
         self._run_job = run_job
         self._leftovers = leftovers
+        self._is_steady = is_steady  # whether the next job is there, and its status need not be set
 
-    def run(self, next_job: Callable[[], tuple[Queue, Job] | None], set_status: Callable[[str], None]) -> None:
+    def run(self, next_job: Callable[[], Run | None], set_status: Callable[[str], None]) -> None:
         """Get jobs and run them until the worker has to stop."""
         worker, leftovers = self._worker, self._leftovers
         while not worker.must_stop():
-            set_status("waiting")
-            found = next_job()
-            if found:
+            if not self._is_steady():
+                set_status("waiting")
+            run = next_job()
+            if run:
                 worker.num_loops += 1
-                set_status("running")
-                copy_context().run(self._run_job, *found)
+                if worker.status != "running":
+                    set_status("running")
+                copy_context().run(self._run_job, run)
                 if getsignal(SIGTERM) is not leftovers.terminate or monotonic() >= leftovers.due:
-                    leftovers.look(found[1])
+                    leftovers.look(run.job)

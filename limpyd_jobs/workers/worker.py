@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from redis import Redis
@@ -20,15 +20,15 @@ from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import LOGGED, as_lines, described_with_notes, one_line
+from limpyd_jobs.texts import described_with_notes, one_line
+from limpyd_jobs.workers import log
 from limpyd_jobs.workers.claiming.queue_selector import Place
 from limpyd_jobs.workers.context import RunState
 from limpyd_jobs.workers.loop import Loop
-from limpyd_jobs.workers.naming import duration_of, name_of
+from limpyd_jobs.workers.naming import STARTED, SUCCEEDED, duration_of, name_of
 from limpyd_jobs.workers.process.signals import INTERRUPT, TERMINATE
 
 logger = logging.getLogger(LOGGER_NAME)
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Worker(Parameters):
@@ -70,7 +70,7 @@ class Worker(Parameters):
 
         self._id = f"{random.randrange(10**6):06d}"
         self._run_state = RunState()
-        self._loop = Loop(self, Worker, self._run_state)
+        self._loop = Loop(self, OURS, self._run_state)
         if self.terminate_gracefuly:
             self.handle_end_signal()
 
@@ -115,14 +115,7 @@ class Worker(Parameters):
 
     def log(self, message: str, level: str = "info") -> None:
         """Log a message, after the id of the worker. What would confuse a terminal is escaped."""
-        text = f"[{self.id}] {message}"
-        if not text.isprintable() or len(text) > LOGGED:
-            text = as_lines(text)
-        number = _LEVELS.get(level)
-        if number is None or type(self.logger) is not logging.Logger:
-            getattr(self.logger, level)(text)
-        elif self.logger.isEnabledFor(number):  # as `Logger.info` does, but it first finds out that this line called it
-            self.logger.handle(self.logger.makeRecord(self.logger.name, number, __file__, 0, text, (), None, "log"))
+        log.write(self.logger, f"[{self.id}] {message}", level)
 
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""
@@ -310,11 +303,11 @@ class Worker(Parameters):
 
     def job_started_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job starts."""
-        return f"{name_of(job, queue)} starting"
+        return STARTED % name_of(job, queue)
 
     def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str:
         """Return what to log when a job is a success."""
-        return f"{name_of(job, queue)} success, in {duration_of(job)}"
+        return SUCCEEDED % (name_of(job, queue), duration_of(job))
 
     def job_skipped_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is skipped."""
@@ -364,3 +357,7 @@ class Worker(Parameters):
     def schedule_missed_message(self, schedule: Schedule, time: datetime) -> str:
         """Return what to log when a schedule missed a time."""
         return f"[{one_line(schedule.name.hget() or '')}] schedule missed its time, {time}"
+
+
+# Our own version of each attribute, also when an application puts another one in the class.
+OURS: Any = SimpleNamespace(**vars(Worker))

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import traceback
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 
 import redis
@@ -169,7 +170,15 @@ for hook_name in (
 ):
     setattr(WatchedWorker, hook_name, watched(hook_name))
 
-WORKERS = {"plain": Worker, "watched": WatchedWorker}
+
+class HookedWorker(Worker):
+    """Overrides a hook, and does the same: so its jobs go by the hooks."""
+
+    def job_started(self, job, queue):
+        super().job_started(job, queue)
+
+
+WORKERS = {"plain": Worker, "watched": WatchedWorker, "hooked": HookedWorker}
 
 
 def tell(client, name):
@@ -178,17 +187,37 @@ def tell(client, name):
     import stories
 
     function, _, mode = name.partition("-")
+    mode, _, events = mode.partition("-")
     client.flushdb()
     current = teller = Teller(client, WORKERS[mode or "plain"])
     teller.said.append(["began", str(datetime.utcnow())])
     logger = logging.getLogger("limpyd-jobs")
     logger.handlers, logger.propagate = [teller], False
-    try:
-        stories.STORIES[function].tell(teller)
-    except BaseException:
-        teller.say("the story failed", traceback.format_exc())
+    with observed(teller) if events else nullcontext():
+        try:
+            stories.STORIES[function].tell(teller)
+        except BaseException:
+            teller.say("the story failed", traceback.format_exc())
     teller.state("in the end")
     return teller.said
+
+
+@contextmanager
+def observed(teller):
+    """Say all events, which version 2 does not have, but those of the status of a worker: that is set less often if
+    the next job is there already."""
+    from limpyd_jobs import events
+
+    def say(event):
+        if not isinstance(event, events.WorkerStatusChanged):
+            known = {name: value for name, value in vars(event).items() if name not in ("worker", "trace")}
+            teller.say(f"event {type(event).__name__}", known)
+
+    events.subscribe(say)
+    try:
+        yield
+    finally:
+        events.unsubscribe(say)
 
 
 def main():

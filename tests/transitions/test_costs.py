@@ -22,7 +22,7 @@ COMMANDS_TO_ADD = 16.5  # inside the script
 COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
 COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
 CALLS_TO_ADD = 52  # of functions of this package and of limpyd
-CALLS_TO_RUN = {1: 156, 100: 123}
+CALLS_TO_RUN = {1: 116, 100: 91}
 
 
 class Parcel(Job):

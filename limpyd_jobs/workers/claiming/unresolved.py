@@ -42,7 +42,7 @@ class UnresolvedClasses:
         self._error_model = error_model  # where to record that a job is dead-lettered; None to record nothing
         self._log = log  # takes the kind of a message, the message, and its level
         self._logged: dict[str, None] = {}
-        self._known: Mapping[str, type[Job]] | None = None
+        self.known: Mapping[str, type[Job]] | None = None  # the classes that were known at the last `retry_deferred`
         self._looked_for: set[str] | None = None
         # Why the class of the job that was deferred last could not be resolved. It is logged already.
         self.last: Exception | None = None
@@ -76,11 +76,6 @@ class UnresolvedClasses:
             "warning",
         )
 
-    @property
-    def may_be_fewer(self) -> bool:
-        """Whether this process knows other classes than at the last call of `retry_deferred`."""
-        return job_classes.known is not self._known
-
     def retry_deferred(self, queue_keys: Sequence[str]) -> bool:
         """Make the deferred jobs of classes that are known by now due at once; the first time, try to resolve all.
 
@@ -92,7 +87,7 @@ class UnresolvedClasses:
         if new is None or new:
             for queue_key, idents in self._deferred(queue_keys):
                 found += self._retry(queue_key, idents, new)
-        self._known, self._looked_for = job_classes.known, {*job_classes.known, *(self._looked_for or ())}
+        self.known, self._looked_for = job_classes.known, {*job_classes.known, *(self._looked_for or ())}
         return found > 0
 
     def _retry(self, queue_key: str, idents: Iterable[str], paths: set[str] | None) -> int:

@@ -47,7 +47,7 @@ class Waiter:
         self.queue_selector = QueueSelector()
         self.wakeup_timer = WakeupTimer(self.end_wait, self.context.fail)
         self._is_strict = self.context.settings.queue_strategy == "strict"
-        self._known_queue: str | None = None
+        self.known_queue: str | None = None
         self._next_due: float | None = None
         self.looked_until: dict[Task, float] = {}  # up to when tasks have seen what was overdue
 
@@ -75,14 +75,14 @@ class Waiter:
 
     def queues_are_known(self) -> None:
         """The queues were looked for."""
-        self._known_queue = self.claimer.last_queue
+        self.known_queue = self.claimer.last_queue
 
     def may_be_new_queues(self) -> bool:
         """Whether Redis named another last queue than the one it named when the queues were looked for."""
-        if self._known_queue is None:
+        if self.known_queue is None:
             pks = [key.pk for key in self.context.queue_keys]
-            self._known_queue = str(max((read_pk(pk) or 0 for pk in pks), default=0))
-        return self.claimer.last_queue not in ("", self._known_queue)
+            self.known_queue = str(max((read_pk(pk) or 0 for pk in pks), default=0))
+        return self.claimer.last_queue not in ("", self.known_queue)
 
     # -- Waiting
 
@@ -100,7 +100,7 @@ class Waiter:
                 delivery = delivery or visits.next()
             if monotonic() >= min(until, self.maintenance.next_due):
                 break
-        if delivery:
+        if delivery and not self._is_strict:
             self.queue_selector.served(delivery.key)
         return delivery
 
@@ -136,7 +136,7 @@ class Waiter:
             self.pause(min(seconds, MAX_WAIT) if self.visits else seconds)
             self.maintenance.postpone(self.queue_refresh)
             return None
-        self._state.has_waited, self._state.is_between_jobs = True, False
+        self._state.has_waited = True
         self.before_wait()
         self.wakeup_timer.set(self._next_due)
         delivery = self.claimer.wait(self.keys_in_turn, seconds)

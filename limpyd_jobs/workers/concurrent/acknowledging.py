@@ -14,12 +14,12 @@ class AckOfMany(AckTogether):
     """Keeps successes until the worker lets them be recorded. Successes of jobs with a method for it, and all other
     ends, are recorded at once."""
 
-    def succeed(self, run: Run, may_chain: bool) -> None:
+    def _record_or_keep(self, run: Run, may_chain: bool) -> None:
         if may_chain and run.is_held and not (run.outcome or run.delivery.database):
             run.is_buffered = True
             self.runs.unrecorded.append(run)
         else:
-            super().succeed(run, False)
+            super()._record_or_keep(run, False)
 
     def record(self, limit: int = 0) -> int:
         """Record all successes that are kept, and claim at most `limit` jobs; return how many were claimed."""

@@ -83,16 +83,17 @@ class ManyAtOnce:
         limits: Limits,
         canceling: Canceling,
         our_execute: Callable[..., Any],
+        get: Callable[[], Run | None],
         after_ends: Callable[[], None],
     ) -> None:
         self._worker, self._context, self._slots = worker, context, slots
         self._runs, self._claimer, self._waiter, self._offers = runs, claimer, waiter, offers
         self._guard, self._executor, self._acknowledger = guard, executor, acknowledger
         self._awaiting, self._event_loop, self._limits, self._canceling = awaiting, event_loop, limits, canceling
-        self._our_execute, self._after_ends = our_execute, after_ends
+        self._our_execute, self._get, self._after_ends = our_execute, get, after_ends
         self._threads = DaemonThreads(slots.limit, "limpyd-jobs-plain")
         self._prefetched, self._ahead = claimer.prefetched, Ahead()
-        self._held: tuple[Queue, Job] | None = None  # the job that begins once others have ended
+        self._held: Run | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
         self._woken = 0.0  # when the loop was woken for a coroutine
@@ -110,7 +111,7 @@ class ManyAtOnce:
 
     # -- The run
 
-    def run(self, next_job: Callable[[], tuple[Queue, Job] | None], set_status: Callable[[str], None]) -> None:
+    def run(self, next_job: Callable[[], Run | None], set_status: Callable[[str], None]) -> None:
         """Get jobs and run them until the worker has to stop, and all of them have ended."""
         self._slots.bell.open()
         with self._limits, self._canceling:
@@ -120,10 +121,10 @@ class ManyAtOnce:
                     status = "running" if self.is_busy else "waiting"
                     if status != self._worker.status:
                         set_status(status)
-                    found = next_job()
-                    if found:
+                    run = next_job()
+                    if run:
                         self._worker.num_loops += 1
-                        self._take(*found)
+                        self._take(run)
                 self._drain()
             except BaseException:
                 if not self._context.state.failure:
@@ -142,7 +143,7 @@ class ManyAtOnce:
             if self._context.begins_no_more:
                 self._prefetch_held()
             if self._held:
-                self._begin_held(*self._held)
+                self._begin_held(self._held)
             else:
                 self.wait(MAX_WAIT)
             self.record_ended()
@@ -184,8 +185,7 @@ class ManyAtOnce:
     def _prefetch_held(self) -> None:
         """Let a job that has not begun be released with those that are claimed already."""
         if self._held:
-            run = vars(self._held[1])["_run_in_worker"]
-            self._held = None
+            run, self._held = self._held, None
             self._runs.running.pop(run, None)
             if run.delivery.database:  # those of the own shard are released together
                 self._offers.release(run)
@@ -227,13 +227,13 @@ class ManyAtOnce:
         except RedisError:  # it is tried again soon, at the latest when the worker ends
             self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
 
-    def wait_for_job(self) -> tuple[Queue, Job] | None:
+    def wait_for_job(self) -> Run | None:
         """Return a job that may begin now; None if a job has ended, or something else is to be done."""
         is_full = self._runs_alone or self._slots.free < 1
         if self._prefetched.releasing or ((is_full or self._held) and self._prefetched.are_late):
             self._release_ahead()
         if self._held:
-            self._begin_held(*self._held)
+            self._begin_held(self._held)
             return None
         if is_full:
             until_late = self._prefetched.release_at - monotonic()
@@ -244,7 +244,7 @@ class ManyAtOnce:
         is_claimed = bool(self._prefetched.deliveries)
         if not is_claimed:
             self._event_loop.begin()
-        found = self._worker.wait_for_job()
+        found = self._get()
         self._may_be_more = self._may_be_more or bool(found and not is_claimed)
         return found
 
@@ -276,11 +276,8 @@ class ManyAtOnce:
 
     # -- Beginning one
 
-    def _take(self, queue: Queue, job: Job) -> None:
+    def _take(self, run: Run) -> None:
         self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
-        run = self._runs.accept(job, queue)
-        if self._runs.offered:
-            self._offers.release_unwanted()
         try:
             is_to_run = self._executor.take_up(run)
         except BaseException as error:
@@ -289,13 +286,12 @@ class ManyAtOnce:
             if not is_to_run:
                 self._end_by(run, _nothing)
             elif self._slots.taken and self._has_to_wait(run):
-                self._held = queue, job
+                self._held = run
             else:
                 self._begin(run)
 
-    def _begin_held(self, _: Queue, job: Job) -> None:
+    def _begin_held(self, run: Run) -> None:
         """Begin the job that waits for others to end, if they have."""
-        run = vars(job)["_run_in_worker"]
         if self._slots.taken and self._has_to_wait(run):
             self.wait(MAX_WAIT)
         else:
@@ -342,7 +338,7 @@ class ManyAtOnce:
             slot.around.__enter__()
         self._awaiting.before = slot.before
         try:
-            worker.job_started(job, queue)
+            run.way.start(run)
         finally:
             self._awaiting.before = None
         function = worker.callback or worker.execute

@@ -12,22 +12,27 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs import events, transitions
+from limpyd_jobs import transitions
 from limpyd_jobs.commandline.options import AUTO
 from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.models import Job
+from limpyd_jobs.models.following.results import kept_result
+from limpyd_jobs.records.layout import kept_for
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending, KeptResult
 from limpyd_jobs.workers.backoff import is_denied, is_transient
 from limpyd_jobs.workers.claiming.batch_size import BatchSize, MeasuredBatchSize
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.ack_buffer import AckBuffer
-from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
+from limpyd_jobs.workers.running.strategies import Strategy
 from limpyd_jobs.workers.running.timers import WakeupTimer
 
 # How long the thread lets the worker release jobs itself after Redis failed, in seconds.
@@ -39,18 +44,35 @@ class AckAtOnce:
     """Records each success as soon as the job has run; in the same step the next job may be claimed."""
 
     worker: Face
+    context: Context
     recorder: Recorder
-    announcer: Announcer
 
-    def succeed(self, run: Run, may_chain: bool) -> None:
-        """Record that a job succeeded, or do so later. It `may_chain` if no code of the application follows."""
+    def succeed(self, run: Run, strategy: Strategy, result: Any) -> None:
+        """Record that a job succeeded, with what is kept of its result, or do so later."""
+        run.result = result
+        if kept_for(type(run.job)):
+            run.kept = self._kept_result(run.job, result)
+        elif strategy.erases:
+            run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
+        self._record_or_keep(run, "job_success" in strategy.chained_hooks)
+
+    def _kept_result(self, job: Job, result: Any) -> KeptResult | None:
+        """Return what to keep of a result. If it cannot be kept, the job is a success anyway."""
+        try:
+            return kept_result(type(job), result)
+        except (TypeError, ValueError) as error:
+            self.context.log(f"{label_of(job)} its result is not kept: {one_line(error, MESSAGE)}", "warning")
+            return None
+
+    def _record_or_keep(self, run: Run, may_chain: bool) -> None:
+        """Record the success. In the same step the next job may be claimed, if no code of the application follows."""
         next_claim = self.recorder.next_request() if may_chain else None
         ending = self.recorder.end(run.succeed, next_claim, run.is_erased, run.kept)
         self._succeeded(run, ending)
 
     def _succeeded(self, run: Run, ending: Ending) -> None:
         """Do what follows once the success of a job is recorded, or refused, because the job has another status."""
-        job, queue, result = run.job, run.queue, run.result
+        job, queue = run.job, run.queue
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self.worker.job_skipped(job, queue)
@@ -59,19 +81,13 @@ class AckAtOnce:
             self.worker.job_delayed(job, queue)
         else:
             vars(job)["_cached_end"] = ending.end
-            message = self.worker.job_success_message(job, queue, result)
-            self.announcer.emit(events.JobSucceeded, job, queue, message, result)
-            self.announcer.notify(job, "on_success", queue, result)
+            run.way.succeeded(run)
 
     def job_done(self) -> None:
         """A job was run: record the successes that may not wait any longer."""
 
     def flush(self) -> None:
         """Record the successes that are not recorded yet."""
-
-    def is_transient_status(self, status: str) -> bool:
-        """Whether a status of the worker is too short to be seen."""
-        return False
 
     def __enter__(self) -> None: ...
 
@@ -82,7 +98,6 @@ class AckAtOnce:
 class AckTogether(AckAtOnce):
     """Records several successes in one step, and claims jobs in it."""
 
-    context: Context
     runs: Runs
     claimer: Claimer
     waiter: Waiter
@@ -131,16 +146,16 @@ class AckInBatches(AckTogether):
         self._late_timer = WakeupTimer(self._release_meanwhile, fail)
         self._late_repeats = Repeats(self.worker.log)
 
-    def succeed(self, run: Run, may_chain: bool) -> None:
+    def _record_or_keep(self, run: Run, may_chain: bool) -> None:
         is_plain = run.is_held and not (run.outcome or run.is_buffered or run.delivery.database)
         if not is_plain or self.worker.status != "running" or not may_chain:
-            super().succeed(run, may_chain)
+            super()._record_or_keep(run, may_chain)
             return
         ended = monotonic()
         if not (self._buffer or self._prefetched.deliveries):
             self._size.observe(1, ended - run.began)
             if self._size.jobs == 1:
-                super().succeed(run, may_chain)
+                super()._record_or_keep(run, may_chain)
                 return
         run.ended_at, run.is_buffered = ended, True
         self._buffer.add(run)
@@ -159,11 +174,6 @@ class AckInBatches(AckTogether):
     def flush(self) -> None:
         if self._buffer:
             self._record()
-
-    def is_transient_status(self, status: str) -> bool:
-        """Return True between the jobs of a batch: to set a status there would be as costly as a job."""
-        is_in_batch = self.worker.status == "running" and self._size.jobs > 1
-        return is_in_batch and (status == "running" or bool(self._prefetched.deliveries))
 
     def __enter__(self) -> None:
         self._buffer.__enter__()

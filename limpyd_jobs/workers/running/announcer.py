@@ -10,11 +10,15 @@ from typing import Any
 from limpyd_jobs import events
 from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.observing.instruments import log_failure
 from limpyd_jobs.records.lazy_fields import has_method
+from limpyd_jobs.texts import one_line
+from limpyd_jobs.workers import log
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import ClassNames
+from limpyd_jobs.workers.naming import STARTED, SUCCEEDED, ClassNames, duration_of
+from limpyd_jobs.workers.run import Run
 
 
 @dataclass(eq=False)
@@ -27,16 +31,47 @@ class Announcer:
 
     def __post_init__(self) -> None:
         self.class_names = ClassNames()
+        self._beginning = f"[{self.worker.id}] "
+        self._shards = self.worker._settings.shards
+
+    # -- Of a job of which nothing is overridden
+
+    def started(self, run: Run) -> None:
+        """A job starts."""
+        delivery = run.delivery
+        identifier = delivery.identifier or run.job.identifier.hget()
+        run.label = f"[{one_line(delivery.queue_name)}|{delivery.pk}|{one_line(identifier)}]"
+        self._say(events.JobStarted, run, STARTED % run.label)
+
+    def succeeded(self, run: Run) -> None:
+        """A job is a success."""
+        self._say(events.JobSucceeded, run, SUCCEEDED % (run.label, duration_of(run.job)), run.result)
+
+    def _say(self, kind: type[events.Event], run: Run, message: str, *details: Any) -> None:
+        """Emit an event. If only the log would see it, log its message, without asking the worker."""
+        if events.is_observed():
+            self.emit(kind, run.job, run.queue, message, *details)
+            return
+        try:
+            end = self._end_of(run.job, run.queue) if self.class_names.are_several or self._shards else ""
+            log.write(self.worker.logger, f"{self._beginning}{message}{end}", kind.level)
+        except Exception as error:
+            log_failure(events.write_log_line, kind.__name__, error)
+
+    # -- Of any job
 
     def emit(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Emit an event of a job; the log names its class if there are several in the queue, and its shard if that is
         another one than that of the worker: there are jobs of the same pk in each."""
-        if message and self.class_names.are_several:
-            message += self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
-        shards = self.worker._settings.shards
-        if message and shards and queue.database in shards.databases:
-            message += f" (shard {shards.databases.index(queue.database)})"
-        events.emit(kind, self.worker, message, job, queue, *details)
+        events.emit(kind, self.worker, message and message + self._end_of(job, queue), job, queue, *details)
+
+    def _end_of(self, job: Job, queue: Queue) -> str:
+        end, shards = "", self._shards
+        if self.class_names.are_several:
+            end = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
+        if shards and queue.database in shards.databases:
+            end += f" (shard {shards.databases.index(queue.database)})"
+        return end
 
     def emit_again(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Emit an event that a job listed thousands of times brings as often: then few have a message for the log."""

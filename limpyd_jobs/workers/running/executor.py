@@ -30,7 +30,7 @@ from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import sleep
-from limpyd_jobs.workers.run import Run, Runs
+from limpyd_jobs.workers.run import Run, Runs, Way
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
@@ -57,6 +57,7 @@ class Executor:
     timer: JobTimer
     awaiting: Awaiting
     our_execute: Callable[..., Any]  # `Worker.execute`
+    by_hooks: Way
     take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
     abandon: Callable[[Delivery], None]  # ends the claim on a job that is only taken
     note: Callable[[Run], None] | None  # for the metrics
@@ -85,15 +86,9 @@ class Executor:
 
     def take_up(self, run: Run) -> bool:
         """Claim the job, unless it is claimed already. Call the hook of one that is not to be run, and return False."""
-        offered = run.delivery
-        if run.is_only_taken:
-            self._claim(run, offered.ident)
-            if not run.is_held and run.delivery.status == STATUSES.DELAYED:
-                run.taken_as_it_is(offered)
-            elif not run.is_held:  # it does not wait any more, and only that counts
-                self.abandon(offered)
-        elif not offered.ident:
-            self._claim(run, run.job.ident)
+        if run.way is None:
+            run.way = self.by_hooks
+            self._take(run)
         self._remember(run)
         job, queue = run.job, run.queue
         if run.delivery.outcome == "paused":
@@ -106,6 +101,18 @@ class Executor:
         else:
             return not run.delivery.retry[WITHOUT_LIMIT:] or self._is_in_time(run)
         return False
+
+    def _take(self, run: Run) -> None:
+        """Claim the job if the application chose it, and only took it out of its list."""
+        offered = run.delivery
+        if run.is_only_taken:
+            self._claim(run, offered.ident)
+            if not run.is_held and run.delivery.status == STATUSES.DELAYED:
+                run.taken_as_it_is(offered)
+            elif not run.is_held:  # it does not wait any more, and only that counts
+                self.abandon(offered)
+        elif not offered.ident:
+            self._claim(run, run.job.ident)
 
     def _is_in_time(self, run: Run) -> bool:
         """Whether a job that failed before is still to be tried again. If not, it is an error, as its last try was."""
@@ -123,7 +130,8 @@ class Executor:
     def _remember(self, run: Run) -> None:
         delivery = run.delivery
         self.runs.running[run] = None
-        run.remember_all()
+        run.remember(_cached_status=delivery.status, _cached_start=delivery.start, _run_in_worker=run)
+        vars(run.queue)["_cached_name"] = delivery.queue_name
         run.job.__dict__["_worker_ends"] = self.worker_ends
         self.announcer.class_names.add(delivery.queue_name, delivery.path, type(run.job))
 
@@ -149,7 +157,7 @@ class Executor:
         else:
             run.is_success = True
             self.runs.done += 1
-            self._executed(run, result)
+            run.way.executed(run, result)
         finally:
             if self.note:
                 self.note(run)
@@ -200,15 +208,16 @@ class Executor:
     def _call(self, run: Run) -> Any:
         """Call the hook for the start of a job, then its code, and end that when its time is over."""
         job, worker = run.job, self.worker
-        worker.job_started(job, run.queue)
+        run.way.start(run)
         function = worker.callback or worker.execute
+        is_ours = getattr(function, "__func__", None) is self.our_execute
         seconds = self.timeout_of(run)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
         began, run.is_running, was_interrupted = monotonic(), True, False
         try:
-            result = function(job, run.queue)
+            result = job.run(run.queue) if is_ours else function(job, run.queue)
             if type(result) is CoroutineType:
                 result = self._await(job, function, result)
         finally:
@@ -251,8 +260,9 @@ class Executor:
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
             seconds = self.context.settings.job_timeout
-        needs_signal = needs_signal and not self.timer.is_possible()
-        if seconds and needs_signal and not (is_async(job.run) or is_async(self.worker.callback)):
+        if not (seconds and needs_signal) or self.timer.is_possible():
+            return seconds or None
+        if not (is_async(job.run) or is_async(self.worker.callback)):
             self.worker.log(f"{label_of(job)} may run for ever: a time limit needs the main thread", "warning")
             return None
         return seconds or None
@@ -265,21 +275,6 @@ class Executor:
         is_ours = getattr(function, "__func__", None) is self.our_execute
         if is_ours or function != self.worker.execute or is_coroutine(result):
             raise CodeNotRun(why_unrun(job.run if is_ours else function, result))
-
-    def _executed(self, run: Run, result: Any) -> None:
-        """Call the hook for the status that the job has now.
-
-        An overridden hook finds the status that the job gave itself, as in version 2; our own finds out by itself.
-        """
-        job, queue = run.job, run.living_queue()
-        status = STATUSES.RUNNING if self.overrides.has_our_success else self.recorder.retry(job.status.hget)
-        vars(job)["_cached_status"] = status
-        if status == STATUSES.CANCELED:
-            self.worker.job_skipped(job, queue)
-        elif status == STATUSES.DELAYED:
-            self.worker.job_delayed(job, queue)
-        else:
-            self.worker.job_success(job, queue, result)
 
     def _cancel(self, run: Run, reason: Cancel) -> None:
         """Cancel a job whose code raised `Cancel`, as if it had set its status."""

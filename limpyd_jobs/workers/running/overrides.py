@@ -25,6 +25,14 @@ ENDS = {
 
 METHODS = frozenset(ENDS.values())
 
+# What a job meets of its worker on its way from the list to its success, beside its code.
+ON_THE_WAY = frozenset(
+    (
+        *("log", "must_stop", "set_status", "wait_for_job", "get_queue", "get_job"),
+        *("job_started", "job_started_message", "job_success", "job_success_message"),
+    )
+)
+
 
 @dataclass(eq=False)
 class Overrides:
@@ -40,15 +48,22 @@ class Overrides:
     def refresh(self) -> None:
         """Find out what is overridden of the worker now."""
         self._hooks: dict[str, Callable[..., Any]] = {}
+        self._was_straight = self._are_ours(*ON_THE_WAY) and type(self.worker).id is self.base.id
         chained = [hook for hook in ENDS if self._are_ours("must_stop", "wait_for_job", hook)]
         self._chained_hooks = frozenset(chained)
         # Whether `wait_for_job`, `job_success` and `job_skipped` are ours.
         self.waits_as_we_do = self._are_ours("wait_for_job")
+        self.has_our_status = self._are_ours("set_status")
         self.has_our_success, self.has_our_skip = self._are_ours("job_success"), self._are_ours("job_skipped")
         # Whether no code of the application finds jobs or queues by what names them in its own shard only.
         self.may_visit = self._are_ours("wait_for_job", "get_job", "get_queue")
         # Whether no code of the application decides about successes, or about their queue.
         self.may_buffer = "job_success" in self._chained_hooks and self._are_ours("get_queue")
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether nothing of the worker is overridden that a job meets on its way: a job may change that."""
+        return self._was_straight and vars(self.worker).keys().isdisjoint(ON_THE_WAY)
 
     def _are_ours(self, *names: str) -> bool:
         return not overrides(self.worker, self.base, *names)

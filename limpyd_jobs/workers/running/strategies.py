@@ -18,6 +18,7 @@ from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.models import Error, Job, Queue, has_custom_placement, queue_name
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, Return
 from limpyd_jobs.models.error import is_created_with_failure, new_error
+from limpyd_jobs.records.lazy_fields import has_method
 from limpyd_jobs.records.records import NewError
 from limpyd_jobs.retrying import Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
@@ -176,6 +177,7 @@ class Strategy(NamedTuple):
     fail: FailAtOnce  # how a failure is recorded
     placement: OwnPlacement  # how a job is put back in a queue
     erases: bool  # whether a job that succeeded is deleted
+    is_straight: bool  # whether no code of the application comes before the code of the job, or after its success
 
 
 @dataclass(eq=False)
@@ -216,6 +218,7 @@ class Strategies:
             fail(self.worker, self.retry_policy, self.recorder, self.announcer, "job_error" in chained),
             placement(self.recorder, self.abandon, "job_delayed" in chained),
             self.overrides.may_erase(job, queue),
+            "job_success" in chained and not has_method(job, "on_started"),
         )
 
     def _fails_in_steps(self, job: Job) -> bool:

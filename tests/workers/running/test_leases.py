@@ -71,7 +71,7 @@ class Claimed:
     def run(self, delivery: Any) -> Run:
         job = records.attached(job_class_of(delivery), delivery.pk)
         run = Run(delivery, job, queue_of(Queue, delivery))
-        run.remember_all()
+        run.remember(_run_in_worker=run)
         self.parts.runs.running[run] = run
         return run
 

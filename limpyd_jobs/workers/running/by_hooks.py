@@ -1,4 +1,4 @@
-"""What the hooks of a worker do unless they are overridden."""
+"""The way of a job by the hooks of the worker, of which the application may have its own versions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,22 @@ from typing import Any
 
 from limpyd_jobs import events, transitions
 from limpyd_jobs.models import Job, Queue, queue_name
-from limpyd_jobs.models.following.results import kept_result
-from limpyd_jobs.records.layout import kept_for
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import MESSAGE, one_line
-from limpyd_jobs.transitions import Delivery, KeptResult
+from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.run import Run, Runs
-from limpyd_jobs.workers.running.acknowledging import AckAtOnce
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Recorder
-from limpyd_jobs.workers.running.strategies import Strategies
+from limpyd_jobs.workers.running.strategies import Strategies, Strategy
 
 
 @dataclass(eq=False)
-class Hooks:
-    """What a worker does at each turn in the life of a job.
+class ByHooks:
+    """Calls the hooks of the worker at each turn in the life of a job, and is what they do unless they are overridden.
 
     A hook records the turn by one transition. Then it emits the event, which is logged. Then it calls the method of the
     job for it, if there is one. The application may have its own version of all three. If it has none, the step that
@@ -42,7 +38,7 @@ class Hooks:
     strategies: Strategies
     recorder: Recorder
     announcer: Announcer
-    acknowledger: AckAtOnce
+    succeed: Callable[[Run, Strategy, Any], None]  # records that a job succeeded, now or later
     take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
 
     def __post_init__(self) -> None:
@@ -52,8 +48,33 @@ class Hooks:
         if self.worker.status is None:
             self.strategies.refresh()  # the worker does not run, so they may still change
         run = vars(job).get("_run_in_worker") or self.runs.of(job) or Run()
-        run.job, run.queue = job, queue
+        run.job, run.queue, run.way = job, queue, run.way or self
         return run
+
+    # -- The way of a job
+
+    def start(self, run: Run) -> None:
+        self.worker.job_started(run.job, run.queue)
+
+    def executed(self, run: Run, result: Any) -> None:
+        """Call the hook for the status that the job has now.
+
+        An overridden hook finds the status that the job gave itself, as in version 2; our own finds out by itself.
+        """
+        job, queue = run.job, run.living_queue()
+        status = STATUSES.RUNNING if self.overrides.has_our_success else self.recorder.retry(job.status.hget)
+        vars(job)["_cached_status"] = status
+        if status == STATUSES.CANCELED:
+            self.worker.job_skipped(job, queue)
+        elif status == STATUSES.DELAYED:
+            self.worker.job_delayed(job, queue)
+        else:
+            self.worker.job_success(job, queue, result)
+
+    def succeeded(self, run: Run) -> None:
+        message = self.worker.job_success_message(run.job, run.queue, run.result)
+        self.announcer.emit(events.JobSucceeded, run.job, run.queue, message, run.result)
+        self.announcer.notify(run.job, "on_success", run.queue, run.result)
 
     # -- The turns
 
@@ -64,21 +85,7 @@ class Hooks:
         self.announcer.notify(job, "on_started", queue)
 
     def job_success(self, job: Job, queue: Queue, result: Any) -> None:
-        run, strategy = self._run_of(job, queue), self.strategies.of(job, queue)
-        run.result = result
-        if kept_for(type(job)):
-            run.kept = self._kept_result(job, result)
-        elif strategy.erases:
-            run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
-        self.acknowledger.succeed(run, "job_success" in strategy.chained_hooks)
-
-    def _kept_result(self, job: Job, result: Any) -> KeptResult | None:
-        """Return what to keep of a result. If it cannot be kept, the job is a success anyway."""
-        try:
-            return kept_result(type(job), result)
-        except (TypeError, ValueError) as error:
-            self.context.log(f"{label_of(job)} its result is not kept: {one_line(error, MESSAGE)}", "warning")
-            return None
+        self.succeed(self._run_of(job, queue), self.strategies.of(job, queue), result)
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
         run, recorder = self._run_of(job, queue), self.recorder

@@ -1,0 +1,73 @@
+"""The way of a job of which the application overrides nothing: `Worker` is not entered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from limpyd_jobs.models import Queue, job_classes
+from limpyd_jobs.models.claims.job_claim import queue_of
+from limpyd_jobs.records import records
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.run import Run, Runs, Way
+from limpyd_jobs.workers.running.announcer import Announcer
+from limpyd_jobs.workers.running.overrides import METHODS, Overrides
+from limpyd_jobs.workers.running.strategies import Strategies, Strategy
+
+
+@dataclass(eq=False)
+class Straight:
+    """Makes the objects of a job, and does what the hooks of the worker would do. What can be seen of it is the same.
+
+    Its jobs are those whose class has no method for their start or success. An application may override methods on the
+    worker, or on the job, while that runs: from then on, the job goes by the hooks.
+    """
+
+    queue_model: type[Queue]
+    runs: Runs
+    overrides: Overrides
+    strategies: Strategies
+    announcer: Announcer
+    by_hooks: Way
+    succeed: Callable[[Run, Strategy, Any], None]  # records that a job succeeded, now or later
+
+    def run_of(self, delivery: Delivery) -> Run:
+        """Return the run of a job that was claimed, with its objects."""
+        try:
+            job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
+            run = Run(delivery, job, queue_of(self.queue_model, delivery))
+            run.way = self if self.strategies.of(job, run.queue).is_straight else self.by_hooks
+        except BaseException:
+            self.runs.offer(delivery)  # so that it is released
+            raise
+        self.runs.running[run] = None
+        return run
+
+    def start(self, run: Run) -> None:
+        if self.overrides.is_straight:
+            self.announcer.started(run)
+        else:
+            self._by_hooks(run).start(run)
+
+    def executed(self, run: Run, result: Any) -> None:
+        job = run.job
+        if not self.overrides.is_straight or not vars(job).keys().isdisjoint(METHODS):
+            self._by_hooks(run).executed(run, result)
+            return
+        vars(job)["_cached_status"] = STATUSES.RUNNING
+        if "_pk" not in vars(run.queue):
+            run.queue = run.living_queue()
+        self.succeed(run, self.strategies.of(job, run.queue), result)
+
+    def succeeded(self, run: Run) -> None:
+        if self.overrides.is_straight:
+            self.announcer.succeeded(run)
+        else:
+            self._by_hooks(run).succeeded(run)
+
+    def _by_hooks(self, run: Run) -> Way:
+        """Let a job go by the hooks from now on: something was overridden meanwhile."""
+        run.way = self.by_hooks
+        return self.by_hooks
