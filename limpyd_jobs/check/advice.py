@@ -11,7 +11,6 @@ from redis.exceptions import RedisError
 from limpyd_jobs.check.catalogue import Catalogue
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
-from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.records.sizes import large_jobs
 from limpyd_jobs.redis.primary import PrimaryPool
 from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, memory_of
@@ -28,10 +27,10 @@ def warnings_of(reader: Reader, catalogue: Catalogue, queues: Queues, strict: bo
     failover, or when the memory is full."""
     yield from _growing(reader, catalogue, queues)
     names = {path: model._name for path, model in catalogue.jobs.items()}
-    yield from map(str, large_jobs(redis_of(catalogue.queues[0]), names))
+    yield from map(str, large_jobs(reader.connection, names))
     if strict:
-        yield from _of_eviction(catalogue)
-        yield from _of_failovers(catalogue)
+        yield from _of_eviction(reader)
+        yield from _of_failovers(reader)
 
 
 def _growing(reader: Reader, catalogue: Catalogue, queues: Queues) -> Iterator[str]:
@@ -49,16 +48,16 @@ def _growing(reader: Reader, catalogue: Catalogue, queues: Queues) -> Iterator[s
                 )
 
 
-def _of_eviction(catalogue: Catalogue) -> Iterator[str]:
-    memory = memory_of(redis_of(catalogue.queues[0]))
+def _of_eviction(reader: Reader) -> Iterator[str]:
+    memory = memory_of(reader.connection)
     if memory is None:
         yield "Whether Redis deletes jobs when its memory is full cannot be read: this user may not run INFO."
     elif memory.deletes:
         yield f"{MAY_DELETE_JOBS}{memory.policy}."
 
 
-def _of_failovers(catalogue: Catalogue) -> Iterator[str]:
-    client = redis_of(catalogue.queues[0])
+def _of_failovers(reader: Reader) -> Iterator[str]:
+    client = reader.connection
     pool: Any = client.connection_pool
     if not isinstance(pool, PrimaryPool):
         return

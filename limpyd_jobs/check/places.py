@@ -110,7 +110,8 @@ class Places:
             if parsed is None:
                 self._garbage.add(ident)
             elif model is None:
-                self.unresolved[parsed.path] += 1
+                if not self._catalogue.is_unread(parsed.path):
+                    self.unresolved[parsed.path] += 1
                 self._note_moved(parsed)
             else:
                 path, pk = model.get_model_repr(), _compact(parsed.pk)
@@ -220,7 +221,7 @@ class Places:
         """Yield the key of each place, with its jobs whose class cannot be resolved."""
         found: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for key, _, idents, _ in self._walk(PLACES):
-            found[key].update(dict.fromkeys(filter(self._catalogue.is_unresolved, idents)))
+            found[key].update(dict.fromkeys(filter(self._catalogue.may_be_given_up, idents)))
         for key, unresolved in found.items():
             yield key, list(unresolved)
 

@@ -135,7 +135,8 @@ class Queues:
         for ident in chain(idents, (ident for chunk in chain(*sets) for ident, _ in chunk)):
             if ident in self.unplaced:
                 return "live jobs"
-            if self._choices.unresolved != "delete" and self._catalogue.is_unresolved(ident):
+            is_given_up = self._choices.unresolved == "delete" and self._catalogue.may_be_given_up(ident)
+            if self._catalogue.is_unresolved(ident) and not is_given_up:
                 return "unknown jobs"
         return ""
 

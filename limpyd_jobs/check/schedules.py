@@ -70,7 +70,7 @@ class Schedules:
         """Return why a schedule cannot be enqueued; empty if it can."""
         path = stored.get("job_model_repr", "")
         job_class = self._catalogue.job_class(path)
-        if job_class is None and not self._catalogue.imports:
+        if job_class is None and (self._catalogue.is_unread(path) or not self._catalogue.imports):
             return ""  # not known
         if job_class is None:
             return f"{path} cannot be imported: {self._catalogue.unknown[path]}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from redis.exceptions import NoPermissionError
+
 from limpyd_jobs.check.catalogue import Catalogue, Found, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.classes.binding import bound_models
@@ -96,7 +98,7 @@ class Unknown:
 
     def _numbers(self) -> Iterator[tuple[str, int]]:
         """Yield the beginnings of the keys of the jobs that are not looked at, and how many jobs there are."""
-        for name in sorted(self._names - {model._name for model in self._catalogue.all}):
+        for name in sorted(self._names - {model._name for model in self._catalogue.all} - self._catalogue.unread):
             number = self._number(name)
             if number and self._has_jobs(name):
                 yield name, number
@@ -109,7 +111,7 @@ class Unknown:
     def _models(self, kind: str) -> list[tuple[KnownClass, int]]:
         """Return the models that are not looked at, with the numbers of their records."""
         is_asked = self._catalogue.takes_all_queues if kind == QUEUES else self._catalogue.takes_all_errors
-        looked_at = {model._name for model in self._catalogue.all}
+        looked_at = {model._name for model in self._catalogue.all} | self._catalogue.unread
         known = known_models(self._reader.connection, kind).values() if is_asked else ()
         numbers = [(each, self._number(each.name)) for each in known if each.name not in looked_at]
         return [(each, number) for each, number in numbers if number]
@@ -119,6 +121,8 @@ class Unknown:
 
     def _number(self, name: str) -> int:
         (number,) = self._reader.all([("SCARD", f"{name}:collection")])
+        if isinstance(number, NoPermissionError):
+            self._catalogue.note_unread(name)
         return number if isinstance(number, int) else 0
 
     def _has_jobs(self, name: str) -> bool:
