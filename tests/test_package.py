@@ -18,6 +18,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
 from limpyd.exceptions import DoesNotExist
 
 import limpyd_jobs
@@ -25,6 +27,12 @@ import limpyd_jobs
 ROOT = Path(__file__).parents[1]
 
 PAGES_OF_THE_PROJECT = {"Homepage", "Documentation", "Changelog", "Issues", "Security"}
+
+# What the source has beside the code and the manual, which is made of some of it.
+BESIDE_THE_CODE = {
+    *("CHANGELOG.rst", "CONTRIBUTING.rst", "LICENSE", "README.rst", "SECURITY.rst"),
+    *("benchmarks/results/table.rst", "example.py", "scripts/states.py"),
+}
 
 # Folders with files of others, each with a list of them.
 VENDORED = ("limpyd_jobs/contrib/web/static/vendor", "tests/web/vendor")
@@ -46,10 +54,8 @@ def imported_by(path: Path) -> Iterator[str]:
 @pytest.mark.proof
 def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    shutil.copytree(ROOT / "limpyd_jobs", source / "limpyd_jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".?*", "*.egg-info", "__pycache__", "build", "dist"))
     beside = {"limpyd_jobs.pth", "limpyd_jobs.start", "limpyd_jobs_pytest.py", "limpyd_jobs_startup.py"}
-    for name in (*beside, "MANIFEST.in", "setup.py", "setup.cfg", "pyproject.toml", "README.rst"):
-        shutil.copy(ROOT / name, source)
     files = {path.relative_to(source).as_posix() for path in (source / "limpyd_jobs").rglob("*") if path.is_file()}
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(target)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True)
@@ -71,7 +77,11 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     assert in_place.keys() == {"limpyd_jobs.pth", "limpyd_jobs.start"}
     [archive_of_source] = source.glob("*.tar.gz")
     with tarfile.open(archive_of_source) as tar:
-        assert beside <= {Path(name).name for name in tar.getnames()}
+        names = {name.partition("/")[2] for name in tar.getnames() if tar.getmember(name).isfile()}
+    assert {*beside, *BESIDE_THE_CODE} <= names
+    manual = {path.relative_to(source).as_posix() for path in (source / "docs").rglob("*") if path.is_file()}
+    assert {name for name in names if name.startswith("docs/")} == {each for each in manual if "/_build/" not in each}
+    assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
 
 
 def test_all_links_of_the_project_lead_to_files_that_there_are() -> None:
@@ -83,6 +93,16 @@ def test_all_links_of_the_project_lead_to_files_that_there_are() -> None:
     assert all(url.startswith(urls["Homepage"]) for url in urls.values())
     assert len(paths) == 3
     assert all((ROOT / path).exists() for path in paths)
+
+
+def test_the_readme_leads_from_the_package_index_to_pages_that_there_are() -> None:
+    document = publish_doctree((ROOT / "README.rst").read_text(encoding="utf-8"))
+    links = [each["refuri"] for each in document.findall(nodes.reference)]
+    links += [each["uri"] for each in document.findall(nodes.image)]
+    ours = [link for link in links if "/HEAD/" in link]
+    assert len(ours) > 30
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert [link for link in ours if not (ROOT / link.partition("/HEAD/")[2]).is_file()] == []
 
 
 @pytest.mark.parametrize("folder", VENDORED)
