@@ -58,6 +58,7 @@ from limpyd_jobs.query import (
     summed,
 )
 from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
+from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 
@@ -132,6 +133,7 @@ class Info(Command):
         else:
             told: list[Section] = [(each.text, []) for each in found if each.code not in DOUBTS]
             told += [(f"warning: {warning}", []) for warning in warnings]
+            told += [(line, []) for line in [kept_without_limit(seen)] if line]
             print(_text(_lines([*_narrow(_sections(seen), width_of_terminal()), *told])))
         return 0
 

@@ -50,6 +50,35 @@ class Retention(NamedTuple):
             if keep is not None
         }
 
+    @property
+    def unlimited(self) -> list[str]:
+        """The names of the lists that only grow."""
+        return [name for name, keep in self._asdict().items() if keep is None]
+
+
+# What ended in each of these lists, and the option of workers that limits it.
+FINISHED = {"success": ("succeeded", "--keep-success"), "errors": ("failed", "--keep-errors")}
+
+
+def read_finished(connection: Any, queue_keys: Iterable[str], names: Sequence[str]) -> dict[str, int]:
+    """Return how many entries these lists of some queues have, in one round trip."""
+    pipeline = connection.pipeline(transaction=False)
+    asked = [name for queue_key in queue_keys for name in names if pipeline.llen(f"{queue_key}:{name}")]
+    numbers = dict.fromkeys(names, 0)
+    for name, length in zip(asked, pipeline.execute(raise_on_error=False), strict=True):
+        numbers[name] += length if isinstance(length, int) else 0
+    return numbers
+
+
+def kept_for_ever(where: str, numbers: Mapping[str, int]) -> str:
+    """Say how many finished jobs stand in lists that nothing limits, and what would limit them; '' if there is none."""
+    if not any(numbers.values()):
+        return ""
+    ended = ", ".join(f"{number:,} {FINISHED[name][0]}" for name, number in numbers.items())
+    options = " and ".join(FINISHED[name][1] for name in numbers)
+    limit = f"{options} of workers limit{'s' * (len(numbers) == 1)} that"
+    return f"Finished jobs are kept for ever in {where}, {ended} so far: {limit}"
+
 
 def _own(value: Any) -> Keep | None:
     """The value of an attribute of a queue model, unless the application uses the name for something else."""

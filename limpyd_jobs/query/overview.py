@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
+from limpyd_jobs.models.pruning import Retention, kept_for_ever
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states, states_of_all
 from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
+from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.redis.servers import memory_of
 from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import one_line
 
 # After how many seconds a schedule that is due needs attention.
 LATE_SCHEDULE = 60.0
+
+# How many queues that keep finished jobs for ever are named.
+MAX_NAMES = 3
 
 
 class Totals(NamedTuple):
@@ -98,6 +105,31 @@ def overview_of_all(found: Mapping[int, Overview]) -> Overview:
         late_schedules=sum(seen.late_schedules for seen in each),
         parts=found,
     )
+
+
+def kept_without_limit(seen: Overview) -> str:
+    """Say how many finished jobs are kept in queues that no worker that is there limits, nor their class; empty if
+    there are none."""
+    models = {each._name: each for each in (Queue, *concrete(Queue))}
+    numbers: dict[str, int] = {}
+    names: dict[str, None] = {}
+    for state in seen.queues:
+        lengths = {"success": state.success_list, "errors": state.errors_list}
+        for name in _unlimited(seen, state, models):
+            numbers[name] = numbers.get(name, 0) + lengths[name]
+            names |= {one_line(state.name): None} if lengths[name] else {}
+    many = ", …" if len(names) > MAX_NAMES else ""
+    return kept_for_ever(f"{', '.join([*names][:MAX_NAMES])}{many}", numbers)
+
+
+def _unlimited(seen: Overview, state: QueueState, models: dict[str, Any]) -> list[str]:
+    """Return the names of the lists of a queue that only grow."""
+    model = without_tag(state.model)
+    limits = Retention.of(models[model]) if model in models else Retention(None, None)
+    of_workers = [
+        each.options for each in seen.workers if state.name in each.queues and without_tag(each.queue_model) == model
+    ]
+    return [name for name in limits.unlimited if all(each.get(f"keep_{name}") is None for each in of_workers)]
 
 
 def ping(database: JobsDatabase | None = None) -> None:

@@ -329,6 +329,7 @@ class Loop:
             self._promote()
             events.emit(events.WorkerStarted, worker)
             worker.run_started()
+            self.start.log_kept()
             try:
                 with self.waiter.wakeup_timer, self.acknowledger:
                     worker._main_loop()

@@ -16,6 +16,7 @@ from redis import BlockingConnectionPool
 from redis.exceptions import BusyLoadingError, RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models.pruning import Retention, kept_for_ever, read_finished
 from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import QUEUES, known_models
 from limpyd_jobs.records.relocations import refuse_moved
@@ -30,6 +31,12 @@ T = TypeVar("T")
 
 # How many connections the threads of a worker of several slots use, beside those of its jobs.
 OWN_CONNECTIONS = 6
+
+# Of how many queues a worker that begins counts the finished jobs.
+MAX_COUNTED = 100
+
+# From how many finished jobs on that nothing limits it says so: about 1 MB, and what a worker runs by default.
+MANY_KEPT = 1000
 
 # How many times a worker that begins asks Redis, while its connections are cut.
 START_TRIES = 4
@@ -155,6 +162,17 @@ class Start:
         memory = self._ask(partial(memory_of, self.worker.connection))
         if memory and memory.deletes:
             self.worker.log(f"{MAY_DELETE_JOBS}{memory.policy}", "critical")
+
+    def log_kept(self) -> None:
+        """Say how many finished jobs the queues keep, if nothing limits that and they are many. Redis may fail
+        meanwhile."""
+        queue_model, settings = self.worker.queue_model, self.context.settings
+        names = Retention.of(queue_model, settings.keep_success, settings.keep_errors).unlimited
+        with suppress(RedisError):
+            keys = self.context.queue_keys[:MAX_COUNTED] if names else ()
+            numbers = read_finished(records.redis_of(queue_model), keys, names) if keys else {}
+            if sum(numbers.values()) >= MANY_KEPT:
+                self.worker.log(kept_for_ever("these queues", numbers))
 
     def _log_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""

@@ -89,6 +89,15 @@ def test_a_number_has_one_name_and_lists_are_called_lists(redis_server: RedisSer
     assert (numbers["error"], queue["errors list"], queue.keys() & {"success", "error", "errors"}) == ("0", "1", set())
 
 
+def test_what_is_kept_for_ever_is_told_until_a_worker_that_is_there_limits_it(redis_server: RedisServer) -> None:
+    told = "Finished jobs are kept for ever in tickets, 1 succeeded, 1 failed so far"
+    assert told in run(redis_server, "info")[1]
+    details = {"queues": ["tickets"], "queue_model": Queue._name, "options": {"keep_success": 9, "keep_errors": 9}}
+    fields = {"kind": "worker", "name": "a:1:b", "host": "a", "pid": "1", "details": json.dumps(details)}
+    presences.keep(WorkerPresence, "b", fields, 600)
+    assert "are kept for ever" not in run(redis_server, "info")[1]
+
+
 def test_programs_get_json(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, "info", "--json")
     assert (status, err) == (0, "")

@@ -29,6 +29,21 @@ def test_every_documented_name_of_version_2_is_in_the_manual():
     assert missing == set()
 
 
+# Where somebody starts a worker for the first time
+BEGINNINGS = (
+    *("tutorial", "tutorial_django", "crawler", "howto/functions", "howto/fastapi", "howto/flask", "howto/django"),
+    *(f"howto/coming_from/{library}" for library in ("rq", "arq", "celery", "others")),
+)
+
+
+@pytest.mark.parametrize("page", BEGINNINGS)
+def test_where_one_begins_it_is_said_that_finished_jobs_stay_and_that_a_worker_ends(page: str):
+    text = " ".join(PAGES[f"docs/{page}.rst"].split())
+    assert "--keep-success" in text
+    assert "ended stay in Redis" in text
+    assert f"ends after {Worker('mails').max_loops:,} jobs, with the exit status 0" in text
+
+
 @pytest.mark.parametrize("cls", [Job, Queue, Error, Schedule, Worker])
 def test_every_public_name_of_a_class_is_in_the_manual(cls: type):
     names = {name for name in {*dir(cls), *getattr(cls, "_fields", ())} - {*dir(RelatedModel)} if name[0] != "_"}

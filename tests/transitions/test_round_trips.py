@@ -34,7 +34,8 @@ def _classes_are_known() -> None:
 
 
 # What a worker does once, before its first job.
-START = ["HGETALL", "list_queues", "promote", "EXISTS", "rescue", "SMEMBERS", "counts", "due_schedules"]
+# The first counts are those of the finished jobs that nothing limits.
+START = ["HGETALL", "list_queues", "promote", "counts", "EXISTS", "rescue", "SMEMBERS", "counts", "due_schedules"]
 COUNTS = ("SCARD", "LLEN", "ZCARD")
 
 

@@ -19,6 +19,7 @@ from limpyd_jobs.arguments import MAX_LEASE
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import WorkerPresence
 from limpyd_jobs.models.presence import Order
+from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.texts import LOGGED, MESSAGE, NAME, one_line, shortened
@@ -139,6 +140,8 @@ class WorkerRegistration:
     def _details(self) -> dict[str, Any]:
         worker, runs, settings = self.worker, self.runs, self.context.settings
         options = {name: getattr(settings, name, None) or getattr(worker, name, None) for name in OPTIONS}
+        retention = Retention.of(worker.queue_model, settings.keep_success, settings.keep_errors)
+        options |= {"keep_success": retention.success, "keep_errors": retention.errors}
         return {
             "id": worker.id,
             "queues": list(worker.queues),

@@ -10,7 +10,7 @@ import redis
 from invariants import violations
 from limpyd import fields
 from parts import Parts
-from running import fail, work, worker_of
+from running import fail, messages, work, worker_of
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker
 from limpyd_jobs.commandline.parameters import OPTIONS
@@ -252,3 +252,38 @@ class TestTheOptions:
         assert exit_.value.code == 2
         assert error.count("\n") == 1
         assert "option --keep-success" in error
+
+
+class TestWhatIsKeptForEver:
+    """A worker that begins says so once that is much, unless it or the class of its queues limits it."""
+
+    @pytest.fixture(autouse=True)
+    def _many(self, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO", "limpyd-jobs")
+        queue = Queue.get_queue("queue")
+        redis_client.rpush(queue.success.key, *map(str, range(999)))
+        redis_client.rpush(queue.errors.key, "1")
+
+    def told(self, log: pytest.LogCaptureFixture, **options: Any) -> list[str]:
+        log.clear()
+        work(burst=True, **options)
+        return [line for line in messages(log) if "are kept for ever" in line]
+
+    def test_is_said_with_its_number_and_with_what_limits_it(self, caplog: pytest.LogCaptureFixture) -> None:
+        assert self.told(caplog) == [
+            "Finished jobs are kept for ever in these queues, 999 succeeded, 1 failed so far: --keep-success and "
+            "--keep-errors of workers limit that"
+        ]
+
+    def test_is_what_nothing_limits(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+        Queue.get_queue("queue").success.rpush("another")
+        monkeypatch.setattr(Queue, "keep_errors", timedelta(days=30))
+        assert self.told(caplog) == [
+            "Finished jobs are kept for ever in these queues, 1,000 succeeded so far: --keep-success of workers limits "
+            "that"
+        ]
+        assert self.told(caplog, keep_success=10_000) == []
+
+    def test_is_not_said_of_a_few(self, caplog: pytest.LogCaptureFixture) -> None:
+        Queue.get_queue("queue").errors.lpop()
+        assert self.told(caplog) == []
