@@ -104,6 +104,10 @@ class RetriedTooLate(LimpydJobsException):
     """A job that failed is not tried again, because its turn came after the time for which it is."""
 
 
+class RetriedTooOften(LimpydJobsException):
+    """A job asked to be put back in its queue, as a try that counts, when it had no tries left."""
+
+
 class CodeNotRun(LimpydJobsException):
     """The code of a job returned a generator, or a coroutine of another function, which is never run."""
 

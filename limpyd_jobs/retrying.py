@@ -7,15 +7,17 @@ import logging
 import random as randomness
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
+from inspect import signature
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import is_number, own_duration, read_priority, read_seconds, stored_priority
+from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, described, one_line
 
 log = logging.getLogger("limpyd-jobs.retrying")
 
@@ -30,7 +32,8 @@ _INTEGER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 class Requeue(LimpydJobsException):
-    """Raised by the code of a job, to be put back in its queue. It is not a failure, and not a try of its retry policy.
+    """Raised by the code of a job, to be put back in its queue. It is not a failure and, unless it counts, not a try of
+    its retry policy.
 
     Parameters
     ----------
@@ -40,6 +43,9 @@ class Requeue(LimpydJobsException):
         When the job may run: naive UTC, or aware.
     priority: int
         None to keep its own.
+    count: bool
+        Whether the run counts as a try of the retry policy of the job, or of the ``requeue_times`` of the worker. Once
+        the tries are used up, the job is not put back, but fails with `RetriedTooOften`.
 
     Raises
     ------
@@ -52,12 +58,16 @@ class Requeue(LimpydJobsException):
         delayed_for: float | timedelta | None = None,
         delayed_until: datetime | None = None,
         priority: int | str | None = None,
+        count: bool = False,
     ) -> None:
         super().__init__("The job asks to be put back in its queue")
+        if not isinstance(count, bool):
+            raise TypeError(f"count must be True or False, not {count!r}")
         compute_delayed_until(delayed_for, delayed_until)
         self.delayed_for = delayed_for
         self.delayed_until = delayed_until
         self.priority = "" if priority is None else stored_priority(priority)
+        self.count = count
 
 
 class Cancel(LimpydJobsException):
@@ -105,9 +115,10 @@ class Retry:
     times: int
         How many more times to run it. None for as many as there are delays in a list, or, with a `max_age`, for any
         number.
-    delay: Exponential; or a number, or a sequence of numbers
+    delay: Exponential; or a number, or a sequence of numbers; or a function
         How long to wait after each failure: exponentially; or a number of seconds; or the delays of a list, in seconds.
-        The last delay of a list is used again if needed.
+        The last delay of a list is used again if needed. A function is called with the exception, and the number of
+        tries so far, from 1 on; it returns seconds, a timedelta, or None for ``Exponential()``.
     only_on: exception class or name, or several
         The exceptions to try again after; None for all. A name is the name of one of Python's classes, ``'OSError'``,
         or the path of another class, ``'requests.exceptions.Timeout'``. Subclasses count, too.
@@ -166,10 +177,22 @@ class Retry:
         delay: float = self.delay[min(failures, len(self.delay)) - 1] if isinstance(self.delay, tuple) else self.delay
         return delay
 
+    def for_failure(self, exception: BaseException, failures: int) -> Retry:
+        """Return the policy with the delay that its function, if it has one, returns for such a failure.
+
+        It raises what the function raises, and `TypeError` or `ValueError` if that returns no delay.
+        """
+        if not callable(self.delay):
+            return self
+        delay = self.delay(exception, failures)
+        return replace(self, delay=Exponential() if delay is None else _seconds("what the delay returns", delay))
+
     def __str__(self) -> str:
         """Return the policy as a text that `parse` reads. So it is stored, and given on a command line."""
         if isinstance(self.delay, Exponential):
             parts: dict[str, Any] = {"base": _text(self.delay.base), "cap": _text(self.delay.cap)}
+        elif callable(self.delay):
+            parts = {"delay": _name_of_function(self.delay)}
         elif isinstance(self.delay, tuple):
             parts = {"delays": ":".join(map(_text, self.delay))}
         else:
@@ -223,7 +246,7 @@ def decide(
     age: float,
     random: Callable[[], float] = randomness.random,
 ) -> Again | GiveUp:
-    """Decide whether a failed job is tried again, and when.
+    """Decide whether a failed job is tried again, and when. If the delay is a function, what it raises is raised.
 
     Parameters
     ----------
@@ -240,7 +263,8 @@ def decide(
         return GiveUp()
     if policy.times is not None and tries > policy.times:
         return GiveUp()
-    delay = policy.delay_after(max(tries, 1), random)
+    failures = max(tries, 1)
+    delay = policy.for_failure(exception, failures).delay_after(failures, random)
     if policy.max_age is not None and age + delay > policy.max_age:
         return GiveUp()
     return Again(delay, policy.priority_delta)
@@ -258,14 +282,36 @@ class History(NamedTuple):
     failing_since: str | None = None
 
     def decide(
-        self, exception: BaseException, ran: float, default: Any, fallback: Retry | None
+        self, ident: str, exception: BaseException, ran: float, default: Any, fallback: Retry | None
     ) -> Again | GiveUp | None:
-        """Decide by its policy, that of its class, or `fallback`, whether the job, after such a run, is tried again."""
-        policy = read_policy(self.policy) or own_policy(default) or fallback
+        """Decide by its policy, that of its class, or `fallback`, whether the job, after such a run, is tried again. A
+        function that returns no delay does not cost the job its tries: it gets the delay that it has by default."""
+        policy = self._policy(default, fallback)
         if policy is None:
             return None
-        runs = (read_priority(self.tries) or 0) - (read_priority(self.uncounted) or 0)
-        return decide(policy, exception, runs, self._waited_since(self.since) + ran)
+        age = self._waited_since(self.since) + ran
+        try:
+            return decide(policy, exception, self._counted, age)
+        except Exception as error:
+            failed = f"{_name_of_function(policy.delay)}, the delay of its retry policy, failed: {described(error)}"
+            log.error("[%s] %s. It is tried again as if that had returned None", one_line(ident), failed)
+            return decide(replace(policy, delay=Exponential()), exception, self._counted, age)
+
+    def has_tries_left(self, ran: float, delay: float, default: Any, fallback: Retry | None, times: int) -> bool:
+        """Whether the job may run again after such a run, which did not fail but counts as a try, and such a delay: by
+        its policy, that of its class, or `fallback`, or else `times` in all its life."""
+        policy = self._policy(default, fallback)
+        if policy is None:
+            return (read_priority(self.tries) or 0) <= times
+        is_young = policy.max_age is None or self._waited_since(self.since) + ran + delay <= policy.max_age
+        return is_young and (policy.times is None or self._counted <= policy.times)
+
+    @property
+    def _counted(self) -> int:
+        return (read_priority(self.tries) or 0) - (read_priority(self.uncounted) or 0)
+
+    def _policy(self, default: Any, fallback: Retry | None) -> Retry | None:
+        return read_policy(self.policy) or own_policy(default) or fallback
 
     def limit(self, default: Any) -> float | None:
         """Return for how many seconds after its first failure it is tried again, by itself or its class; None for no
@@ -315,7 +361,13 @@ def stored_policy(value: Any) -> str:
     """Return a policy, or the text of one, as it is stored."""
     if value is None:
         raise TypeError("A retry policy must be a Retry, or the text of one, not None")
-    return str(as_policy(value))
+    policy = as_policy(value)
+    if policy and callable(policy.delay):
+        raise TypeError(
+            f"A retry policy whose delay is a function, {_name_of_function(policy.delay)}, cannot be stored with a "
+            "job: give it to the class of the job, by default_retry_policy or @job(retry=…)"
+        )
+    return str(policy)
 
 
 def read_policy(text: str | None) -> Retry | None:
@@ -354,8 +406,32 @@ def _seconds(name: str, duration: Any) -> float:
     return round(float(duration), 6)
 
 
-def _delay(delay: Any) -> Exponential | float:
-    return delay if isinstance(delay, Exponential) else _seconds("delay", delay)
+def _delay(delay: Any) -> Any:
+    if isinstance(delay, Exponential):
+        return delay
+    return _checked_function(delay) if callable(delay) else _seconds("delay", delay)
+
+
+def _checked_function(delay: Callable[..., Any]) -> Callable[..., Any]:
+    if isinstance(delay, type):
+        raise TypeError(f"delay of a retry policy must be a number of seconds, or a function, not the class {delay!r}")
+    name = _name_of_function(delay)
+    if is_async(delay):
+        raise TypeError(f"delay of a retry policy must be an ordinary function, not the async {name}")
+    try:
+        signature(delay).bind(None, 1)
+    except TypeError as error:
+        raise TypeError(
+            f"delay of a retry policy, {name}, must take the exception, and the number of tries: {error}"
+        ) from error
+    except ValueError:  # it is written in C, and does not say what it takes
+        pass
+    return delay
+
+
+def _name_of_function(function: Any) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _delays(delay: Iterable[Any]) -> tuple[float, ...]:

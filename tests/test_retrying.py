@@ -10,7 +10,7 @@ import pytest
 
 from limpyd_jobs import Cancel, Exponential, LimpydJobsException, Requeue, Retry
 from limpyd_jobs.exceptions import JobTimeout, WorkerLost
-from limpyd_jobs.retrying import Again, GiveUp, as_policy, decide, read_policy
+from limpyd_jobs.retrying import Again, GiveUp, as_policy, decide, read_policy, stored_policy
 
 
 class Temporary(Exception):
@@ -22,6 +22,10 @@ class VeryTemporary(Temporary):
 
 
 TEMPORARY = f"{__name__}.Temporary"
+
+
+async def asynchronous(error: BaseException, number: int) -> float:
+    return 5
 
 
 def delays_of(policy: Retry, failures: int, random: float = 0.5) -> list[float | None]:
@@ -64,6 +68,28 @@ class TestTheDelay:
 
     def test_is_no_less_than_the_first_of_a_job_whose_tries_a_process_lost(self):
         assert decide(Retry(delay=[1, 10]), ValueError(), -3, 0) == Again(1)
+
+
+class TestTheDelayOfAFunction:
+    def test_is_what_it_returns_for_the_exception_and_the_number_of_tries(self):
+        policy = Retry(times=3, delay=lambda error, number: timedelta(seconds=len(str(error)) * number))
+        decisions = [decide(policy, ValueError("four"), tries, 0) for tries in range(1, 5)]
+        assert decisions == [Again(4), Again(8), Again(12), GiveUp()]
+
+    def test_that_returns_none_is_the_one_by_default(self):
+        assert delays_of(Retry(times=3, delay=lambda error, number: None), 4, random=1) == [1, 2, 4, None]
+
+    def test_is_limited_by_the_age(self):
+        assert decide(Retry(max_age=60, delay=lambda *_: 50), ValueError(), 1, 11) == GiveUp()
+
+    @pytest.mark.parametrize("wrong", [-1, "5", True, float("nan")])
+    def test_that_returns_none_of_these_says_so(self, wrong: object):
+        with pytest.raises((TypeError, ValueError), match="what the delay returns"):
+            decide(Retry(times=1, delay=lambda *_: wrong), ValueError(), 1, 0)
+
+    def test_cannot_be_stored_with_a_job(self):
+        with pytest.raises(TypeError, match=r"test_retrying\..*lambda.*cannot be stored.*@job\(retry="):
+            stored_policy(Retry(times=1, delay=lambda error, number: 5))
 
 
 class TestTheException:
@@ -226,6 +252,10 @@ def test_a_wrong_text_is_refused_with_what_is_wrong(text: str, named: str):
         {"times": "5"},
         {"times": 1, "delay": -1},
         {"times": 1, "delay": None},
+        {"times": 1, "delay": lambda error: 5},
+        {"times": 1, "delay": Exponential},
+        {"times": 1, "delay": asynchronous},
+        {"delay": lambda error, number: 5},
         {"times": 1, "delay": "5"},
         {"times": 1, "delay": []},
         {"times": 1, "delay": [1, "2"]},
@@ -272,6 +302,7 @@ class TestRequeue:
             {"priority": 1.5},
             {"priority": "high"},
             {"priority": 2**63},
+            {"count": 1},
         ],
     )
     def test_refuses_a_wrong_argument(self, wrong: dict[str, object]):

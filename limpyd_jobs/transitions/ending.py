@@ -178,11 +178,17 @@ def delay(
     *,
     priority: str = "",
     uncounted: bool = False,
+    counted: bool = False,
+    failing: bool = False,
     asked: str | None = None,
 ) -> Call[Ending]:
-    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own. If the
-    caller puts it elsewhere afterwards, `asked` is the delay that the job asked for."""
-    request = place_named(type(queue), queue_name, priority, delay, uncounted=uncounted)
+    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own. If it is
+    put back as its code asked for, that is `uncounted` or `counted` as a try of its retry policy; it is `failing` if it
+    is tried again for a limited time. If the caller puts it elsewhere afterwards, `asked` is the delay that the job
+    asked for."""
+    request = place_named(
+        type(queue), queue_name, priority, delay, uncounted=uncounted, counted=counted, failing=failing
+    )
     if asked is not None:
         request["asked"] = asked or "+0"
     return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))

@@ -10,6 +10,8 @@
 --   priority      none to keep it
 --   cursor, progress
 --   uncounted     '1' if the retry policy does not count the try, and the job was not canceled meanwhile
+--   counted       '1' instead if it does, although the job did not fail
+--   failing       '1' if it is tried again for a limited time, which begins with its first failure
 --   asked         the delay that its code asked for, if that is not yet the one it gets
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
@@ -38,15 +40,16 @@ if claim_of(job)._followed_by then
   return ended('done')
 end
 
-local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries', '_quick_returns')
+local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries', '_quick_returns', '_failing_since')
 local changes = {}
 local asked = request.asked and due_at(request.asked) or not request.asked and due
 local slowed = token and slow_down(changes, hash[3], asked)
 if slowed and not request.asked then due = slowed end
+if (request.uncounted or request.counted) and claim_of(job).status == 'c' then
+  return answer('canceled')
+end
+if request.failing and not hash[4] then changes._failing_since = now_text() end
 if request.uncounted then
-  if claim_of(job).status == 'c' then
-    return answer('canceled')
-  end
   changes._uncounted_tries = string.format('%d', (tonumber(hash[2]) or 0) + 1)
 end
 local priority = request.priority or hash[1] or '0'

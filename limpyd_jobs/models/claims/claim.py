@@ -17,7 +17,15 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
-from limpyd_jobs.exceptions import ClaimLost, JobGone, JobInterrupted, JobTimeout, LimpydJobsException, NotRecorded
+from limpyd_jobs.exceptions import (
+    ClaimLost,
+    JobGone,
+    JobInterrupted,
+    JobTimeout,
+    LimpydJobsException,
+    NotRecorded,
+    RetriedTooOften,
+)
 from limpyd_jobs.models.claims.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord
@@ -49,7 +57,8 @@ class Claim(Generic[AJob]):
     ends with the block. Unless a verb was called before, the job succeeds, or fails with the exception that leaves the
     block. An exception that is not a failure of the job, such as `KeyboardInterrupt`, releases the job. All exceptions
     are raised further, except `JobInterrupted`, `Requeue` and `Cancel`: with the last two, the code of a job asks to be
-    put back, or canceled.
+    put back, or canceled. A `Requeue` that counts, when no tries are left, lets the job fail, and `RetriedTooOften` is
+    raised.
 
     An owner that was silent for longer than the lease may have lost the claim to another one. Then a verb changes
     nothing and raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder
@@ -250,8 +259,7 @@ class Claim(Generic[AJob]):
         elif isinstance(error, Cancel):
             self.cancel()
         elif isinstance(error, Requeue):
-            self._decide()
-            self._end(self._claim.requeue, error)
+            self._put_back(error)
         else:
             self._end_by(error)
         return isinstance(error, (Cancel, Requeue, JobInterrupted))
@@ -262,6 +270,17 @@ class Claim(Generic[AJob]):
         self._around.__enter__()
 
     # -- How it ends
+
+    def _put_back(self, request: Requeue) -> None:
+        """Put the job back as the block asked for; raise `RetriedTooOften` if that counts, and it has no tries left."""
+        if request.count:
+            try:
+                self._do(self._claim.check_tries, request, None)
+            except RetriedTooOften as error:
+                self._end_by(error)
+                raise
+        self._decide()
+        self._end(self._claim.requeue, request)
 
     def _end_by(self, error: BaseException) -> None:
         """Let the job fail, or release it."""

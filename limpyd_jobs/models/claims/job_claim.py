@@ -14,8 +14,8 @@ from redis import Redis
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.dates import get_delta, parse_datetime
-from limpyd_jobs.exceptions import CodeNotRun, RetriedTooLate, WorkerLost
+from limpyd_jobs.dates import compute_delayed_until, get_delta, parse_datetime, utcnow
+from limpyd_jobs.exceptions import CodeNotRun, RetriedTooLate, RetriedTooOften, WorkerLost
 from limpyd_jobs.fields.argument import know_arguments
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.continuing.cursors import Keeping
@@ -154,7 +154,9 @@ class JobClaim:
             delay or least_delay,
             next_claim,
             priority=request.priority,
-            uncounted=True,
+            uncounted=not request.count,
+            counted=request.count,
+            failing=request.count and bool(self._run()[2]),
             asked=delay if least_delay else None,
         )
         return self.ended_by(ending)
@@ -275,17 +277,35 @@ class JobClaim:
     def decide(self, error: BaseException, fallback: Retry | None, otherwise: Return = NEVER) -> Return:
         """Decide how the job is put back: by the fallback if neither the job nor its class has a policy, and otherwise
         as given. The transition itself looks at the field `cancel_on_error`."""
-        if isinstance(error, (CodeNotRun, RetriedTooLate, WorkerLost)) or self._is_never_put_back:
+        if isinstance(error, (CodeNotRun, RetriedTooLate, RetriedTooOften, WorkerLost)) or self._is_never_put_back:
             return NEVER
-        is_claimed = self.delivery.outcome == "claimed"
-        history = self.delivery.history if is_claimed else self._stored_history()
-        ran = monotonic() - self.began if is_claimed else 0.0
-        limit = history.limit(getattr(type(self.job), "retry_for", None))
+        history, ran, limit = self._run()
         if limit and not otherwise.times:
             fallback = fallback or UNTIL_LIMIT
-        decision = history.decide(error, ran, self.job.default_retry_policy, fallback)
+        decision = history.decide(self.job.ident, error, ran, self.job.default_retry_policy, fallback)
         back = _back_by(decision, otherwise)
         return _within_limit(back, history, ran, limit) if limit and back != NEVER else back
+
+    def check_tries(self, request: Requeue, fallback: Retry | None, times: int = 0) -> None:
+        """Raise `RetriedTooOften` if the job asks to be put back, as a try that counts, and has no tries left: by its
+        policy, that of its class, or the fallback, or else `times` in all its life."""
+        history, ran, limit = self._run()
+        if limit and not times:
+            fallback = fallback or UNTIL_LIMIT
+        until = compute_delayed_until(request.delayed_for, request.delayed_until)
+        delay = max((until - utcnow()).total_seconds(), 0.0) if until else 0.0
+        is_left = history.has_tries_left(ran, delay, self.job.default_retry_policy, fallback, times)
+        if not is_left or (limit and not history.may_begin(ran, limit, delay)):
+            raise RetriedTooOften(
+                f"It asked to be put back, which counts as a try, but has none left after {history.tries or 0} of them"
+            ).with_traceback(request.__traceback__) from request.__cause__
+
+    def _run(self) -> tuple[History, float, float | None]:
+        """Return what is stored of the runs of the job, how long this one took, and for how long it is tried again."""
+        is_claimed = self.delivery.outcome == "claimed"
+        history = self.delivery.history if is_claimed else self._stored_history()
+        limit = history.limit(getattr(type(self.job), "retry_for", None))
+        return history, monotonic() - self.began if is_claimed else 0.0, limit
 
     def check_is_in_time(self) -> None:
         """Raise `RetriedTooLate` if the job, which failed before, is not to be tried again any more."""

@@ -30,7 +30,7 @@ from limpyd_jobs.models.functions.uniqueness import identify_by
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.redis.cluster.names import prefix_in
 from limpyd_jobs.redis.database import databases_lock
-from limpyd_jobs.retrying import stored_policy
+from limpyd_jobs.retrying import as_policy
 
 # The queue of a function, if neither it nor its base names one.
 DEFAULT_QUEUE = "default"
@@ -122,7 +122,7 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
     if options.get("priority") is not None:
         yield "priority", fields.InstanceHashField(indexable=True, default=int(stored_priority(options["priority"])))
     if options.get("retry") is not None:
-        stored_policy(options["retry"])
+        as_policy(options["retry"])
         yield "default_retry_policy", options["retry"]
     if options.get("timeout") is not None:
         if own_seconds(options["timeout"]) is None:

@@ -11,7 +11,14 @@ from typing import Any
 
 from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unrun
-from limpyd_jobs.exceptions import CodeNotRun, GracePeriodOver, JobInterrupted, JobTimeout, RetriedTooLate
+from limpyd_jobs.exceptions import (
+    CodeNotRun,
+    GracePeriodOver,
+    JobInterrupted,
+    JobTimeout,
+    RetriedTooLate,
+    RetriedTooOften,
+)
 from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.models.claims.job_claim import release_all
@@ -140,7 +147,8 @@ class Executor:
         try:
             result = call(run)
         except Requeue as request:
-            self.overrides.hook("job_requeued", run.job, run.living_queue(), request)
+            if not request.count or self._has_tries_left(run, request):
+                self.overrides.hook("job_requeued", run.job, run.living_queue(), request)
         except Cancel as reason:
             self._cancel(run, reason)
         except JobInterrupted as interrupt:
@@ -161,6 +169,16 @@ class Executor:
         finally:
             if self.note:
                 self.note(run)
+
+    def _has_tries_left(self, run: Run, request: Requeue) -> bool:
+        """Whether a job whose code asks to be put back, as a try that counts, has tries left. If not, it failed."""
+        policy, times = self.context.settings.retry_policy, int(self.worker.requeue_times or 0)
+        try:
+            self.recorder.retry(run.check_tries, request, policy, times)
+        except RetriedTooOften as error:
+            self._fail(run, error)
+            return False
+        return True
 
     def _has_to_end(self, error: BaseException) -> bool:
         """Whether a job was interrupted because its worker has to end. If its code raised the same exceptions by

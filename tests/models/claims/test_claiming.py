@@ -24,7 +24,7 @@ from limpyd_jobs import (
     Retry,
     transitions,
 )
-from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded, RetriedTooOften
 from limpyd_jobs.models.claims.job_claim import JobClaim
 from limpyd_jobs.redis.database import JobsDatabase
 
@@ -109,6 +109,17 @@ class TestTheBlock:
         assert claim.status == job.status.hget() == STATUSES.DELAYED
         assert board(5).delayed.zmembers() == [job.ident]
         assert (job.uncounted_tries.hget(), errors()) == ("1", [])
+
+    def test_may_ask_to_be_put_back_until_its_tries_are_used_up(self) -> None:
+        job = Posting.add_job("a", retry_policy=Retry(times=1))
+        with job.claim():
+            raise Requeue(count=True)
+        assert (job.status.hget(), job.uncounted_tries.hget()) == (STATUSES.WAITING, None)
+        claim = job.claim()
+        with pytest.raises(RetriedTooOften), claim:
+            raise Requeue(count=True)
+        assert claim.status == job.status.hget() == STATUSES.ERROR
+        assert [error.type.hget() for error in Error.collection_for_job(job).instances()] == ["RetriedTooOften"]
 
     def test_may_ask_to_be_canceled(self) -> None:
         job = Posting.add_job("a")

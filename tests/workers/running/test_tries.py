@@ -64,7 +64,7 @@ def _nothing_is_wrong_afterwards(redis_client: redis.Redis):
     Tells.events.clear()
     PlacedByHand.placed.clear()
     yield
-    assert violations(redis_client, Task, Patient, Tells, PlacedByHand, Queue, Error) == []
+    assert violations(redis_client, Task, Patient, Asks, Tells, PlacedByHand, Queue, Error) == []
 
 
 def raising(exception: BaseException) -> Callable[[Job, Queue], None]:
@@ -240,6 +240,46 @@ class TestAPolicy:
         assert 90 < delay_of(job) < 101
 
 
+class Busy(Exception):
+    """A server says when to ask again."""
+
+    retry_after: Any = 100
+
+
+class Asks(Task):
+    default_retry_policy = Retry(times=1, delay=lambda error, number: error.retry_after * number, priority_delta=0)
+
+
+class TestADelayOfTheException:
+    def test_is_that_of_the_exception_and_the_number_of_tries(self) -> None:
+        job = Asks.add_job("a")
+        work(callback=raising(Busy()))
+        assert 90 < delay_of(job) < 101
+        job.enqueue_or_delay()
+        work(callback=raising(Busy()))
+        assert (state_of(job), errors_of(job)) == ("ERROR", 2)
+
+    @pytest.mark.parametrize(("wrong", "why"), [(None, "TypeError: unsupported operand"), (-1, "ValueError: what the")])
+    def test_that_fails_gives_the_job_the_default_delay_and_is_logged(
+        self, wrong: Any, why: str, log: pytest.LogCaptureFixture
+    ) -> None:
+        error = Busy()
+        error.retry_after = wrong
+        job = Asks.add_job("a")
+        work(callback=raising(error))
+        assert job.tries.hget() == "1"
+        assert state_of(job) == "DELAYED"
+        assert delay_of(job) < 2
+        (message,) = [line for line in log.text.splitlines() if "the delay of its retry policy, failed" in line]
+        assert f"[{job.ident}]" in message
+        assert why in message
+
+    def test_is_refused_with_the_job_itself(self, redis_client: redis.Redis) -> None:
+        with pytest.raises(TypeError, match="cannot be stored with a job"):
+            Task.add_job("a", retry_policy=Retry(times=1, delay=lambda error, number: 5))
+        assert redis_client.keys() == []
+
+
 class TestAJobThatWasGivenUp:
     def test_rests_in_errors_with_its_history_and_has_all_its_tries_after_a_requeue(self, job_class: type[Job]) -> None:
         options = {"callback": fail, "retry_policy": Retry(times=2, **AT_ONCE), "max_loops": 3}
@@ -411,6 +451,61 @@ class TestRequeue:
         work(callback=ask)
         (error,) = Error.collection_for_job(job).instances()
         assert (state_of(job), error.type.hget()) == ("ERROR", "ValueError")
+
+
+class TestRequeueThatCounts:
+    def test_ends_as_an_error_when_the_tries_of_the_policy_are_used_up(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a")
+        policy = Retry(times=2, only_on=OSError)
+        work(callback=raising(Requeue(delayed_for=100, priority=7, count=True)), retry_policy=policy)
+        assert job.hmget("status", "priority", "tries", "_uncounted_tries") == ["d", "7", "1", None]
+        assert 90 < delay_of(job) < 101
+        assert errors_of(job) == 0
+        job.enqueue_or_delay()
+        work(callback=raising(Requeue(count=True)), retry_policy=policy, max_loops=2)
+        assert job.hmget("status", "tries", "queued") == ["e", "3", None]
+        (error,) = Error.collection_for_job(job).instances()
+        assert error.type.hget() == "RetriedTooOften"
+        assert "none left after 3 of them" in error.message.hget()
+        assert "raise exception" in error.traceback.hget()
+
+    def test_shares_the_tries_with_failures_and_not_with_what_does_not_count(self) -> None:
+        outcomes = iter([Requeue(), ValueError(), Requeue(count=True), Requeue(count=True)])
+
+        def callback(job: Job, queue: Queue) -> None:
+            raise next(outcomes)
+
+        job = Task.add_job("a")
+        work(callback=callback, retry_policy=Retry(times=2, **AT_ONCE), max_loops=4)
+        assert job.hmget("status", "tries", "_uncounted_tries") == ["e", "4", "1"]
+
+    def test_counts_against_the_requeue_times_of_the_worker_without_a_policy(self) -> None:
+        job = Task.add_job("a")
+        work(callback=raising(Requeue(count=True)), requeue_times=1, max_loops=2)
+        assert job.hmget("status", "tries") == ["e", "2"]
+
+    def test_is_limited_by_the_age_with_its_delay(self) -> None:
+        job = Task.add_job("a")
+        work(callback=raising(Requeue(delayed_for=100, count=True)), retry_policy=Retry(max_age=60))
+        assert state_of(job) == "ERROR"
+
+    def test_begins_the_time_for_which_a_job_is_tried_again(self) -> None:
+        job = Task.add_job("a", retry_for=1000)
+        work(callback=raising(Requeue(delayed_for=100, count=True)))
+        assert state_of(job) == "DELAYED"
+        job.get_field("_failing_since").hset("2020-01-01 00:00:00")
+        job.enqueue_or_delay()
+        work(callback=raising(Requeue(delayed_for=100, count=True)))
+        assert state_of(job) == "ERROR"
+
+    def test_of_a_job_that_was_canceled_meanwhile_cancels_it(self) -> None:
+        def callback(job: Job, queue: Queue) -> None:
+            job.cancel()
+            raise Requeue(count=True)
+
+        job = Task.add_job("a")
+        work(callback=callback, retry_policy=Retry(times=1))
+        assert state_of(job) == "CANCELED"
 
 
 class TestCancel:
