@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
@@ -27,8 +28,9 @@ from limpyd_jobs.texts import one_line
 
 HEADING = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 
-# The attributes below that heading.
+# The attributes below that heading; and the last column, if a schedule has an owner.
 SHOWN = ("name", "state", "next_run", "last_run", "job", "queue", "priority", "timezone", "trigger")
+OWNER = "owner"
 
 MISFIRES = ("misfire_policy", "misfire_grace_time")
 
@@ -72,7 +74,16 @@ class Schedules(VerbCommand):
                 check=seconds,
                 help="how many seconds late a time may be run (default: any; a minute with --misfire-policy=none)",
             ),
+            WorkerOption(
+                "--jitter",
+                type="float",
+                check=seconds,
+                help="delay each job by a random number of seconds, up to this one (default: 0)",
+            ),
             WorkerOption("--fields", help='other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
+        ),
+        *for_verbs(
+            "list add edit", WorkerOption("--owner", help="who declares it; with list, only those of this owner")
         ),
         *for_verbs("add", WorkerOption("--paused", action="store_true", help="paused at first (default: not)")),
         *for_verbs("add edit pause resume run-now remove", UNAUDITED),
@@ -107,15 +118,16 @@ class Schedules(VerbCommand):
 
     def _list(self, words: Sequence[str]) -> None:
         self._as_many("list", words)
-        each = self.look_at_each(schedules)
+        each = self.look_at_each(partial(schedules, owner=self.options.owner))
         rows = [(state, number) for number, some in each.items() for state in some.found]
         rows.sort(key=lambda row: row[0].name)
         found = [state for state, _ in rows]
+        owners = [OWNER] if any(state.owner for state in found) else []
         self.print_list(
             map(_as_json, found),
-            HEADING,
-            map(_as_row, found),
-            ("time zone", "priority", "last run (UTC)", "queue", "trigger"),
+            (*HEADING, *owners),
+            ([*_as_row(state), *(state.owner for _ in owners)] for state in found),
+            ("time zone", "priority", "last run (UTC)", OWNER, "queue", "trigger"),
             [number for _, number in rows],
         )
         self.print_notes(f"{each.name}: {'; '.join(each.notes)}" for each in found if each.notes)
@@ -134,7 +146,7 @@ class Schedules(VerbCommand):
         found = job_class_of(job_class)
         self._note_unknown_queue()
         with self.audited("schedules add", name, needs_room=True, refusals=self.refusals):
-            schedule = Schedule.add(name, found, paused=bool(self.options.paused), **given, **fields)
+            schedule = Schedule.add(name, found, paused=bool(self.options.paused), fields=fields, **given)
         self._note_if_paused(schedule)
         first = schedule.next_times(1)[0].isoformat()
         if not self.print_as_json({"name": name, "next_run": first}):
@@ -156,7 +168,8 @@ class Schedules(VerbCommand):
     def _timing(self) -> dict[str, Any]:
         """Return the options that are given, but the fields of jobs."""
         options = vars(self.options)
-        names = ("cron", "interval", "date", "timezone", "identifier", "queue_name", "priority", *MISFIRES)
+        times = ("cron", "interval", "date", "timezone")
+        names = (*times, "identifier", "queue_name", "priority", *MISFIRES, "jitter", OWNER)
         given = {option: options[option] for option in names if options[option] is not None}
         if self.options.trigger is not None:
             given["trigger"] = _parsed("--trigger", self.options.trigger)
@@ -185,7 +198,7 @@ def _as_row(state: ScheduleState) -> list[object]:
 
 
 def _as_json(state: ScheduleState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in (*SHOWN, "notes")}
+    return {name: getattr(state, name) for name in (*SHOWN, "jitter", OWNER, "notes")}
 
 
 def _parsed(option: str, text: str) -> Any:

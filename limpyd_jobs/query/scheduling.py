@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
-from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.arguments import read_priority, read_seconds
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import LimpydJobsException
@@ -54,6 +54,10 @@ class ScheduleState(NamedTuple):
         The other fields of its jobs, as JSON.
     notes: list of str
         Why its jobs are not run in time: ``late 4 min``, ``queue paused``. None if there was no time to look.
+    owner: str
+        Who declared it; None if that is not known.
+    jitter: float
+        By how many seconds each job is delayed at most; None for none.
     """
 
     name: str
@@ -70,6 +74,8 @@ class ScheduleState(NamedTuple):
     misfire_grace_time: str | None
     job_fields: str | None
     notes: list[str] | None
+    owner: str | None = None
+    jitter: float | None = None
 
     @classmethod
     def of(cls, stored: Mapping[str, str], notes: list[str] | None) -> ScheduleState:
@@ -92,6 +98,8 @@ class ScheduleState(NamedTuple):
             misfire_grace_time=stored.get("misfire_grace_time"),
             job_fields=stored.get("job_fields"),
             notes=notes,
+            owner=stored.get("owner"),
+            jitter=read_seconds(stored.get("jitter")),
         )
 
 
@@ -110,7 +118,11 @@ class ScheduledRun(NamedTuple):
 
 
 def schedules(
-    text: str = "", most: int | None = None, timeout: float | None = None, database: JobsDatabase | None = None
+    text: str = "",
+    most: int | None = None,
+    timeout: float | None = None,
+    database: JobsDatabase | None = None,
+    owner: str | None = None,
 ) -> Schedules:
     """Return the schedules in whose names a text occurs.
 
@@ -123,9 +135,12 @@ def schedules(
         For how many seconds to look why jobs are not run in time; None to look at all.
     database: JobsDatabase
         The database of `BaseJobsModel` by default.
+    owner: str
+        Only those of an owner.
     """
     model = on(Schedule, database)
-    stored = (fields for _, fields in model.read_many(model.collection()))
+    pks = model.collection() if owner is None else model.collection(owner=owner)
+    stored = (fields for _, fields in model.read_many(pks))
     meant = sorted((each for each in stored if text in each.get("name", "")), key=lambda each: each.get("name", ""))
     shown = meant[:most]
     notes = notes_of(shown, database, inf if timeout is None else timeout)

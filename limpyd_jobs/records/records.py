@@ -31,6 +31,7 @@ from limpyd_jobs.redis.calls import (
     Call,
     Procedure,
     Steps,
+    Verb,
     chunks,
     commanded,
     given,
@@ -263,6 +264,7 @@ def due_key(schedule_model: type[RedisModel]) -> str:
     return f"{schedule_model._name}:due"
 
 
+@Verb
 def set_schedule(
     schedule_model: type[RedisModel],
     pk: str,
@@ -270,7 +272,7 @@ def set_schedule(
     fields: Mapping[str, str],
     heard_by: str = "",
     seen: Mapping[str, str] | None = None,
-) -> str:
+) -> Call[str]:
     """Make (without a pk) or change a schedule, and when it is due; return its pk. `heard_by` is the key of a signal,
     to notify an idle worker if no other schedule is due before. If one of the fields that were `seen` is not so any
     more, do nothing, and return an empty text."""
@@ -282,7 +284,7 @@ def set_schedule(
 
     request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due, "seen": json.dumps(seen) if seen else ""}
     keys = [due_key(schedule_model), *([heard_by] if heard_by else ())]
-    return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys, fields=fields))
+    return Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys, fields=fields)
 
 
 class DueSchedules(NamedTuple):

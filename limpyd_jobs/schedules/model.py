@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs import dates
-from limpyd_jobs.arguments import is_number, stored_identifier, stored_queue_name, stored_value
+from limpyd_jobs.arguments import (
+    MAX_OWNER_BYTES,
+    check_size,
+    is_number,
+    read_seconds,
+    stored_identifier,
+    stored_queue_name,
+    stored_value,
+)
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_class_of, path_of
 from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
-from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.fields.argument import as_stored
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, has_custom_placement, job_classes
@@ -28,14 +36,16 @@ from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.redis.calls import Call, chunks, send, send_all
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES, steps
 from limpyd_jobs.schedules.triggers import Times, describe
 
 EVERY_TIME, ONCE = "{name}:{time}", "{name}"
 
 _TRIGGERS = ("cron", "interval", "date", "trigger")
-_OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", "misfire_policy", "misfire_grace_time")
-_KNOWN = {*_OPTIONS, "name", "job_class", "job_fields", "declaration"}
+_MISFIRES = ("misfire_policy", "misfire_grace_time")
+_OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", *_MISFIRES, "jitter")
+_KNOWN = {*_OPTIONS, "name", "job_class", "owner", "job_fields", "declaration"}
 
 # What is not given of a schedule that is made, or made anew.
 _DEFAULTS = {
@@ -45,6 +55,7 @@ _DEFAULTS = {
     "priority": None,
     "misfire_policy": "latest",
     "misfire_grace_time": None,
+    "jitter": 0,
 }
 
 # What a change is made of: if another process changes one of these meanwhile, it is made anew.
@@ -52,6 +63,32 @@ _SEEN = ("job_model_repr", "trigger", "timezone", "paused", "misfire_policy")
 
 # How often a schedule may be made or deleted by other processes while one replaces it.
 _TRIES = 10
+
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+
+# How many schedules are written in one round trip.
+_AT_ONCE = 250
+
+# The exceptions that say what is wrong with a schedule, each before those that it is a kind of.
+_REFUSALS = (
+    *(ConfigurationException, LimpydJobsException, TypeError, AttributeError, LookupError, ImportError, ValueError),
+)
+
+
+class _Planned(NamedTuple):
+    """A schedule that `add_many` will write: what is given; its fields; when it is due, as `set_schedule` takes it; its
+    pk, and its fields as they are stored, of one that is not new."""
+
+    given: Mapping[str, Any]
+    paused: bool
+    values: dict[str, str]
+    due: str
+    pk: str
+    stored: Mapping[str, str]
+
+    @property
+    def queue(self) -> tuple[str, ...]:
+        return tuple(self.values[name] for name in ("queue_model", "queue_name", "priority"))
 
 
 @found_by("name")
@@ -81,6 +118,8 @@ class Schedule(BaseJobsModel):
     misfire_policy = fields.InstanceHashField()
     misfire_grace_time = fields.InstanceHashField()
     declaration = fields.InstanceHashField()
+    owner = fields.InstanceHashField(indexable=True)
+    jitter = fields.InstanceHashField()
 
     max_missed_runs = 100
 
@@ -102,6 +141,9 @@ class Schedule(BaseJobsModel):
         misfire_grace_time: float | timedelta | None = None,
         paused: bool = False,
         replace: bool = False,
+        owner: str | None = None,
+        jitter: float | timedelta = 0,
+        fields: Mapping[str, Any] | None = None,
         **job_fields: Any,
     ) -> Schedule:
         """Make a schedule, with one of `cron`, `interval`, `date` and `trigger`.
@@ -144,6 +186,14 @@ class Schedule(BaseJobsModel):
             call this at each start, in any number of processes. What is not given gets its default. The next time is
             counted anew only if the times change; an interval of the same length goes on. A paused schedule stays
             paused, and one that is not stays so: `paused` is for a new one.
+        owner: str
+            Who declares it, such as the name of an application: it is shown, ``Schedule.collection(owner="shop")``
+            finds it, and `add_many` can remove what an owner does not declare any more.
+        jitter: float or timedelta
+            Each job is delayed by a random number of seconds, from 0 up to this one, after it was due. The next time of
+            the schedule is not. Less than the `interval`, if there is one.
+        fields: mapping
+            Other fields of the jobs, also those that have the name of an argument here: ``fields={"date": "today"}``.
         **job_fields
             Other fields of the jobs.
 
@@ -171,7 +221,9 @@ class Schedule(BaseJobsModel):
             "priority": priority,
             "misfire_policy": misfire_policy,
             "misfire_grace_time": misfire_grace_time,
-            "job_fields": job_fields,
+            "owner": owner,
+            "jitter": jitter,
+            "job_fields": _all_fields(fields, job_fields),
         }
         values = cls._values(given)
         return cls._put(given, values, paused)[0] if replace else cls._made(values, job_class, paused)
@@ -180,6 +232,105 @@ class Schedule(BaseJobsModel):
     async def aadd(cls, name: str, job_class: type[Job] | JobFunction[..., Any, Any] | str, **options: Any) -> Schedule:
         """Do as `add`, in a thread: it may have to import the module of the class."""
         return await in_thread(partial(cls.add, name, job_class, **options))
+
+    @classmethod
+    def add_many(
+        cls,
+        schedules: Iterable[Mapping[str, Any]],
+        *,
+        owner: str | None = None,
+        replace: bool = False,
+        prune: bool = False,
+    ) -> list[Schedule]:
+        """Make several schedules, or change them, in few round trips; return them in the same order.
+
+        All are checked before the first one is written. If Redis fails meanwhile, some of them may be written.
+
+        >>> Schedule.add_many(
+        ...     [
+        ...         {"name": "nightly", "job_class": Clean, "cron": "0 3 * * *", "folder": "tmp"},
+        ...         {"name": "probe", "job_class": Probe, "interval": 90, "jitter": 30},
+        ...     ],
+        ...     owner="shop", replace=True, prune=True,
+        ... )
+
+        Parameters
+        ----------
+        schedules: iterable of mappings
+            Each has arguments of `add`, but `owner` and `replace`.
+        owner: str
+            Who declares all of them.
+        replace: bool
+            As for `add`. A schedule that had another owner has this one now.
+        prune: bool
+            Whether to delete the other schedules of the `owner`. Their queued jobs stay.
+
+        Raises
+        ------
+        Exception
+            As for `add`. The message names the schedule.
+        ValueError
+            If two have the same name, or it is to prune without an owner.
+        """
+        if prune and owner is None:
+            raise ValueError("To prune needs an owner: only the schedules of that owner are deleted")
+        stored = {found.get("name", ""): (pk, found) for pk, found in cls.read_many(cls.collection())}
+        planned = cls._planned(schedules, owner, stored, replace)
+        for each in {each.queue: each for each in planned}.values():
+            _make_queue(cls, each.given["job_class"], each.values)
+        done = [schedule for some in chunks(planned, _AT_ONCE) for schedule in cls._write_all(some, replace)]
+        kept = {each.values["name"] for each in planned}
+        for name, (pk, found) in stored.items() if prune else ():
+            if found.get("owner") == owner and name not in kept:
+                with suppress(DoesNotExist):  # another process deleted it meanwhile
+                    records.attached(cls, pk).delete()
+        return done
+
+    @classmethod
+    async def aadd_many(cls, schedules: Iterable[Mapping[str, Any]], **options: Any) -> list[Schedule]:
+        """Do as `add_many`, in a thread."""
+        return await in_thread(partial(cls.add_many, schedules, **options))
+
+    @classmethod
+    def _planned(
+        cls,
+        schedules: Iterable[Mapping[str, Any]],
+        owner: str | None,
+        stored: Mapping[str, tuple[str, Mapping[str, str]]],
+        replace: bool,
+    ) -> list[_Planned]:
+        """Check the schedules that are given for `add_many`, beside those that are stored, by their names."""
+        planned, names, now = list[_Planned](), set[str](), now_of_redis(cls)
+        for number, each in enumerate(schedules, 1):
+            with _naming(number, each):
+                given, paused = _given_for_many(each, owner)
+                name = _stored_name(given["name"])
+                if name in names:
+                    raise ValueError("this name is given twice")
+                if name in stored and not replace:
+                    raise UniquenessError(f"There is a schedule named {name!r} already")
+                names.add(name)
+                pk, found = stored.get(name, ("", {}))
+                values = cls._values(given, now=now)  # also of one that is stored: it needs all that a new one does
+                values = cls._values(given, found, now) if pk else values
+                due = cls._due(values, found, paused, now)
+                planned.append(_Planned(given, paused, values, due, pk, found))
+        return planned
+
+    @classmethod
+    def _write_all(cls, planned: Sequence[_Planned], replace: bool) -> Iterator[Schedule]:
+        """Write schedules in one round trip; yield each."""
+        calls = [cls._write_call(each.pk, each.due, each.values, each.stored) for each in planned]
+        replies = send_all(records.redis_of(cls), calls)
+        for each, reply in zip(planned, replies, strict=True):
+            if isinstance(reply, str) and reply:
+                yield records.attached(cls, reply)
+            elif isinstance(reply, UniquenessError) and not replace:
+                raise _named_already(each.values["name"]) from reply
+            elif isinstance(reply, (str, UniquenessError, DoesNotExist)):  # another process was faster
+                yield cls._put(each.given, cls._values(each.given), each.paused)[0]
+            else:
+                raise reply
 
     @classmethod
     def _put(cls, given: Mapping[str, Any], values: dict[str, str], paused: bool = False) -> tuple[Schedule, str]:
@@ -201,14 +352,12 @@ class Schedule(BaseJobsModel):
 
     @classmethod
     def _made(cls, values: dict[str, str], job_class: Any, paused: bool = False) -> Schedule:
-        values.update(cls._start(values["trigger"], values["timezone"], paused))
-        queue_model = _make_queue(cls, job_class, values)
-        present = {name: value for name, value in values.items() if value != ""}
-        heard_by = records.signal_key(queue_model, values["queue_name"])
+        due = cls._due(values, {}, paused)
+        _make_queue(cls, job_class, values)
         try:
-            pk = records.set_schedule(cls, "", score_of(values["next_run"]), present, heard_by)
+            pk = send(cls._write_call("", due, values, {}))
         except UniquenessError as error:
-            raise UniquenessError(f"There is a schedule named {values['name']!r} already") from error
+            raise _named_already(values["name"]) from error
         schedule: Schedule = records.attached(cls, pk)
         return schedule
 
@@ -237,21 +386,35 @@ class Schedule(BaseJobsModel):
     def _edit(self, changes: Mapping[str, Any]) -> bool:
         stored = self.hgetall()
         values = self._values(changes, stored)
-        timing = {"trigger", "timezone"} & {name for name in values if values[name] != stored.get(name)}
-        due = "keep"
-        if timing:
-            trigger, zone = values.get("trigger", stored["trigger"]), values.get("timezone", stored["timezone"])
-            values.update(self._start(trigger, zone, bool(stored.get("paused"))))
-            due = score_of(values["next_run"])
+        due = self._due(values, stored, bool(stored.get("paused")))
         if {"queue_name", "priority"} & values.keys():
             _make_queue(type(self), values["job_model_repr"], {**stored, **values})
         return self._write(due, values, stored)
 
     def _write(self, due: str, values: Mapping[str, str], stored: Mapping[str, str]) -> bool:
         """Write values that were made of what was stored; return False if another process changed that meanwhile."""
-        heard_by = _signal_of(type(self), {**stored, **values})
+        return bool(send(self._write_call(pk_of(self), due, values, stored)))
+
+    @classmethod
+    def _write_call(cls, pk: str, due: str, values: Mapping[str, str], stored: Mapping[str, str]) -> Call[str]:
+        """Return the call that writes a schedule, a new one without a pk."""
+        heard_by = _signal_of(cls, {**stored, **values})
+        if not pk:
+            present = {name: value for name, value in values.items() if value != ""}
+            return records.set_schedule.call(cls, "", due, present, heard_by)
         seen = {name: stored.get(name, "") for name in _SEEN}
-        return bool(records.set_schedule(type(self), pk_of(self), due, values, heard_by, seen))
+        return records.set_schedule.call(cls, pk, due, values, heard_by, seen)
+
+    @classmethod
+    def _due(cls, values: dict[str, str], stored: Mapping[str, str], paused: bool, now: datetime | None = None) -> str:
+        """Add to the values those that say when it is due, if its times change; return that as `set_schedule` takes
+        it."""
+        if all(values.get(name, stored.get(name)) == stored.get(name) for name in ("trigger", "timezone")):
+            return "keep"
+        trigger, zone = values.get("trigger", stored.get("trigger", "")), values.get("timezone", stored.get("timezone"))
+        paused = bool(stored.get("paused")) if stored else paused
+        values.update(cls._start(trigger, zone or "UTC", paused, now=now))
+        return score_of(values["next_run"])
 
     def pause(self) -> None:
         """Stop adding jobs, until `resume`. Queued jobs stay."""
@@ -301,7 +464,9 @@ class Schedule(BaseJobsModel):
     # -- From arguments to what is stored
 
     @classmethod
-    def _values(cls, given: Mapping[str, Any], stored: Mapping[str, str] | None = None) -> dict[str, str]:
+    def _values(
+        cls, given: Mapping[str, Any], stored: Mapping[str, str] | None = None, now: datetime | None = None
+    ) -> dict[str, str]:
         """Return the fields of the given values, checked against each other and against the stored values."""
         if given.keys() - _KNOWN:
             raise AttributeError(f"A schedule has no {', '.join(sorted(given.keys() - _KNOWN))}")
@@ -314,13 +479,19 @@ class Schedule(BaseJobsModel):
             values["timezone"] = given.get("timezone") or "UTC"
         triggers = {name: given[name] for name in _TRIGGERS if given.get(name) is not None}
         if triggers or not stored:
-            values["trigger"] = cls._trigger(triggers, stored.get("trigger", ""))
+            values["trigger"] = cls._trigger(triggers, stored.get("trigger", ""), now)
         misfire_policy = given.get("misfire_policy", stored.get("misfire_policy", "latest"))
         if misfire_policy not in MISFIRE_POLICIES:
             raise ValueError(f"The misfire_policy must be one of {', '.join(MISFIRE_POLICIES)}, not {misfire_policy!r}")
         values["misfire_policy"] = misfire_policy
         if "misfire_grace_time" in given:
             values["misfire_grace_time"] = _stored_grace_time(given["misfire_grace_time"])
+        if "owner" in given:
+            values["owner"] = _stored_owner(given["owner"])
+        jitter = _stored_jitter(given["jitter"]) if "jitter" in given else stored.get("jitter", "")
+        _check_jitter(jitter, values.get("trigger", stored.get("trigger", "")))
+        if "jitter" in given:
+            values["jitter"] = jitter
         if "identifier" in given:
             template = given["identifier"] or (EVERY_TIME if misfire_policy == "all" else ONCE)
             values["identifier"] = stored_identifier(template)
@@ -335,20 +506,22 @@ class Schedule(BaseJobsModel):
         return values
 
     @classmethod
-    def _trigger(cls, triggers: Mapping[str, Any], stored: str) -> str:
+    def _trigger(cls, triggers: Mapping[str, Any], stored: str, now: datetime | None = None) -> str:
         """Return the text of a trigger: of the stored one, if it is an interval as the one that is given, but for the
         moment from which that would be counted."""
         if triggers.get("interval") is not None:
             same = _described(triggers, _start_date(stored))
             if same == stored:
                 return stored
-        return _described(triggers, now_of_redis(cls))
+        return _described(triggers, now or now_of_redis(cls))
 
     @classmethod
-    def _start(cls, trigger: str, timezone: str, paused: bool, may_be_over: bool = False) -> dict[str, str]:
+    def _start(
+        cls, trigger: str, timezone: str, paused: bool, may_be_over: bool = False, now: datetime | None = None
+    ) -> dict[str, str]:
         """Return the fields that say when it is due, from now on."""
         times = Times.of(trigger, timezone)
-        first = times.after(now_of_redis(cls))
+        first = times.after(now or now_of_redis(cls))
         if first is not None:
             steps(times, first, first)  # as a worker will ask
         elif not may_be_over:
@@ -400,7 +573,51 @@ def score_of(text: str) -> str:
 def _with_job_fields(declared: Mapping[str, Any]) -> dict[str, Any]:
     """Split a declaration into the arguments of a schedule and the fields of its jobs."""
     own = {name: value for name, value in declared.items() if name in _OPTIONS}
-    return {**own, "job_fields": {name: value for name, value in declared.items() if name not in own}}
+    others = {name: value for name, value in declared.items() if name not in {*own, "fields"}}
+    return {**own, "job_fields": _all_fields(declared.get("fields"), others)}
+
+
+def _all_fields(fields: Mapping[str, Any] | None, others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the jobs, which are given in both ways."""
+    if fields is None:
+        return dict(others)
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"The fields must be a mapping, not {fields!r}")
+    twice = fields.keys() & others.keys()
+    if twice:
+        raise TypeError(f"{', '.join(sorted(twice))}: given twice, in the fields and beside them")
+    return {**fields, **others}
+
+
+def _given_for_many(each: Mapping[str, Any], owner: str | None) -> tuple[dict[str, Any], bool]:
+    """Return what `add_many` is given for one schedule, as `_values` takes it; and whether it is paused."""
+    if not isinstance(each, Mapping):
+        raise TypeError(f"it must be a mapping of the arguments of add, not {each!r}")
+    for name in ("name", "job_class"):
+        if name not in each:
+            raise TypeError(f"it needs a {name}")
+    for name in ("owner", "replace"):
+        if name in each:
+            raise TypeError(f"{name} is an argument of add_many, for all. A field of that name is one of the fields")
+    apart = ("name", "job_class", "paused")
+    others = {name: value for name, value in each.items() if name not in apart}
+    named = {"name": each["name"], "job_class": each["job_class"], "owner": owner}
+    return {**_DEFAULTS, **_with_job_fields(others), **named}, bool(each.get("paused"))
+
+
+@contextmanager
+def _naming(number: int, each: Any) -> Iterator[None]:
+    """Let an exception say which schedule of a list is meant."""
+    try:
+        yield
+    except (UniquenessError, *_REFUSALS) as error:
+        kind: Any = next(kind for kind in (UniquenessError, *_REFUSALS) if isinstance(error, kind))
+        name = f", {each['name']!r}" if isinstance(each, Mapping) and "name" in each else ""
+        raise kind(f"Schedule {number} of the list{name}: {error}") from error
+
+
+def _named_already(name: str) -> UniquenessError:
+    return UniquenessError(f"There is a schedule named {name!r} already")
 
 
 def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
@@ -439,15 +656,48 @@ def _stored_name(name: Any) -> str:
     return stored_identifier(name)
 
 
-def _stored_grace_time(given: Any) -> str:
+def _stored_owner(given: Any) -> str:
     if given is None:
         return ""
+    if not isinstance(given, str):
+        raise TypeError(f"The owner of a schedule must be a string, not {given!r}")
+    if not given.strip():
+        raise ValueError("The owner of a schedule must not be empty")
+    check_size("The owner of a schedule", given, MAX_OWNER_BYTES)
+    return str(stored_value("owner", given))
+
+
+def _stored_grace_time(given: Any) -> str:
+    return "" if given is None else str(_seconds("misfire_grace_time", given))
+
+
+def _stored_jitter(given: Any) -> str:
+    return str(_seconds("jitter", given) or "")
+
+
+def _seconds(name: str, given: Any) -> float:
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
     if not is_number(seconds):
-        raise TypeError(f"The misfire_grace_time must be a number of seconds or a timedelta, not {given!r}")
+        raise TypeError(f"The {name} must be a number of seconds or a timedelta, not {given!r}")
     if not 0 <= seconds <= 1e10:
-        raise ValueError(f"The misfire_grace_time must be 0 seconds or more, not {given!r}")
-    return str(seconds)
+        raise ValueError(f"The {name} must be 0 seconds or more, not {given!r}")
+    return seconds  # type: ignore[no-any-return]
+
+
+def _check_jitter(jitter: str, trigger: str) -> None:
+    """Raise `ValueError` if a job could be delayed until the next time of an interval, or longer."""
+    seconds = read_seconds(jitter)
+    length = _interval_of(trigger) if seconds else None
+    if seconds and length is not None and seconds >= length:
+        raise ValueError(f"The jitter must be less than the interval of {length:g} seconds, not {jitter}")
+
+
+def _interval_of(trigger: str) -> float | None:
+    """Return the seconds of a stored interval; None if the trigger is another one."""
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # any program may have written it
+        arguments = json.loads(trigger)["interval"]
+        return timedelta(**{name: arguments[name] for name in _UNITS if name in arguments}).total_seconds()
+    return None
 
 
 def _stored_fields(job_class: type[Job], values: Mapping[str, Any]) -> str:

@@ -15,6 +15,8 @@ from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.model import aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
 
+MAX_JITTER = 1e10  # seconds: dates with it are still dates
+
 
 class Plan(NamedTuple):
     """A schedule by its record. Each value is checked, because any program may have written it."""
@@ -25,6 +27,7 @@ class Plan(NamedTuple):
     due: datetime | None
     misfire_policy: str
     misfire_grace_time: timedelta | None
+    jitter: float
     queue_name: str
     priority: str
     fields: Mapping[str, Any]
@@ -46,6 +49,7 @@ class Plan(NamedTuple):
             due,
             policy if policy in MISFIRE_POLICIES else MISFIRE_POLICIES[0],
             None if grace_time is None else timedelta(seconds=grace_time),
+            min(read_seconds(stored.get("jitter")) or 0.0, MAX_JITTER),
             stored_queue_name(stored.get("queue_name", "")),
             stored_priority(stored.get("priority", "0")),
             stored_names(job_class, checked_fields(job_class, as_stored(job_class, fields))),

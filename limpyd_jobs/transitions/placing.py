@@ -182,7 +182,7 @@ def enqueue_due(
         "score": occurrence["score"],
         "job_model": layout.json,
         "identifier": identifier,
-        **place_named(queue_model, queue_name, priority),
+        **place_named(queue_model, queue_name, priority, occurrence.get("delay", "")),
         "registry": registry,
     }
     before = asking_for(queue_model, queue_name, priority)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
+from itertools import zip_longest
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from running import messages, work, worker_of, working
 from scheduled import Report, identifiers, make_due
 from servers import wait_until
 
-from limpyd_jobs import Job, Queue, Schedule, Worker, job
+from limpyd_jobs import Job, Queue, Schedule, Worker, job, transitions
 from limpyd_jobs.workers.maintenance import scheduler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -261,6 +264,56 @@ def test_workers_share_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (worker_of("reports")._loop.scheduler.enqueue_due() for _ in range(2))
     fired = [next(each).name for _ in range(2) for each in (one, other)]
     assert fired == ["0", "4", "1", "5"]
+
+
+def test_two_workers_read_little_more_than_one_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each schedule is read, and asked for, about once, however many workers look at once."""
+    monkeypatch.setattr(scheduler, "LIMIT", 5)
+    monkeypatch.setattr(scheduler, "MAX_ENQUEUING", 60)
+    monkeypatch.setattr(scheduler, "random", Random(3).random)
+    asked = Counter[str]()
+
+    enqueue_due = transitions.enqueue_due
+
+    def enqueue(*args: Any) -> tuple[str, str]:
+        outcome, pk = enqueue_due(*args)
+        asked[outcome] += 1
+        return outcome, pk
+
+    monkeypatch.setattr(transitions, "enqueue_due", enqueue)
+    for schedule in Schedule.add_many([{"name": str(n), "job_class": Report, "cron": "@hourly"} for n in range(100)]):
+        make_due(schedule)
+    fired = [worker_of("reports")._loop.scheduler.enqueue_due() for _ in range(2)]
+    by_turns = [each.name for both in zip_longest(*fired) for each in both if each]
+    assert sorted(by_turns) == sorted(map(str, range(100)))
+    assert asked["added"] == 100
+    assert asked["not due"] < 34  # of 200, if each read what the other reads
+
+
+@pytest.mark.parametrize("kind", ["added", "declared"])
+def test_with_a_jitter_the_job_is_delayed_and_the_next_time_is_not(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "random", lambda: 0.5)
+    if kind == "added":
+        Schedule.add("a", Report, cron="@hourly", jitter=600)
+    else:
+        Schedule.declare("a", Report, {"cron": "@hourly", "jitter": timedelta(minutes=10)})
+    schedule = Schedule.get_by_name("a")
+    due = make_due(schedule)
+    before = Schedule.get_connection().time()[0]
+    run_task(worker_of("reports"), "scheduler")
+    (job,) = Report.collection().instances()
+    until = datetime.fromisoformat(job.delayed_until.hget()).replace(tzinfo=timezone.utc).timestamp()
+    assert job.status.hget() == "d"
+    assert before + 300 <= until <= Schedule.get_connection().time()[0] + 301
+    assert schedule.hmget("last_run", "next_run") == [str(due), str(due + timedelta(hours=1))]
+
+
+@pytest.mark.parametrize("stored", ["", "soon", "-5", "inf", "0"])
+def test_what_another_program_stored_as_jitter_is_none(stored: str, redis_client: redis.Redis) -> None:
+    schedule = hourly("a")
+    redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", "jitter", stored)
+    run_task(worker_of("reports"), "scheduler")
+    assert [job.status.hget() for job in Report.collection().instances()] == ["w"]
 
 
 def test_what_a_class_declares_is_made_once(monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:

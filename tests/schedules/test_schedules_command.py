@@ -59,7 +59,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     added = run(
         *("add", "nightly", "bakery.Bread", "--cron=0 3 * * *", "--timezone=Europe/Paris", "--priority=5"),
         *('--fields={"flour": "rye"}', "--misfire-policy=all", "--misfire-grace-time=90", "--queue=stone"),
-        "--identifier=bread",
+        *("--identifier=bread", "--owner=mill", "--jitter=60"),
     )
     assert (added.returncode, added.stderr) == (0, "")
     schedule = Schedule.get_by_name("nightly")
@@ -88,8 +88,13 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
         "priority": 5,
         "timezone": "Europe/Paris",
         "trigger": {"cron": "0 3 * * *"},
+        "jitter": 60,
+        "owner": "mill",
         "notes": ["no worker listens to stone"],
     }
+    assert row[head.index("owner") :] == "mill"
+    assert json.loads(run("list", "--owner=mill", "--json").stdout) == [stored]
+    assert json.loads(run("--owner=other", "--json").stdout) == []
 
     assert run("pause", "nightly").returncode == 0
     assert "it is paused" in run("next", "nightly").stderr

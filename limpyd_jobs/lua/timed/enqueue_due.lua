@@ -1,6 +1,6 @@
 -- verb: enqueue due
 -- from: new
--- to: waiting
+-- to: waiting or delayed
 -- what: as add, for a schedule that is due: once for each time, as its next one is set in the same step
 -- KEYS[1]  sorted set of the active schedules, by when they are due
 -- request
@@ -10,7 +10,7 @@
 --   following     the next time, none for never again
 --   score         the score of that time
 --   job_model, identifier, fields
---   queue_model, queue_name, priority
+--   queue_model, queue_name, priority, delay
 --   reserve, reserved_pk, registry   see add.lua
 -- reply
 --   added, existing, moved   {pk}
@@ -56,7 +56,10 @@ if not request.run then
   advance()
   return answer('passed over')
 end
-local where = {model = model_of(request.queue_model), name = request.queue_name, priority = request.priority}
+local where = {
+  model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
+  due = due_at(request.delay),
+}
 write_classes(request.registry)
 local outcome, reply = add(
   model_of(request.job_model), request.identifier, where, request.fields, request.reserve, request.reserved_pk)

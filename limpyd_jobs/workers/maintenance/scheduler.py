@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.classes.job_classes import path_of
@@ -201,6 +202,7 @@ class Scheduler:
             "run": text_of(step.run),
             "following": following,
             "score": score_of(following),
+            "delay": delay_argument(delayed_for=plan.jitter * random()) if plan.jitter else "",
         }
         identifier, fields = (plan.identifier(step.run), plan.fields) if step.run else ("", {})
         where = plan.job_class.queue_model, plan.queue_name, plan.priority

@@ -204,6 +204,7 @@ class SchedulesPage(ListPage):
         Column("Last", lambda row: when(row["last_run"])),
         Column("Job class", lambda row: row["job"]),
         Column("Queue", lambda row: row["queue"]),
+        Column("Owner", lambda row: row["owner"] or ""),
         Column("Notes", lambda row: ", ".join(row["notes"] or ())),
     )
 
