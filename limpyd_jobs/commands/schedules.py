@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
@@ -118,7 +117,7 @@ class Schedules(VerbCommand):
 
     def _list(self, words: Sequence[str]) -> None:
         self._as_many("list", words)
-        each = self.look_at_each(partial(schedules, owner=self.options.owner))
+        each = self.look_at_each(schedules, owner=self.options.owner)
         rows = [(state, number) for number, some in each.items() for state in some.found]
         rows.sort(key=lambda row: row[0].name)
         found = [state for state, _ in rows]

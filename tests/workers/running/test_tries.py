@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -64,7 +65,7 @@ def _nothing_is_wrong_afterwards(redis_client: redis.Redis):
     Tells.events.clear()
     PlacedByHand.placed.clear()
     yield
-    assert violations(redis_client, Task, Patient, Asks, Tells, PlacedByHand, Queue, Error) == []
+    assert violations(redis_client, Task, Patient, Asks, Leaves, Tells, PlacedByHand, Queue, Error) == []
 
 
 def raising(exception: BaseException) -> Callable[[Job, Queue], None]:
@@ -250,6 +251,10 @@ class Asks(Task):
     default_retry_policy = Retry(times=1, delay=lambda error, number: error.retry_after * number, priority_delta=0)
 
 
+class Leaves(Task):
+    default_retry_policy = Retry(times=1, delay=lambda error, number: sys.exit(5))
+
+
 class TestADelayOfTheException:
     def test_is_that_of_the_exception_and_the_number_of_tries(self) -> None:
         job = Asks.add_job("a")
@@ -273,6 +278,12 @@ class TestADelayOfTheException:
         (message,) = [line for line in log.text.splitlines() if "the delay of its retry policy, failed" in line]
         assert f"[{job.ident}]" in message
         assert why in message
+
+    def test_that_exits_does_not_end_the_worker(self, log: pytest.LogCaptureFixture) -> None:
+        job, other = Leaves.add_job("a"), Task.add_job("b")
+        work(callback=fail, max_loops=2)
+        assert (state_of(job), other.tries.hget()) == ("DELAYED", "1")
+        assert "Leaves.<lambda>, the delay of its retry policy, failed: SystemExit: 5" in log.text
 
     def test_is_refused_with_the_job_itself(self, redis_client: redis.Redis) -> None:
         with pytest.raises(TypeError, match="cannot be stored with a job"):
