@@ -9,7 +9,8 @@ climbs    pairs of files whose call goes upwards: the called file imports the ca
 calls     calls of functions of the package
 
 A walk of running jobs is the way from the first line of one job's code to the first line of the next one's: of many
-such ways, the median by calls. ``python scripts/walk.py run --show`` prints one walk, call by call.
+such ways, the median by calls. If several run at once, it is all that the thread of the worker does for some jobs, and
+entries and calls are divided by their number. ``python scripts/walk.py run --show`` prints one walk, call by call.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import ast
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -32,6 +35,7 @@ from servers import RedisServer  # noqa: E402
 
 from limpyd_jobs import Job, Queue, Worker  # noqa: E402
 from limpyd_jobs.models import BaseJobsModel  # noqa: E402
+from limpyd_jobs.scripts.jobs import COMMANDS  # noqa: E402
 
 PACKAGE = ROOT / "limpyd_jobs"
 JOBS = 60  # of each walk; the first half warms up
@@ -148,61 +152,59 @@ class AsyncErrand(Errand):
         self.tracer.mark()
 
 
-def run(job_class: type[Errand] = Errand, **parameters: Any) -> list[Step]:
-    job_class.add_jobs([f"job:{number}" for number in range(2 * JOBS)])
+def run(job_class: type[Errand] = Errand, jobs: int = JOBS, **parameters: Any) -> Tracer:
+    job_class.get_connection().flushdb()  # of our own server
+    job_class.add_jobs([f"job:{number}" for number in range(2 * jobs)])
     Errand.tracer = tracer = Tracer()
     with tracer:
-        Worker(queues="walk", max_loops=JOBS, terminate_gracefuly=False, **parameters).run()
-    return tracer.median
+        Worker(queues="walk", max_loops=jobs, terminate_gracefuly=False, **parameters).run()
+    return tracer
 
 
-def run_many(job_class: type[Errand]) -> list[Step]:
-    """The walk of each job is that of all of them, divided by their number: they do not run one after the other."""
-    tracer = Tracer()
-    Errand.tracer = Tracer()
-    job_class.add_jobs([f"job:{number}" for number in range(JOBS)])
-    with tracer:
-        Worker(queues="walk", max_loops=JOBS, concurrency=20, terminate_gracefuly=False).run()
-    return tracer.walks[0]
+def run_many(job_class: type[Errand]) -> tuple[list[Step], int]:
+    walks = run(job_class, 10 * JOBS, concurrency=100).walks
+    steady = walks[len(walks) // 4 : 3 * len(walks) // 4]
+    return [step for walk in steady for step in walk], len(steady)
 
 
-def add() -> list[Step]:
+def add() -> tuple[list[Step], int]:
     tracer = Tracer()
     for number in range(JOBS):
         with tracer:
             Errand.add_job(f"added:{number}")
         tracer.mark()
-    return tracer.median
+    return tracer.median, 1
 
 
-def requeue() -> list[Step]:
-    from limpyd_jobs.scripts.jobs import main
-
-    tracer = Tracer()
+def requeue() -> tuple[list[Step], int]:
+    socket = BaseJobsModel.database.connection_settings["unix_socket_path"]
+    arguments = ["requeue", "status=error", "--yes", f"--database=unix://{socket}"]
     for turn in range(2):  # the first time, all classes and scripts become known
         for number in range(5):
-            job = Errand.add_job(f"failed:{turn}:{number}")
-            job.status.hset("e")
+            Errand.add_job(f"failed:{turn}:{number}").status.hset("e")
         tracer = Tracer()
-        with tracer:
-            main(["jobs", "requeue", "status=error", "--yes", f"--database={BaseJobsModel.database.connection_url}"])
-    return tracer.walks[0]
+        with tracer, redirect_stdout(StringIO()):
+            COMMANDS["jobs"]("limpyd-jobs jobs", arguments).execute()
+    return tracer.walks[0], 1
 
 
-WALKS: dict[str, Callable[[], list[Step]]] = {
+WALKS: dict[str, Callable[[], tuple[list[Step], int]]] = {
     "add": add,
-    "run": run,
-    "run-prefetch": lambda: run(prefetch=100),
-    "run-async": lambda: run(AsyncErrand),
+    "run": lambda: (run().median, 1),
+    "run-async": lambda: (run(AsyncErrand).median, 1),
+    "run-prefetch": lambda: (run(prefetch=100).median, 1),
+    "run-many": lambda: run_many(Errand),
+    "run-many-async": lambda: run_many(AsyncErrand),
+    "requeue": requeue,
 }
 
 
-def figures(walk: list[Step]) -> str:
+def figures(walk: list[Step], jobs: int) -> str:
     entries = [step for step in walk if step.source and step.source != step.target]
     files = {step.target for step in walk} | {step.source for step in walk if step.source}
     folders = {file.rpartition("/")[0] for file in files}
     up = {(step.source, step.target) for step in entries if climbs(step.source, step.target)}
-    numbers = len(entries), len(files), len(folders), len(up), len(walk)
+    numbers = round(len(entries) / jobs), len(files), len(folders), len(up), round(len(walk) / jobs)
     return " / ".join(map(str, numbers))
 
 
@@ -215,8 +217,8 @@ def main() -> None:
     with RedisServer("redis-server") as server:
         BaseJobsModel.database.connect(unix_socket_path=server.socket, db=0)
         for name in options.walks or WALKS:
-            walk = WALKS[name]()
-            print(f"{name:<14}{figures(walk)}", flush=True)
+            walk, jobs = WALKS[name]()
+            print(f"{name:<16}{figures(walk, jobs)}", flush=True)
             if options.show:
                 lowest = min(step.depth for step in walk)
                 for step in walk:
