@@ -1,5 +1,8 @@
 """A job queue on Redis whose jobs, queues and errors are models you can read, filter and subclass."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from limpyd_jobs_startup import standing_in_for_setuptools
 
 with standing_in_for_setuptools():
@@ -31,10 +34,8 @@ from limpyd_jobs.models.functions.decorator import job
 from limpyd_jobs.models.functions.function import AddedJob, JobFunction
 from limpyd_jobs.records.indexes import DateTimeRangeIndex
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
-from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
-from limpyd_jobs.workers import Worker
 
 __version__ = EXACT_VERSION
 
@@ -79,3 +80,22 @@ __all__ = [
     "WorkerPresence",
     "job",
 ]
+
+# Half of the package is for those that run jobs, or look at them, so an application that adds jobs does not import it.
+_IMPORTED_WHEN_ASKED_FOR = {"Schedule": "schedules", "Worker": "workers"}
+
+if TYPE_CHECKING:
+    from limpyd_jobs.schedules import Schedule
+    from limpyd_jobs.workers import Worker
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in _IMPORTED_WHEN_ASKED_FOR:
+            module = import_module(f"{__name__}.{_IMPORTED_WHEN_ASKED_FOR[name]}")
+            return globals().setdefault(name, getattr(module, name))
+        if name in _IMPORTED_WHEN_ASKED_FOR.values():
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -129,6 +129,34 @@ def test_import_says_nothing() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", "import limpyd_jobs"], check=True)
 
 
+def test_who_adds_jobs_imports_nothing_that_runs_or_shows_them() -> None:
+    code = "import sys; from limpyd_jobs import Job, Queue, job; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    imported = {*done.stdout.split()}
+    ours = [name.split(".")[1] for name in imported if name.startswith("limpyd_jobs.")]
+    assert len(ours) <= 115  # half of what a worker imports
+    assert not {*ours} & {"commandline", "commands", "contrib", "query", "schedules", "workers"}
+    assert not imported & {"multiprocessing", "optparse", "setproctitle", "zoneinfo"}
+
+
+NAMES = """
+import pickle, pydoc
+import limpyd_jobs
+assert {"Worker", "Schedule"} <= {*dir(limpyd_jobs)} - {*vars(limpyd_jobs)}
+assert limpyd_jobs.workers.Worker is limpyd_jobs.Worker is vars(limpyd_jobs)["Worker"]
+assert pickle.loads(pickle.dumps(limpyd_jobs.Schedule)) is limpyd_jobs.Schedule
+assert {*limpyd_jobs.__all__} <= {*dir(limpyd_jobs)}
+assert "class Worker(" in pydoc.render_doc(limpyd_jobs, renderer=pydoc.plaintext)
+assert not hasattr(limpyd_jobs, "Wroker")
+from limpyd_jobs import *
+assert all(globals()[name] is getattr(limpyd_jobs, name) for name in limpyd_jobs.__all__)
+"""
+
+
+def test_what_is_imported_later_is_there_as_if_it_had_been() -> None:
+    subprocess.run([sys.executable, "-c", NAMES], check=True)
+
+
 def test_imports_make_no_circle() -> None:
     files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "limpyd_jobs").rglob("*.py")}
     imports = {name: [*imported_by(path)] for name, path in files.items()}
