@@ -1,57 +1,30 @@
 """The models: what jobs, queues and errors are, and the documented ways to work with them."""
 
-from limpyd_jobs.classes.imports import import_class
-from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.classes.roots import has_custom_placement
-from limpyd_jobs.dates import compute_delayed_until, datetime_to_score
-from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.models.claims.claim import Claim
-from limpyd_jobs.models.claims.job_claim import JobClaim
-from limpyd_jobs.models.claims.session import Session
-from limpyd_jobs.models.error import Error, defer_unresolved
-from limpyd_jobs.models.following.changes import Change, Changes, JobChange
-from limpyd_jobs.models.job import Job
-from limpyd_jobs.models.presence import (
-    AlivePresence,
-    AliveWorker,
-    Presence,
-    Registration,
-    RunningJob,
-    WorkerDump,
-    WorkerPresence,
-)
-from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
-from limpyd_jobs.models.timed import TimedRecord
-from limpyd_jobs.statuses import STATUSES
-
-__all__ = [
-    "STATUSES",
-    "AlivePresence",
-    "AliveWorker",
-    "BaseJobsModel",
-    "Change",
-    "Changes",
-    "Claim",
-    "Error",
-    "Job",
-    "JobChange",
-    "JobClaim",
-    "LimpydJobsException",
-    "Presence",
-    "Queue",
-    "Registration",
-    "RunningJob",
-    "Session",
-    "TimedRecord",
-    "WorkerDump",
-    "WorkerPresence",
-    "attached_queue",
-    "compute_delayed_until",
-    "datetime_to_score",
-    "defer_unresolved",
-    "has_custom_placement",
-    "import_class",
-    "job_classes",
-    "queue_name",
-]
+from limpyd_jobs.classes.imports import import_class as import_class
+from limpyd_jobs.classes.job_classes import job_classes as job_classes
+from limpyd_jobs.classes.roots import has_custom_placement as has_custom_placement
+from limpyd_jobs.dates import compute_delayed_until as compute_delayed_until
+from limpyd_jobs.dates import datetime_to_score as datetime_to_score
+from limpyd_jobs.exceptions import LimpydJobsException as LimpydJobsException
+from limpyd_jobs.models.base import BaseJobsModel as BaseJobsModel
+from limpyd_jobs.models.claims.claim import Claim as Claim
+from limpyd_jobs.models.claims.job_claim import JobClaim as JobClaim
+from limpyd_jobs.models.claims.session import Session as Session
+from limpyd_jobs.models.error import Error as Error
+from limpyd_jobs.models.error import defer_unresolved as defer_unresolved
+from limpyd_jobs.models.following.changes import Change as Change
+from limpyd_jobs.models.following.changes import Changes as Changes
+from limpyd_jobs.models.following.changes import JobChange as JobChange
+from limpyd_jobs.models.job import Job as Job
+from limpyd_jobs.models.presence import AlivePresence as AlivePresence
+from limpyd_jobs.models.presence import AliveWorker as AliveWorker
+from limpyd_jobs.models.presence import Presence as Presence
+from limpyd_jobs.models.presence import Registration as Registration
+from limpyd_jobs.models.presence import RunningJob as RunningJob
+from limpyd_jobs.models.presence import WorkerDump as WorkerDump
+from limpyd_jobs.models.presence import WorkerPresence as WorkerPresence
+from limpyd_jobs.models.queue import Queue as Queue
+from limpyd_jobs.models.queue import attached_queue as attached_queue
+from limpyd_jobs.models.queue import queue_name as queue_name
+from limpyd_jobs.models.timed import TimedRecord as TimedRecord
+from limpyd_jobs.statuses import STATUSES as STATUSES

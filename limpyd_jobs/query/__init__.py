@@ -1,153 +1,90 @@
 """Find jobs by what is in them."""
 
-from limpyd_jobs.models.explaining.details import FieldBeside, JobDetails, job_details
-from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
-from limpyd_jobs.models.explaining.silence import silences
-from limpyd_jobs.models.presence import AliveWorker, RunningJob, WorkerDump
-from limpyd_jobs.query.attention import Attention, attention
-from limpyd_jobs.query.audit import AuditEntry, audit_entries
-from limpyd_jobs.query.backlog import Backlog, QueueBacklog, backlog
-from limpyd_jobs.query.editing import FieldChange, edit_job
-from limpyd_jobs.query.fleet import Fleet, look_at_fleet
-from limpyd_jobs.query.metrics import Period, periods_of_all, read_metrics, summed
-from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview, overview_of_all, ping
-from limpyd_jobs.query.queues import (
-    QuarantineEntry,
-    QueueState,
-    delete_queue,
-    lapsed_jobs,
-    leave_quarantine,
-    pause_queue,
-    paused_queues,
-    quarantine_entries,
-    queue_names,
-    queue_states,
-    some_quarantine_entries,
-    states_of_all,
-    unknown_queue_models,
-)
-from limpyd_jobs.query.releasing import release_job
-from limpyd_jobs.query.scheduling import (
-    ScheduledRun,
-    Schedules,
-    ScheduleState,
-    edit_schedule,
-    next_times,
-    pause_schedule,
-    remove_schedule,
-    run_schedule_now,
-    schedule_named,
-    schedule_state,
-    schedules,
-)
-from limpyd_jobs.query.series import QueueSeries, Series, read_series, series_of
-from limpyd_jobs.query.words import (
-    JobClassFields,
-    completions,
-    fingerprints,
-    job_class_fields,
-    words_of_errors,
-    words_of_jobs,
-)
-from limpyd_jobs.query.workers import alive_workers, order_worker, worker_dump
-from limpyd_jobs.records.known_classes import MaskedFields
-from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
-from limpyd_jobs.search.actions import Tally
-from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
-from limpyd_jobs.search.classes import masked_fields
-from limpyd_jobs.search.conditions import Condition
-from limpyd_jobs.search.errors import ErrorFilter, FoundError
-from limpyd_jobs.search.found import Count, Facets, FoundJob, Page
-from limpyd_jobs.search.jobs import JobFilter
-from limpyd_jobs.search.walk import Enough, MissingIndex
-
-__all__ = [
-    "BOUNDS",
-    "AliveWorker",
-    "Attention",
-    "AuditEntry",
-    "Backlog",
-    "Condition",
-    "Count",
-    "Enough",
-    "ErrorFilter",
-    "ErrorGroup",
-    "ErrorGroups",
-    "ErrorMessage",
-    "Explanation",
-    "Facets",
-    "FieldBeside",
-    "FieldChange",
-    "Fleet",
-    "FoundError",
-    "FoundJob",
-    "Histogram",
-    "JobClassFields",
-    "JobDetails",
-    "JobFilter",
-    "MaskedFields",
-    "Metrics",
-    "MissingIndex",
-    "Overview",
-    "Page",
-    "Period",
-    "QuarantineEntry",
-    "QueueBacklog",
-    "QueueSeries",
-    "QueueState",
-    "Reason",
-    "RunningJob",
-    "ScheduleState",
-    "ScheduledRun",
-    "Schedules",
-    "Series",
-    "Tally",
-    "Totals",
-    "WorkerDump",
-    "alive_workers",
-    "attention",
-    "audit_entries",
-    "backlog",
-    "completions",
-    "delete_queue",
-    "edit_job",
-    "edit_schedule",
-    "explain_job",
-    "fingerprints",
-    "job_class_fields",
-    "job_details",
-    "lapsed_jobs",
-    "large_jobs_of",
-    "leave_quarantine",
-    "look_at_fleet",
-    "masked_fields",
-    "next_times",
-    "order_worker",
-    "overview",
-    "overview_of_all",
-    "pause_queue",
-    "pause_schedule",
-    "paused_queues",
-    "periods_of_all",
-    "ping",
-    "quarantine_entries",
-    "queue_names",
-    "queue_states",
-    "read_metrics",
-    "read_series",
-    "release_job",
-    "remove_schedule",
-    "run_schedule_now",
-    "schedule_named",
-    "schedule_state",
-    "schedules",
-    "series_of",
-    "silences",
-    "some_quarantine_entries",
-    "states_of_all",
-    "summed",
-    "unknown_queue_models",
-    "words_of_errors",
-    "words_of_jobs",
-    "worker_dump",
-]
+from limpyd_jobs.models.explaining.details import FieldBeside as FieldBeside
+from limpyd_jobs.models.explaining.details import JobDetails as JobDetails
+from limpyd_jobs.models.explaining.details import job_details as job_details
+from limpyd_jobs.models.explaining.jobs import Explanation as Explanation
+from limpyd_jobs.models.explaining.jobs import Reason as Reason
+from limpyd_jobs.models.explaining.jobs import explain_job as explain_job
+from limpyd_jobs.models.explaining.silence import silences as silences
+from limpyd_jobs.models.presence import AliveWorker as AliveWorker
+from limpyd_jobs.models.presence import RunningJob as RunningJob
+from limpyd_jobs.models.presence import WorkerDump as WorkerDump
+from limpyd_jobs.query.attention import Attention as Attention
+from limpyd_jobs.query.attention import attention as attention
+from limpyd_jobs.query.audit import AuditEntry as AuditEntry
+from limpyd_jobs.query.audit import audit_entries as audit_entries
+from limpyd_jobs.query.backlog import Backlog as Backlog
+from limpyd_jobs.query.backlog import QueueBacklog as QueueBacklog
+from limpyd_jobs.query.backlog import backlog as backlog
+from limpyd_jobs.query.editing import FieldChange as FieldChange
+from limpyd_jobs.query.editing import edit_job as edit_job
+from limpyd_jobs.query.fleet import Fleet as Fleet
+from limpyd_jobs.query.fleet import look_at_fleet as look_at_fleet
+from limpyd_jobs.query.metrics import Period as Period
+from limpyd_jobs.query.metrics import periods_of_all as periods_of_all
+from limpyd_jobs.query.metrics import read_metrics as read_metrics
+from limpyd_jobs.query.metrics import summed as summed
+from limpyd_jobs.query.overview import Overview as Overview
+from limpyd_jobs.query.overview import Totals as Totals
+from limpyd_jobs.query.overview import large_jobs_of as large_jobs_of
+from limpyd_jobs.query.overview import overview as overview
+from limpyd_jobs.query.overview import overview_of_all as overview_of_all
+from limpyd_jobs.query.overview import ping as ping
+from limpyd_jobs.query.queues import QuarantineEntry as QuarantineEntry
+from limpyd_jobs.query.queues import QueueState as QueueState
+from limpyd_jobs.query.queues import delete_queue as delete_queue
+from limpyd_jobs.query.queues import lapsed_jobs as lapsed_jobs
+from limpyd_jobs.query.queues import leave_quarantine as leave_quarantine
+from limpyd_jobs.query.queues import pause_queue as pause_queue
+from limpyd_jobs.query.queues import paused_queues as paused_queues
+from limpyd_jobs.query.queues import quarantine_entries as quarantine_entries
+from limpyd_jobs.query.queues import queue_names as queue_names
+from limpyd_jobs.query.queues import queue_states as queue_states
+from limpyd_jobs.query.queues import some_quarantine_entries as some_quarantine_entries
+from limpyd_jobs.query.queues import states_of_all as states_of_all
+from limpyd_jobs.query.queues import unknown_queue_models as unknown_queue_models
+from limpyd_jobs.query.releasing import release_job as release_job
+from limpyd_jobs.query.scheduling import ScheduledRun as ScheduledRun
+from limpyd_jobs.query.scheduling import Schedules as Schedules
+from limpyd_jobs.query.scheduling import ScheduleState as ScheduleState
+from limpyd_jobs.query.scheduling import edit_schedule as edit_schedule
+from limpyd_jobs.query.scheduling import next_times as next_times
+from limpyd_jobs.query.scheduling import pause_schedule as pause_schedule
+from limpyd_jobs.query.scheduling import remove_schedule as remove_schedule
+from limpyd_jobs.query.scheduling import run_schedule_now as run_schedule_now
+from limpyd_jobs.query.scheduling import schedule_named as schedule_named
+from limpyd_jobs.query.scheduling import schedule_state as schedule_state
+from limpyd_jobs.query.scheduling import schedules as schedules
+from limpyd_jobs.query.series import QueueSeries as QueueSeries
+from limpyd_jobs.query.series import Series as Series
+from limpyd_jobs.query.series import read_series as read_series
+from limpyd_jobs.query.series import series_of as series_of
+from limpyd_jobs.query.words import JobClassFields as JobClassFields
+from limpyd_jobs.query.words import completions as completions
+from limpyd_jobs.query.words import fingerprints as fingerprints
+from limpyd_jobs.query.words import job_class_fields as job_class_fields
+from limpyd_jobs.query.words import words_of_errors as words_of_errors
+from limpyd_jobs.query.words import words_of_jobs as words_of_jobs
+from limpyd_jobs.query.workers import alive_workers as alive_workers
+from limpyd_jobs.query.workers import order_worker as order_worker
+from limpyd_jobs.query.workers import worker_dump as worker_dump
+from limpyd_jobs.records.known_classes import MaskedFields as MaskedFields
+from limpyd_jobs.records.metrics import BOUNDS as BOUNDS
+from limpyd_jobs.records.metrics import Histogram as Histogram
+from limpyd_jobs.records.metrics import Metrics as Metrics
+from limpyd_jobs.search.actions import Tally as Tally
+from limpyd_jobs.search.causes import ErrorGroup as ErrorGroup
+from limpyd_jobs.search.causes import ErrorGroups as ErrorGroups
+from limpyd_jobs.search.causes import ErrorMessage as ErrorMessage
+from limpyd_jobs.search.classes import masked_fields as masked_fields
+from limpyd_jobs.search.conditions import Condition as Condition
+from limpyd_jobs.search.errors import ErrorFilter as ErrorFilter
+from limpyd_jobs.search.errors import FoundError as FoundError
+from limpyd_jobs.search.found import Count as Count
+from limpyd_jobs.search.found import Facets as Facets
+from limpyd_jobs.search.found import FoundJob as FoundJob
+from limpyd_jobs.search.found import Page as Page
+from limpyd_jobs.search.jobs import JobFilter as JobFilter
+from limpyd_jobs.search.walk import Enough as Enough
+from limpyd_jobs.search.walk import MissingIndex as MissingIndex
