@@ -26,7 +26,6 @@ from limpyd_jobs.commands.shared.names import unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import (
     Row,
-    count_of,
     cut,
     fitted,
     not_shown,
@@ -47,7 +46,6 @@ from limpyd_jobs.query import (
     FoundJob,
     Overview,
     Period,
-    QueueState,
     attention,
     large_jobs_of,
     overview,
@@ -276,28 +274,13 @@ def _not_counted(seen: Overview) -> list[Section]:
     return [(as_typed(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all"), [])]
 
 
-# The codes of `attention` for what `_doubts` tells.
+# The codes of `attention` for jobs that are counted as running or delayed, but do not run, or are not only delayed.
 DOUBTS = ("lapsed", "deferred")
 
 
 def _doubts(seen: Overview) -> list[Section]:
-    """Lines about the jobs that are counted as running or delayed, but do not run, or are not only delayed."""
-    told = []
-    is_counted = seen.totals.waiting > sum(state.waiting for state in seen.queues)
-    counted = ". By their status, which the first table counts, they wait" if is_counted else ""
-    for state in seen.queues:
-        if state.lapsed:
-            jobs = f"of {count_of(state.running, 'job')} recorded as running, the lease of {state.lapsed:,} ended"
-            told.append(f"{state.name}: {jobs}: a worker puts such jobs back between two others{_if(seen, state)}")
-        if state.deferred:
-            jobs = f"of {count_of(state.delayed, 'delayed job')}, {state.deferred:,} wait for their class"
-            told.append(f"{state.name}: {jobs}: workers could not import it, and try again{counted}")
-    return [(one_line(line, MESSAGE), []) for line in told]
-
-
-def _if(seen: Overview, state: QueueState) -> str:
-    servers = [each for each in seen.workers if each.queue_model == state.model and state.name in each.queues]
-    return "" if any(each.status != SILENT for each in servers) else ", but none of this queue is there"
+    """The sentences about such jobs, which stand by the tables that count them."""
+    return [(each.text, []) for each in attention(seen) if each.code in DOUBTS]
 
 
 def _narrow(sections: list[Section], width: int) -> list[Section]:

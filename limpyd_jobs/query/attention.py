@@ -28,6 +28,8 @@ MAX_SHOWN = 10
 # From which part of the memory on Redis is nearly full.
 NEARLY_FULL = 0.9
 
+NO_SERIES = Series([], [])
+
 
 class Attention(NamedTuple):
     """Something that needs attention.
@@ -51,8 +53,9 @@ class Attention(NamedTuple):
     queue: str = ""
 
 
-def attention(seen: Overview, last: Series) -> list[Attention]:
-    """Return what needs attention in a database, the gravest first, as it was when it was looked at."""
+def attention(seen: Overview, last: Series = NO_SERIES) -> list[Attention]:
+    """Return what needs attention in a database, the gravest first, as it was when it was looked at. Of failures it
+    knows by the series of the last minutes."""
     served = _served(seen.workers)
     found = [
         *_memory(seen),
@@ -163,7 +166,8 @@ def _queue(state: QueueState, served: Set[tuple[str, str]]) -> Iterator[Attentio
         yield Attention("quarantine", text, False, state.name)
     if state.deferred:
         jobs = "1 job waits" if state.deferred == 1 else f"{state.deferred:,} jobs wait"
-        text = f"In {name}, {jobs} for a worker that can import the class: none could yet. It is tried again and again."
+        text = f"In {name}, {jobs} for a worker that can import the class: none could yet. Workers try again and again."
+        text += " Until one can, the queue counts such jobs as delayed, whatever their status."
         yield Attention("deferred", text, False, state.name)
     for path in state.unknown_classes:
         remedy = "a class that is not known here: name its module in --job-modules"

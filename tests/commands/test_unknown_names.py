@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import redis
 from reading import limpyd_jobs
@@ -98,10 +100,11 @@ def test_deferred_jobs_are_told_where_they_are_counted_as_delayed(redis_client: 
     redis_client.lpop("jobs:queue:1:waiting")
     redis_client.zadd("jobs:queue:1:delayed", {job.ident: 5})
     redis_client.hset("jobs:queue:1:_deferrals", mapping={job.ident: 1, "gone.Job:1": 2})
-    told = "letters: of 1 delayed job, 1 wait for their class: workers could not import it, and try again"
     shown = " ".join(limpyd_jobs("info")[1].split())
-    assert f"{told}. By their status, which the first table counts, they wait" in shown
-    assert shown.count("import") == 1  # it is said once
+    [sentence] = [each["text"] for each in json.loads(limpyd_jobs("info", "--json")[1])["attention"]]
+    assert "In letters, 1 job waits for a worker that can import the class" in sentence
+    assert "the queue counts such jobs as delayed, whatever their status" in sentence
+    assert shown.count(sentence) == shown.count("import") == 1  # it is said once, as everywhere
 
 
 def test_the_quarantine_of_a_queue_that_does_not_exist_is_refused(redis_client: redis.Redis) -> None:
