@@ -175,22 +175,20 @@ def queue_names(text: str) -> str:
     return text
 
 
-def modules(text: str) -> str:
-    """Return a text that has names of modules between its commas, or raise `ValueError`."""
-    try:
-        module_names(text)
-    except ConfigurationException as error:
-        raise ValueError(str(error)) from None
-    return text
+def _naming(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a check that a text has such names between its commas."""
+
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except ConfigurationException as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return check
 
 
-def observers(text: str) -> str:
-    """Return a text that has names of observers between its commas, or raise `ValueError`."""
-    try:
-        observer_names(text)
-    except ConfigurationException as error:
-        raise ValueError(str(error)) from None
-    return text
+modules, observers = _naming(module_names), _naming(observer_names)
 
 
 def flag_of(name: str) -> str:

@@ -1,8 +1,8 @@
 """The parameters of a worker, one row each: an attribute, its options on the command line, its check.
 
-The attributes, the options with their help, the checks, and the tables of the reference come from these rows. The row
-of a parameter that version 2 does not have says what its attribute could be. An application may use the name for
-something else: a list that a subclass calls ``processes`` is left alone.
+The attributes, the options with their help, the checks, and the tables of the reference come from these rows. An
+application may use the name of a parameter that version 2 does not have for something else: a list that a subclass
+calls ``processes`` is left alone, as the kind of the parameter says.
 """
 
 from __future__ import annotations
@@ -75,10 +75,7 @@ T = TypeVar("T")
 
 
 class Row:
-    """A parameter of a worker. The help has the first sentence of `about`.
-
-    `could_be`, of one that version 2 lacks, says whether an attribute of its name could be the parameter.
-    """
+    """A parameter of a worker. The help has the first sentence of `about`. Version 2 lacks one that `is_new`."""
 
     def __init__(
         self,
@@ -86,14 +83,15 @@ class Row:
         about: str,
         *options: MakeOption,
         group: str,
-        check: checks.Check | None = None,
-        could_be: Callable[[Any], bool] | None = None,
+        kind: checks.Kind = checks.ANYTHING,
+        is_new: bool = False,
     ) -> None:
         self.default, self.about, self.options = default, about, options
-        self.group, self.check, self.could_be = group, check, could_be
+        self.group, self.kind, self.is_new = group, kind, is_new
 
 
 row: Callable[..., Any] = Row  # may be assigned to a parameter of any type
+new_row: Callable[..., Any] = partial(Row, is_new=True)
 
 
 def option(*examples: str, default: str | None = None, **attributes: Any) -> MakeOption:
@@ -115,7 +113,7 @@ def switch(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
 
 
 def _made(flags: Collection[str], name: str, row: Row, **attributes: Any) -> WorkerOption:
-    new = flags if row.could_be else [flag for flag in flags if flag in NEW_SPELLINGS]
+    new = flags if row.is_new else [flag for flag in flags if flag in NEW_SPELLINGS]
     return WorkerOption(*flags, dest=name, group=row.group, new_flags=new, **attributes)
 
 
@@ -130,7 +128,8 @@ def _as_shards(name: str, value: Any) -> Shards:
         raise ConfigurationException(f"{name}: {error}") from None
 
 
-number, seconds = partial(option, type="int"), partial(option, type="float")
+number = partial(option, type="int")
+seconds = partial(option, type="float", check=options.seconds)
 
 
 def with_rows(cls: type[T]) -> type[T]:
@@ -206,15 +205,15 @@ class Parameters:
         "several processes, each of which is replaced.",
         number("100", default="1000, no limit in a burst", check=options.count),
         group=END,
-        check=amount(most=float("inf")),
+        kind=amount(most=float("inf")),
     )
     max_duration: float | timedelta | None = row(
         None,
         "End after this number of seconds, once the running job is done. A ``timedelta`` is fine too, and is what the "
         "attribute is. ``None`` or 0: no limit.",
-        seconds("3600", default="never", check=options.seconds),
+        seconds("3600", default="never"),
         group=END,
-        check=checks.duration,
+        kind=checks.DURATION,
     )
     terminate_gracefuly: bool = row(
         True,
@@ -238,9 +237,9 @@ class Parameters:
         30,
         "The most seconds to wait for a job before looking again at whether to end; 0 for no limit. ``None`` is no "
         "limit, either.",
-        seconds("5", check=options.seconds),
+        seconds("5"),
         group=WAIT,
-        check=or_none(amount(), 0),
+        kind=or_none(amount(), 0),
     )
     fetch_priorities_delay: float = row(
         25,
@@ -248,7 +247,7 @@ class Parameters:
         ":ref:`When does a job begin?`",
         seconds("20", check=options.interval),
         group=WAIT,
-        check=amount(),
+        kind=amount(),
     )
     fetch_delayed_delay: float = row(
         25,
@@ -256,58 +255,55 @@ class Parameters:
         "their time.",
         seconds("20", check=options.interval),
         group=WAIT,
-        check=amount(),
+        kind=amount(),
     )
     requeue_times: int | None = row(
         0,
         "How many times to put a failed job back in its queue.",
         number("5", check=options.count),
         group=FAILURE,
-        check=checks.number_or_none,
+        kind=checks.NUMBER_OR_NONE,
     )
     requeue_priority_delta: int | None = row(
         -1,
         "What to add to the priority of a job that is put back, each time.",
         number("-2", default="-1, one level lower", check=options.between(-MAX_DELTA, MAX_DELTA)),
         group=FAILURE,
-        check=checks.number_or_none,
+        kind=checks.NUMBER_OR_NONE,
     )
     requeue_delay_delta: float | timedelta | None = row(
         30,
         "How many seconds to delay a job that is put back, each time. A ``timedelta`` is fine, too.",
-        seconds("15", check=options.seconds),
+        seconds("15"),
         group=FAILURE,
-        check=checks.number_or_none,
+        kind=checks.NUMBER_OR_NONE,
     )
-    retry_policy: Any = row(
+    retry_policy: Any = new_row(
         None,
         "When to try again a job that failed, instead of what the three options before say: after these seconds, or "
         "random ones that grow up to a cap, after which exceptions, up to which age of the job. It is a ``Retry``, or "
         "the text of one, for jobs that have no policy themselves, nor their class. See :ref:`Retries`.",
         option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none", check=options.retry_policy),
         group=FAILURE,
-        check=checks.policy,
-        could_be=checks.is_policy,
+        kind=checks.POLICY,
     )
-    lease: float = row(
+    lease: float = new_row(
         60,
         "How many seconds without a sign of life from its worker make a running job one to be rescued. A thread renews "
         "the lease four times during each. Once it lapsed, any other worker puts the job back. See "
         ":ref:`How long a lease?`",
         seconds("300", check=options.interval),
         group=FAILURE,
-        check=amount(more_than=0),
-        could_be=checks.is_number,
+        kind=amount(more_than=0),
     )
-    max_rescues: int = row(
+    max_rescues: int = new_row(
         3,
         "How often a job may lose its worker before it is an error, of type ``WorkerLost``.",
         number("0", check=options.count),
         group=FAILURE,
-        check=amount(),
-        could_be=checks.is_number,
+        kind=amount(),
     )
-    burst: bool | str = row(
+    burst: bool | str = new_row(
         False,
         'True: end as soon as no job waits in its queues, paused ones aside; ``"delayed"``: and none is delayed. '
         "See :ref:`Stopping`.",
@@ -319,47 +315,42 @@ class Parameters:
             const="delayed",
         ),
         group=END,
-        check=checks.one_of(True, False, "delayed"),
-        could_be=lambda value: isinstance(value, bool) or value == "delayed",
+        kind=checks.one_of(True, False, "delayed"),
     )
-    grace_period: float | None = row(
+    grace_period: float | None = new_row(
         None,
         "How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted and put "
         "back at the front of its queue. That try is not counted. ``None``: as many as it needs. See "
         ":ref:`Stopping`.",
-        seconds("25", default="as many as it needs", check=options.seconds),
+        seconds("25", default="as many as it needs"),
         group=END,
-        check=or_none(amount()),
-        could_be=checks.is_number_or_none,
+        kind=or_none(amount()),
     )
-    job_timeout: float | None = row(
+    job_timeout: float | None = new_row(
         None,
         "How many seconds a job may run, unless it or its class says something else, before it is an error, of type "
         "``JobTimeout``; 0 for no limit. ``None`` is no limit, either. See :ref:`Time limits`.",
-        seconds("3600", default="no limit", check=options.seconds),
+        seconds("3600", default="no limit"),
         group=FAILURE,
-        check=or_none(amount()),
-        could_be=checks.is_number_or_none,
+        kind=or_none(amount()),
     )
-    keep_success: int | timedelta | None = row(
+    keep_success: int | timedelta | None = new_row(
         None,
         "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
         "behind it. In code, that is an ``int`` or a ``timedelta``. ``None`` leaves it to the attribute of the same "
         "name of the queue model.",
         option("1000", "7d", default="all", check=options.retention),
         group=KEEP,
-        check=checks.number_or_other,
-        could_be=checks.is_retention,
+        kind=checks.RETENTION,
     )
-    keep_errors: int | timedelta | None = row(
+    keep_errors: int | timedelta | None = new_row(
         None,
         "The same for jobs that failed.",
         option("30d", default="all", check=options.retention),
         group=KEEP,
-        check=checks.number_or_other,
-        could_be=checks.is_retention,
+        kind=checks.RETENTION,
     )
-    job_modules: Any = row(
+    job_modules: Any = new_row(
         None,
         "The modules and packages whose jobs may be run, joined by commas: they are imported at the start, packages "
         "with all that is in them, and nothing else is because a job says so. A list or a tuple is fine, too. It holds "
@@ -367,148 +358,133 @@ class Parameters:
         "See :ref:`Which classes are imported`.",
         option("myapp.jobs,other", default="any but the standard library", check=options.modules),
         group=WHAT,
-        could_be=checks.is_names,
+        kind=checks.MODULES,
     )
-    processes: int = row(
+    processes: int = new_row(
         1,
         "In how many processes to run such a worker; with more than one, a parent starts them, and starts another one "
         "for each that ends. The command does so (see :ref:`Several processes`), ``run`` itself starts none.",
         number("4", check=options.between(1, MAX_PROCESSES)),
         group=WHAT,
-        check=whole_number(1),
-        could_be=checks.is_whole_number,
+        kind=whole_number(1),
     )
-    concurrency: int = row(
+    concurrency: int = new_row(
         1,
         "How many jobs to run at once in a process, at most 10000: async functions on an event loop, ordinary ones in "
         "threads. See :ref:`Many jobs at once`.",
         number("100", check=options.between(1, MAX_CONCURRENCY)),
         group=WHAT,
-        check=whole_number(1, MAX_CONCURRENCY),
-        could_be=checks.is_whole_number,
+        kind=whole_number(1, MAX_CONCURRENCY),
     )
-    shards: Any = row(
+    shards: Any = new_row(
         None,
         "The databases among which the jobs are divided: a ``Shards``, or the text that ``Shards.of_text`` reads. "
         "While the worker is idle, it takes jobs of the shards that are not its home. See :ref:`Workers of shards`.",
         option("redis+cluster://redis-1,redis-2/shop?shards=8", default="none"),
         group=WHAT,
-        check=or_none(_as_shards),
-        could_be=lambda value: value is None or isinstance(value, (str, Shards)),
+        kind=or_none(checks.Kind(_as_shards, lambda value: isinstance(value, (str, Shards)))),
     )
-    home: int | None = row(
+    home: int | None = new_row(
         None,
         "The number of the shard that the worker works for, from 0 on.",
         number("3", default="none"),
         group=WHAT,
-        check=or_none(whole_number(0, MAX_SHARDS - 1)),
-        could_be=lambda value: value is None or checks.is_whole_number(value),
+        kind=or_none(whole_number(0, MAX_SHARDS - 1)),
     )
-    blocking_calls: str = row(
+    blocking_calls: str = new_row(
         REFUSE,
         "What happens if a coroutine of a job calls what waits for Redis, such as ``self.note.hget()``, and so would "
         "hold the event loop: ``refuse`` raises ``BlockingCall``, which names the awaitable form, ``allow`` does it. "
         "See :ref:`Coroutines and fields`.",
         option("allow", type="choice", choices=BLOCKING_CALLS),
         group=WHAT,
-        check=checks.one_of(*BLOCKING_CALLS),
-        could_be=lambda value: value in BLOCKING_CALLS,
+        kind=checks.one_of(*BLOCKING_CALLS),
     )
-    queue_strategy: str = row(
+    queue_strategy: str = new_row(
         QUEUE_STRATEGIES[0],
         "Whose jobs come first among those of one priority: ``strict`` for those of the queue that is named first, "
         "``round_robin`` for each queue in turn, ``weighted`` for as often as the number behind its name says, as "
         "``queue1:3,queue2:1``. See :ref:`Queues that share a worker`.",
         option("round_robin", type="choice", choices=QUEUE_STRATEGIES),
         group=WHAT,
-        check=checks.one_of(*QUEUE_STRATEGIES),
-        could_be=lambda value: value in QUEUE_STRATEGIES,
+        kind=checks.one_of(*QUEUE_STRATEGIES),
     )
-    prefetch: int | str = row(
+    prefetch: int | str = new_row(
         1,
         "How many jobs to claim at once, at most 1000, to run them one after the other; ``auto`` for as many as are "
         "run within ``prefetch_time``, and long ones one by one. See :ref:`Jobs in batches`.",
         option("auto", check=options.prefetch),
         group=WAIT,
-        check=whole_number(1, MAX_PREFETCH, or_word=options.AUTO),
-        could_be=lambda value: value == options.AUTO or checks.is_whole_number(value),
+        kind=whole_number(1, MAX_PREFETCH, or_word=options.AUTO),
     )
-    prefetch_time: float = row(
+    prefetch_time: float = new_row(
         0.02,
         "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
         "until it is released. Successes are recorded within this time, too, or within 0.02 seconds if that is "
         "shorter.",
         seconds("0.1", check=options.prefetch_time),
         group=WAIT,
-        check=amount(more_than=0),
-        could_be=checks.is_number,
+        kind=amount(more_than=0),
     )
-    metrics: bool = row(
+    metrics: bool = new_row(
         True,
         "Count how many jobs are run, how they end, how long they wait and run, for ``limpyd-jobs stats``. See "
         ":ref:`Metrics`.",
         switch("Write metrics for limpyd-jobs stats (the default)", action="store_true"),
         switch("Write no metrics", "--no-metrics", action="store_false"),
         group=LOG,
-        check=checks.one_of(True, False),
-        could_be=lambda value: isinstance(value, bool),
+        kind=checks.one_of(True, False),
     )
-    max_memory: int | None = row(
+    max_memory: int | None = new_row(
         None,
         "End after the job that leaves the process with more memory in use than this, so that another one is started: "
         "bytes, or a number with kB, MB, GB, KiB, MiB or GiB behind it. ``None`` is no limit. See :ref:`Memory`.",
         option("512MB", default="no limit", check=options.memory),
         group=END,
-        check=or_none(checks.memory),
-        could_be=checks.is_memory,
+        kind=or_none(checks.MEMORY),
     )
-    health_port: int | None = row(
+    health_port: int | None = new_row(
         None,
         "The port where to answer probes over HTTP: ``/health/live``, ``/health/ready`` and ``/health``. 0 stands for "
         "any that is free, which is logged. With ``processes``, the parent answers for all. See :ref:`Health`.",
         number("8080", default="none", check=options.between(0, MAX_PORT)),
         group=HEALTH,
-        check=or_none(whole_number(0, MAX_PORT)),
-        could_be=checks.is_whole_number_or_none,
+        kind=or_none(whole_number(0, MAX_PORT)),
     )
-    health_host: str = row(
+    health_host: str = new_row(
         "127.0.0.1",
         "The address where to answer probes. By default only this machine can ask; ``0.0.0.0`` lets others do so, too.",
         option("0.0.0.0"),
         group=HEALTH,
-        check=checks.text,
-        could_be=checks.is_text,
+        kind=checks.TEXT,
     )
-    health_file: str | None = row(
+    health_file: str | None = new_row(
         None,
         "The file to write every few seconds while the worker is alive, with ``ok`` in it if it is ready. See "
         ":ref:`Health`.",
         option("/tmp/healthy", default="none"),
         group=HEALTH,
-        check=or_none(checks.text),
-        could_be=lambda value: value is None or checks.is_text(value),
+        kind=or_none(checks.TEXT),
     )
-    stalled_after: float = row(
+    stalled_after: float = new_row(
         60,
         "For how many seconds jobs may wait, while the worker is idle, before it is not ready; and for how many its "
         "loop may stand still before it is not alive.",
         seconds("120", check=options.interval),
         group=HEALTH,
-        check=amount(more_than=0),
-        could_be=checks.is_number,
+        kind=amount(more_than=0),
     )
-    wait_for_redis: float | None = row(
+    wait_for_redis: float | None = new_row(
         None,
         "For how many seconds a worker that begins waits for a Redis that does not answer, before it gives up. "
         "``None`` is 60 for the command, and 0, so that it raises at once, for ``run``. A Redis that loads its data "
         "does answer, and is waited for without a limit. See :ref:`A Redis that is late`.",
-        seconds("300", "0", default="a minute", check=options.seconds),
+        seconds("300", "0", default="a minute"),
         group=WAIT,
-        check=or_none(amount()),
-        could_be=checks.is_number_or_none,
+        kind=or_none(amount()),
     )
 
-    observers: Any = row(
+    observers: Any = new_row(
         None,
         "What is called with each event, or stands around jobs, joined by commas: ``opentelemetry``, "
         "``opentelemetry-links``, ``sentry``, or the path of a function, an instrument, or a module that subscribes "
@@ -516,16 +492,15 @@ class Parameters:
         "``ConfigurationException`` is raised as the worker is made. See :ref:`Observers by name`.",
         option("opentelemetry,myapp.metrics.count", default="none", check=options.observers),
         group=LOG,
-        could_be=checks.is_observers,
+        kind=checks.OBSERVERS,
     )
-    log_format: str = row(
+    log_format: str = new_row(
         LOG_FORMATS[0],
         "How the command writes its log: ``text``, or ``json`` for an object in each line, with the job, its class, "
         "queue and try, and the ids of its trace. See :ref:`Logs in JSON`.",
         option("json", type="choice", choices=LOG_FORMATS),
         group=LOG,
-        check=checks.one_of(*LOG_FORMATS),
-        could_be=lambda value: value in LOG_FORMATS,
+        kind=checks.one_of(*LOG_FORMATS),
     )
 
     terminate_gracefully = True
@@ -563,7 +538,7 @@ class Parameters:
     def _is_new(cls, name: str) -> bool:
         """Whether version 2 lacks a parameter, and the subclass has none of its own of that name."""
         row = Parameters._rows.get(name)
-        return bool(row and row.could_be) and list(cls.parameters).count(name) < 2
+        return bool(row and row.is_new) and list(cls.parameters).count(name) < 2
 
     def _warn_of_slips(self, given: Iterable[str]) -> None:
         """Warn if an argument has nearly the name of a parameter. Others may be of a subclass that reads them."""
@@ -588,15 +563,14 @@ class Parameters:
 
     def _read_settings(self, given: set[str]) -> None:
         """Read the parameters that version 2 lacks, once: from arguments, else from attributes that could be meant."""
-        new = {name: row.could_be for name, row in Parameters._rows.items() if row.could_be}
+        new = {name: row.kind for name, row in Parameters._rows.items() if row.is_new}
         self._names_of_others = [
-            name for name, could_be in new.items() if _is_something_else(self, name, could_be, is_given=name in given)
+            name for name, kind in new.items() if _is_something_else(self, name, kind, is_given=name in given)
         ]
         self._settings = SimpleNamespace()
-        for name in new:
+        for name, kind in new.items():
             value = getattr(Parameters if name in self._names_of_others else self, name)
-            check = Parameters._rows[name].check
-            setattr(self._settings, name, check(name, value) if check else value)
+            setattr(self._settings, name, kind.check(name, value))
 
     def _check_parameters(self) -> None:
         self.queues = self._parse_queues(self.queues)
@@ -644,9 +618,9 @@ class Parameters:
 
     def _check_those_of_version_2(self) -> None:
         for name, found in Parameters._rows.items():
-            if found.check and not found.could_be:
+            if not found.is_new and found.kind is not checks.ANYTHING:
                 value = getattr(self, name)
-                checked = found.check(name, value)
+                checked = found.kind.check(name, value)
                 if checked is not value:
                     setattr(self, name, checked)
 
@@ -694,14 +668,14 @@ def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
     return name in attributes and (name == "terminate_gracefuly" or isinstance(attributes[name], (bool, int)))
 
 
-def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], *, is_given: bool) -> bool:
+def _is_something_else(worker: Any, name: str, kind: checks.Kind, *, is_given: bool) -> bool:
     of_class = getattr(type(worker), name)
     if not type(worker)._is_new(name):
         return True
-    if not (isinstance(of_class, property) or could_be(of_class)):
+    if not (isinstance(of_class, property) or kind.could_be(of_class)):
         return True
     try:
-        return not (is_given or could_be(getattr(worker, name)))
+        return not (is_given or kind.could_be(getattr(worker, name)))
     except Exception:  # a property may need something that is not there yet
         return True
 
