@@ -1,1 +1,1 @@
-"""Resolving the classes that are stored by their paths, and binding models to databases."""
+"""The classes that are stored by their paths, the databases that models are bound to, and awaitable methods."""

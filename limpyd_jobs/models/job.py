@@ -13,13 +13,13 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import stored_queue_name
+from limpyd_jobs.classes.awaitable import awaitable, awaited, finished, in_thread
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.models import adding, moving
-from limpyd_jobs.models.awaitable import awaitable, finished, in_thread
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
 from limpyd_jobs.models.continuing.iterating import Iteration
@@ -332,17 +332,7 @@ class Job(JobRecord):
         """
         finish(moving.enqueued(self, queue_name, priority, delayed_until, prepend, queue_model))
 
-    @awaitable
-    async def aenqueue_or_delay(
-        self,
-        queue_name: str | None = None,
-        priority: int | str | None = None,
-        delayed_until: datetime | str | None = None,
-        prepend: bool = False,
-        queue_model: type[Queue] | None = None,
-    ) -> None:
-        """Do as `enqueue_or_delay`, under asyncio: see :doc:`/howto/asyncio`."""
-        await finished(moving.enqueued(self, queue_name, priority, delayed_until, prepend, queue_model))
+    aenqueue_or_delay = awaitable(awaited(enqueue_or_delay, moving.enqueued))
 
     def requeue(
         self,
@@ -375,18 +365,7 @@ class Job(JobRecord):
         """
         finish(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model, restart))
 
-    @awaitable
-    async def arequeue(
-        self,
-        queue_name: str | None = None,
-        priority: int | str | None = None,
-        delayed_for: float | timedelta | None = None,
-        delayed_until: datetime | None = None,
-        queue_model: type[Queue] | None = None,
-        restart: bool = False,
-    ) -> None:
-        """Do as `requeue`, under asyncio: see :doc:`/howto/asyncio`."""
-        await finished(moving.requeued(self, queue_name, priority, delayed_for, delayed_until, queue_model, restart))
+    arequeue = awaitable(awaited(requeue, moving.requeued))
 
     def cancel(self) -> bool:
         """Cancel the job. A job that waits or is delayed is canceled at once, and its identifier is free again.
@@ -406,10 +385,7 @@ class Job(JobRecord):
         """
         return finish(moving.canceled(self))
 
-    @awaitable
-    async def acancel(self) -> bool:
-        """Do as `cancel`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await finished(moving.canceled(self))
+    acancel = awaitable(awaited(cancel, moving.canceled))
 
     def claim(
         self,
@@ -601,10 +577,7 @@ class Job(JobRecord):
         """
         finish(write_progress(self, fraction, text))
 
-    @awaitable
-    async def aprogress(self, fraction: float, text: str = "") -> None:
-        """Do as `progress`, under asyncio: see :doc:`/howto/asyncio`."""
-        await finished(write_progress(self, fraction, text))
+    aprogress = awaitable(awaited(progress, write_progress))
 
     def read_progress(self) -> Progress | None:
         """Return how far the job is, as it told last: `fraction`, `text`, and `at`, naive UTC; None if it told
@@ -685,10 +658,7 @@ class Job(JobRecord):
         """
         finish(append_line(self, message))
 
-    @awaitable
-    async def alog(self, message: str) -> None:
-        """Do as `log`, under asyncio: see :doc:`/howto/asyncio`."""
-        await finished(append_line(self, message))
+    alog = awaitable(awaited(log, append_line))
 
     def read_log(self) -> list[str]:
         """Return the lines of the log, each with its date, UTC, the oldest first."""

@@ -20,7 +20,12 @@ from limpyd_jobs.statuses import STATUSES
 
 
 def enqueued(
-    job: Any, queue_name: str | None, priority: Any, delayed_until: Any, prepend: bool, queue_model: Any
+    job: Any,
+    queue_name: str | None = None,
+    priority: Any = None,
+    delayed_until: Any = None,
+    prepend: bool = False,
+    queue_model: Any = None,
 ) -> Steps[None]:
     """Do what `Job.enqueue_or_delay` says."""
     queue_name = job._get_queue_name(queue_name)
@@ -43,12 +48,12 @@ def enqueued(
 
 def requeued(
     job: Any,
-    queue_name: str | None,
-    priority: Any,
-    delayed_for: Any,
-    delayed_until: Any,
-    queue_model: Any,
-    restart: Any,
+    queue_name: str | None = None,
+    priority: Any = None,
+    delayed_for: Any = None,
+    delayed_until: Any = None,
+    queue_model: Any = None,
+    restart: bool = False,
 ) -> Steps[None]:
     """Do what `Job.requeue` says."""
     if queue_name is None and job.queue_name is None:

@@ -24,6 +24,7 @@ from limpyd_jobs.arguments import (
     stored_queue_name,
     stored_value,
 )
+from limpyd_jobs.classes.awaitable import in_thread
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_class_of, path_of
 from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
@@ -31,7 +32,6 @@ from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.fields.argument import as_stored
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, has_custom_placement, job_classes
-from limpyd_jobs.models.awaitable import in_thread
 from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add

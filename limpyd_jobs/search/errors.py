@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.classes.awaitable import awaited, by_steps
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.idents import read_pk
 from limpyd_jobs.records.audit import Entry
@@ -140,6 +141,7 @@ class ErrorFilter(Filter[FoundError]):
         check_fields("An error has no field", names, fields)
         self._models = [model for model in models if names <= model.fields]
 
+    @by_steps
     def groups(
         self,
         most: int = 50,
@@ -147,7 +149,7 @@ class ErrorFilter(Filter[FoundError]):
         progress: OnStep | None = None,
         messages: int = 5,
         mask: Mask = str,
-    ) -> ErrorGroups:
+    ) -> Steps[ErrorGroups]:
         """Count the errors by their cause, in steps of 500 errors. A million errors take some ten seconds.
 
         Parameters
@@ -164,22 +166,6 @@ class ErrorFilter(Filter[FoundError]):
         mask: callable
             Returns what to tell instead of the message of an error.
         """
-        return finish(self._counting_causes(most, timeout, progress, messages, mask))
-
-    async def agroups(
-        self,
-        most: int = 50,
-        timeout: float | None = None,
-        progress: OnStep | None = None,
-        messages: int = 5,
-        mask: Mask = str,
-    ) -> ErrorGroups:
-        """Do as `groups`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await self._ado(self._counting_causes(most, timeout, progress, messages, mask))
-
-    def _counting_causes(
-        self, most: int, timeout: float | None, progress: OnStep | None, messages: int, mask: Mask
-    ) -> Steps[ErrorGroups]:
         walk, grouping = (yield from self._begun(timeout, progress)), Grouping()
         for source in walk.sources:
             yield from walk.each(source, partial(self._grouped, source), partial(grouping.add, source.known.name))
@@ -187,6 +173,8 @@ class ErrorFilter(Filter[FoundError]):
         texts = yield from self._values([(f"{key}:hash", "message") for key in keys], MAX_READ)
         groups, others = grouping.told(most, messages, dict(zip(keys, texts, strict=True)), mask)
         return ErrorGroups(groups, others, not walk.is_cut, walk.looked, walk.size)
+
+    agroups = awaited(groups)
 
     def _values(self, places: Sequence[tuple[str, str]], most: int) -> Steps[list[str]]:
         """Return the values of some fields of hashes; instead of one of more than `most` bytes, how many it has."""
@@ -234,21 +222,17 @@ class ErrorFilter(Filter[FoundError]):
             yield from walk.each(source, partial(source.find, names=listed(["job_model_repr", "job_pk"])), keep)
         return found
 
-    def delete_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
+    @by_steps
+    def delete_all(
+        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
+    ) -> Steps[Tally]:
         """Delete the errors, the oldest first, in steps of 100. Their jobs stay. For more see `JobFilter.requeue_all`.
 
         Errors of a model that is not imported are refused.
         """
-        return self._do(self._deleting_all(dry_run, progress, unaudited))
-
-    async def adelete_all(
-        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
-    ) -> Tally:
-        """Do as `delete_all`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await self._ado(self._deleting_all(dry_run, progress, unaudited))
-
-    def _deleting_all(self, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
         return self._change(self._deleting, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
+
+    adelete_all = awaited(delete_all)
 
     def _model_of(self, known: KnownClass) -> type[RedisModel]:
         for model in imported_error_models(self._database, self._error_model):

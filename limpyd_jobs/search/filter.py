@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
+from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
 from limpyd_jobs.records.audit import Entry, auditing
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import Steps, Stream, finish, listed, streamed
@@ -20,20 +21,13 @@ from limpyd_jobs.search.walk import Ask, OnStep, Source, Walk
 from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
-Result = TypeVar("Result")
 
 # Makes what changes the records of a source, given their model; without an entry of the audit, that only counts.
 Change = Callable[[Source, Any, Entry | None], Ask[Changed]]
 
 
-async def _finished(steps: Steps[Result]) -> Result:
-    from limpyd_jobs.redis.awaiting import finished  # not at the start of each process
-
-    return await finished(steps)
-
-
 async def _streamed(stream: Stream[T]) -> AsyncIterator[T]:
-    while (each := await _finished(stream.next())) is not None:
+    while (each := await finished(stream.next())) is not None:
         yield each
 
 
@@ -83,7 +77,7 @@ class Filter(Generic[T]):
 
     async def acount(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:
         """Do as `count`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await _finished(self.counting(timeout, progress))
+        return await finished(self.counting(timeout, progress))
 
     def counting(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Count]:
         """Return the steps of `count`."""
@@ -94,9 +88,10 @@ class Filter(Generic[T]):
         self.unseen = walk.unseen
         return Count(number, walk.is_complete)
 
+    @by_steps
     def page(
         self, limit: int = 50, after: str | None = None, *, newest_first: bool = True, timeout: float | None = None
-    ) -> Page[T]:
+    ) -> Steps[Page[T]]:
         """Return some records, the newest first, or the oldest. Those of several classes are in the order of their
         dates: when a job was added, or an error happened.
 
@@ -115,15 +110,6 @@ class Filter(Generic[T]):
             If no class of the database has a field that is asked for, `after` is not the `following` of a page, or
             `limit` is less than 1.
         """
-        return finish(self._paging(limit, after, newest_first, timeout))
-
-    async def apage(
-        self, limit: int = 50, after: str | None = None, *, newest_first: bool = True, timeout: float | None = None
-    ) -> Page[T]:
-        """Do as `page`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await _finished(self._paging(limit, after, newest_first, timeout))
-
-    def _paging(self, limit: int, after: str | None, newest_first: bool, timeout: float | None) -> Steps[Page[T]]:
         if limit < 1:
             raise ValueError(f"A page has 1 record or more, not {limit!r}")
         walk = yield from self._begun(timeout)
@@ -132,6 +118,8 @@ class Filter(Generic[T]):
         self.unseen = walk.unseen
         is_full = len(found) == limit and len(walk.sources) == 1  # of several, one may have newer ones
         return Page(found, following, is_full or walk.is_whole, walk.looked, walk.size)
+
+    apage = awaited(page)
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""
@@ -175,12 +163,6 @@ class Filter(Generic[T]):
         told: dict[str, Any] = {"verb": verb, "filter": f"{self}", "how": how}
         told |= {"unaudited": unaudited, "needs_room": needs_room}
         return self._changing(change, told, dry_run, progress)
-
-    def _do(self, steps: Steps[Result]) -> Result:
-        return finish(steps)
-
-    async def _ado(self, steps: Steps[Result]) -> Result:
-        return await _finished(steps)
 
     def _changing(
         self, change: Change, told: Mapping[str, Any], dry_run: bool, progress: OnStep | None

@@ -13,6 +13,7 @@ from typing import Any
 from limpyd.model import RedisModel
 from redis.exceptions import RedisError
 
+from limpyd_jobs.classes.awaitable import awaited, by_steps
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.classes.roots import roots
@@ -109,9 +110,10 @@ class JobFilter(Filter[FoundJob]):
         yield from search.begin(self.conditions, self.pks, by, self._listed)
         return search
 
+    @by_steps
     def facets(
         self, field: str, most: int = 50, timeout: float | None = None, progress: OnStep | None = None
-    ) -> Facets:
+    ) -> Steps[Facets]:
         """Count the jobs by the values of a field: ``class``, ``queue``, ``status``, or any other.
 
         Parameters
@@ -124,15 +126,6 @@ class JobFilter(Filter[FoundJob]):
 
         The other parameters and exceptions: see `count`.
         """
-        return finish(self._faceting(field, most, timeout, progress))
-
-    async def afacets(
-        self, field: str, most: int = 50, timeout: float | None = None, progress: OnStep | None = None
-    ) -> Facets:
-        """Do as `facets`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await self._ado(self._faceting(field, most, timeout, progress))
-
-    def _faceting(self, field: str, most: int, timeout: float | None, progress: OnStep | None) -> Steps[Facets]:
         if field in ("owner", "pk"):
             raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
         search = yield from self._begun(timeout, progress, field)
@@ -148,6 +141,8 @@ class JobFilter(Filter[FoundJob]):
             yield from search.each(source, partial(source.find, by=field, errors=errors), add)
         self.unseen = search.unseen
         return Facets(*values.most_common(most), search.is_complete)
+
+    afacets = awaited(facets)
 
     def _statuses(self) -> Steps[tuple[Mapping[str, int], int]]:
         """Count the jobs of some classes by their status. Each number is the size of a set."""
@@ -199,6 +194,7 @@ class JobFilter(Filter[FoundJob]):
         """
         return [missing for source in finish(self._begun()).sources for missing in source.missing_indexes]
 
+    @by_steps
     def requeue_all(
         self,
         queue_name: str | None = None,
@@ -212,7 +208,7 @@ class JobFilter(Filter[FoundJob]):
         dry_run: bool = False,
         progress: OnStep | None = None,
         unaudited: bool = False,
-    ) -> Tally:
+    ) -> Steps[Tally]:
         """Put the jobs that are in error back in a queue, as `Job.requeue` does: by default, each in the queue in which
         it was.
 
@@ -254,26 +250,12 @@ class JobFilter(Filter[FoundJob]):
             If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
         action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, restart=restart)
-        return self._do(self._requeuing(action, Pace.of(spread, rate, self), dry_run, progress, unaudited))
+        return self._requeuing(action, Pace.of(spread, rate, self), dry_run, progress, unaudited)
 
-    async def arequeue_all(
-        self,
-        queue_name: str | None = None,
-        priority: int | None = None,
-        delayed_for: Delay = None,
-        delayed_until: datetime | None = None,
-        *,
-        spread: float | timedelta | None = None,
-        rate: float | None = None,
-        restart: bool = False,
-        dry_run: bool = False,
-        progress: OnStep | None = None,
-        unaudited: bool = False,
-    ) -> Tally:
-        """Do as `requeue_all`, under asyncio: see :doc:`/howto/asyncio`. Between two steps, other tasks go on. If the
-        task is canceled, what was done stays, and the audit says so."""
-        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, restart=restart)
-        return await self._ado(self._requeuing(action, Pace.of(spread, rate, self), dry_run, progress, unaudited))
+    arequeue_all = awaited(
+        requeue_all,
+        about="Between two steps, others go on. If the task is canceled, what was done stays, and the audit says so.",
+    )
 
     def _requeuing(
         self,
@@ -297,29 +279,28 @@ class JobFilter(Filter[FoundJob]):
                 yield partial(end_turns, self._connection, pace.key)
         return tally
 
-    def cancel_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
-        """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
-        return self._do(self._acting(CancelMany(), dry_run, progress, unaudited))
-
-    async def acancel_all(
+    @by_steps
+    def cancel_all(
         self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
-    ) -> Tally:
-        """Do as `cancel_all`, under asyncio. For more see `arequeue_all`."""
-        return await self._ado(self._acting(CancelMany(), dry_run, progress, unaudited))
+    ) -> Steps[Tally]:
+        """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
+        return self._acting(CancelMany(), dry_run, progress, unaudited)
 
-    def delete_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
+    acancel_all = awaited(cancel_all)
+
+    @by_steps
+    def delete_all(
+        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
+    ) -> Steps[Tally]:
         """Delete the jobs that do not run, and take them out of their queues. For more see `requeue_all`.
 
         Their errors stay.
         """
-        return self._do(self._acting(DeleteMany(), dry_run, progress, unaudited))
+        return self._acting(DeleteMany(), dry_run, progress, unaudited)
 
-    async def adelete_all(
-        self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
-    ) -> Tally:
-        """Do as `delete_all`, under asyncio. For more see `arequeue_all`."""
-        return await self._ado(self._acting(DeleteMany(), dry_run, progress, unaudited))
+    adelete_all = awaited(delete_all)
 
+    @by_steps
     def move_all(
         self,
         queue_name: str | None = None,
@@ -328,22 +309,13 @@ class JobFilter(Filter[FoundJob]):
         dry_run: bool = False,
         progress: OnStep | None = None,
         unaudited: bool = False,
-    ) -> Tally:
+    ) -> Steps[Tally]:
         """Move the jobs that wait or are delayed to another queue, or priority, or both. For more see `requeue_all`."""
-        return self._do(self._acting(MoveMany(queue_name, priority), dry_run, progress, unaudited))
+        return self._acting(MoveMany(queue_name, priority), dry_run, progress, unaudited)
 
-    async def amove_all(
-        self,
-        queue_name: str | None = None,
-        priority: int | None = None,
-        *,
-        dry_run: bool = False,
-        progress: OnStep | None = None,
-        unaudited: bool = False,
-    ) -> Tally:
-        """Do as `move_all`, under asyncio. For more see `arequeue_all`."""
-        return await self._ado(self._acting(MoveMany(queue_name, priority), dry_run, progress, unaudited))
+    amove_all = awaited(move_all)
 
+    @by_steps
     def delay_all(
         self,
         delayed_for: Delay = None,
@@ -352,31 +324,20 @@ class JobFilter(Filter[FoundJob]):
         dry_run: bool = False,
         progress: OnStep | None = None,
         unaudited: bool = False,
-    ) -> Tally:
+    ) -> Steps[Tally]:
         """Delay the jobs that wait or are delayed. For more see `requeue_all`."""
-        return self._do(self._acting(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited))
+        return self._acting(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited)
 
-    async def adelay_all(
-        self,
-        delayed_for: Delay = None,
-        delayed_until: datetime | None = None,
-        *,
-        dry_run: bool = False,
-        progress: OnStep | None = None,
-        unaudited: bool = False,
-    ) -> Tally:
-        """Do as `delay_all`, under asyncio. For more see `arequeue_all`."""
-        return await self._ado(self._acting(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited))
+    adelay_all = awaited(delay_all)
 
-    def promote_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
-        """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
-        return self._do(self._acting(PromoteMany(), dry_run, progress, unaudited))
-
-    async def apromote_all(
+    @by_steps
+    def promote_all(
         self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
-    ) -> Tally:
-        """Do as `promote_all`, under asyncio. For more see `arequeue_all`."""
-        return await self._ado(self._acting(PromoteMany(), dry_run, progress, unaudited))
+    ) -> Steps[Tally]:
+        """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
+        return self._acting(PromoteMany(), dry_run, progress, unaudited)
+
+    apromote_all = awaited(promote_all)
 
     def _acting(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
         given: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "unaudited": unaudited}

@@ -10,8 +10,8 @@ from functools import partial, wraps
 from threading import Lock
 from typing import Any
 
+from limpyd_jobs.classes.awaitable import awaitable, in_thread
 from limpyd_jobs.models import Job, queue_name
-from limpyd_jobs.models.awaitable import awaitable, in_thread
 from limpyd_jobs.testing.running import LIMIT, check_options, is_busy, queue_of, run_added, status_of
 from limpyd_jobs.workers import Worker
 

@@ -47,7 +47,7 @@ class Progress(NamedTuple):
     at: datetime
 
 
-def write_progress(job: Any, fraction: float, text: str) -> Steps[None]:
+def write_progress(job: Any, fraction: float, text: str = "") -> Steps[None]:
     """Do what `Job.progress` says."""
     if not is_number(fraction) or not isfinite(fraction):
         raise TypeError(f"progress must be a number from 0 to 1, not {fraction!r}")

@@ -1,15 +1,17 @@
-"""The awaitable methods of the models: each does as the other method, by the same steps, without blocking the loop."""
+"""Awaitable methods: each does as the other method, by the same steps, without blocking the loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
-from typing import Any, TypeVar, cast
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar, cast
 
 from limpyd_jobs.classes.roots import extends
 from limpyd_jobs.functions import memoized
-from limpyd_jobs.redis.calls import Steps
+from limpyd_jobs.redis.calls import Steps, finish
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
@@ -29,6 +31,35 @@ async def in_thread(function: Callable[[], T]) -> T:
     from limpyd_jobs.redis import awaiting  # not at the start of each process
 
     return await awaiting.in_thread(function)
+
+
+def by_steps(method: Callable[P, Steps[T]]) -> Callable[P, T]:
+    """Let a method that returns steps finish them."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return finish(method(*args, **kwargs))
+
+    shown = signature(method)
+    result = str(shown.return_annotation).removeprefix("Steps[").removesuffix("]")
+    call.__signature__ = shown.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return call
+
+
+def awaited(
+    method: Callable[P, T], steps: Callable[..., Steps[T]] | None = None, *, about: str = ""
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return the awaitable form of a method, given what makes its steps of the same arguments. It need not be given of
+    a method that has the decorator `by_steps`."""
+    make: Callable[..., Steps[T]] = steps or method.__wrapped__  # type: ignore[attr-defined]
+
+    @wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await finished(make(*args, **kwargs))
+
+    call.__name__, call.__qualname__ = f"a{method.__name__}", method.__qualname__.replace(".", ".a")
+    call.__doc__ = f"Do as `{method.__name__}`, under asyncio: see :doc:`/howto/asyncio`. {about}".rstrip()
+    return call
 
 
 def awaitable(method: Method) -> Method:
