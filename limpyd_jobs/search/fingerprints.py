@@ -10,7 +10,6 @@ import linecache
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
@@ -35,7 +34,7 @@ _COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 _OUR_PACKAGE = __name__.partition(".")[0]
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 _SEPARATORS = re.compile(r"[/\\]+")
 _PYTHON = re.compile(r"(?:python|pypy)\d[\d.]*t?(?:\.zip)?$")
 _PYTHON_ON_WINDOWS = re.compile(r"python[\d.]*$", re.IGNORECASE)
