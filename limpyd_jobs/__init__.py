@@ -81,8 +81,10 @@ __all__ = [
     "job",
 ]
 
-# Half of the package is for those that run jobs, or look at them, so an application that adds jobs does not import it.
+# Half of the package runs jobs, or looks at them. An application that adds jobs does not import it: these names, and
+# modules that code may name without an import of its own, as ``limpyd_jobs.workers``, are imported when asked for.
 _IMPORTED_WHEN_ASKED_FOR = {"Schedule": "schedules", "Worker": "workers"}
+_MODULES = ("events", "schedules", "shards", "workers")
 
 if TYPE_CHECKING:
     from limpyd_jobs.schedules import Schedule
@@ -93,9 +95,9 @@ else:
         if name in _IMPORTED_WHEN_ASKED_FOR:
             module = import_module(f"{__name__}.{_IMPORTED_WHEN_ASKED_FOR[name]}")
             return globals().setdefault(name, getattr(module, name))
-        if name in _IMPORTED_WHEN_ASKED_FOR.values():
+        if name in _MODULES:
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, *_MODULES})

@@ -147,6 +147,7 @@ assert limpyd_jobs.workers.Worker is limpyd_jobs.Worker is vars(limpyd_jobs)["Wo
 assert pickle.loads(pickle.dumps(limpyd_jobs.Schedule)) is limpyd_jobs.Schedule
 assert {*limpyd_jobs.__all__} <= {*dir(limpyd_jobs)}
 assert "class Worker(" in pydoc.render_doc(limpyd_jobs, renderer=pydoc.plaintext)
+assert limpyd_jobs.events.subscribe and limpyd_jobs.shards.Shards
 assert not hasattr(limpyd_jobs, "Wroker")
 from limpyd_jobs import *
 assert all(globals()[name] is getattr(limpyd_jobs, name) for name in limpyd_jobs.__all__)
