@@ -13,12 +13,18 @@ from typing import Any
 
 from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError, ResponseError
-from redis.utils import HIREDIS_AVAILABLE
 
 from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.cluster.refusals import resent
 from limpyd_jobs.redis.forks import this_process
+
+try:
+    import hiredis
+except ImportError:
+    _pack: Any = None
+else:
+    _pack = hiredis.pack_command
 
 # A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
 IDLE = 0.1
@@ -71,9 +77,7 @@ class PinnedConnection:
             refuse_on_guarded_loop()
         connection = self._ready_connection()
         try:
-            connection.send_packed_command(
-                list(connection.pack_commands(commands)) if HIREDIS_AVAILABLE else packed(connection.encoder, commands)
-            )
+            connection.send_packed_command(packed(connection.encoder, commands))
             if self._before_replies:
                 self._before_replies(connection)
             replies = [_reply_or_error(connection) for _ in commands]
@@ -203,8 +207,12 @@ def _can_read(connection: Any) -> bool:
 
 
 def packed(encoder: Any, commands: Sequence[Sequence[Any]]) -> list[bytes]:
-    """Return the bytes of some commands, as a connection with that encoder makes them, in a third of the time unless it
-    has hiredis."""
+    """Return the bytes of some commands, as a connection with that encoder makes them, in a third of the time."""
+    if _pack:
+        try:
+            return [b"".join([_pack(tuple(words)) for words in commands])]
+        except (TypeError, UnicodeEncodeError):  # of a value, or a text, that only the encoder can encode
+            pass
     parts = []
     encoding, errors = encoder.encoding, encoder.encoding_errors
     for words in commands:
