@@ -115,8 +115,6 @@ class RunState:
 class Context:
     """What most parts of a worker use."""
 
-    connection: Redis  # for the threads of the worker, once it runs
-
     def __init__(self, worker: Face, state: RunState, log_repeated: Callable[..., None]) -> None:
         self._worker = worker
         self.settings = worker._settings  # the checked parameters that version 2 does not have
@@ -125,6 +123,11 @@ class Context:
 
     def log(self, message: str, level: str = "info") -> None:
         self._worker.log(message, level)
+
+    @property
+    def connection(self) -> Redis:
+        """The connection to Redis, for any thread."""
+        return self._worker.connection
 
     def notify_status(self) -> None:
         """Notify others that the status changed, or that the worker is asked to end."""

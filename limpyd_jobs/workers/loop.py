@@ -19,7 +19,7 @@ from limpyd_jobs.observing import worker_tasks
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.redis.cluster.names import check_one_tag
-from limpyd_jobs.redis.connections import PinnedConnection, interrupt_all
+from limpyd_jobs.redis.connections import interrupt_all
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.threads import Heartbeat
@@ -49,11 +49,11 @@ from limpyd_jobs.workers.maintenance.queue_refresh import QueueRefresh
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
-from limpyd_jobs.workers.maintenance.scheduler import Scheduler
+from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.process.memory import MemoryLimit
-from limpyd_jobs.workers.redis_retry import RedisRetry
+from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
@@ -64,7 +64,7 @@ from limpyd_jobs.workers.running.leases import Leases
 from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.straight import Straight
-from limpyd_jobs.workers.running.strategies import Strategies, Strategy
+from limpyd_jobs.workers.running.strategies import Strategies
 from limpyd_jobs.workers.running.timers import JobTimer
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
@@ -91,8 +91,9 @@ class Loop:
         is_guarded = self.context.settings.blocking_calls == REFUSE
         self.event_loop = EventLoop(worker.log, self.context.fail, is_guarded=is_guarded)
         self.slots = Slots(self.context.settings.concurrency)
-        is_one = self.slots.limit == 1
-        self.awaiting = Awaiting(self.event_loop) if is_one else AwaitingBeside(self.event_loop, self.slots.bell.ring)
+        self._is_one = self.slots.limit == 1  # whether it runs one job after the other
+        ring = self.slots.bell.ring
+        self.awaiting: Any = Awaiting(self.event_loop) if self._is_one else AwaitingBeside(self.event_loop, ring)
         self.announcer = Announcer(worker, self.repeats.is_among_few, self.awaiting)
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
@@ -103,8 +104,8 @@ class Loop:
         self._build_tasks()
         self._build_waiter()
         self._build_hooks(base)
-        self._build_beats()
         self._build_turns(base)
+        self._build_beats()
         state.on_failure.append(self._end_at_once)
 
     def _let_others_renew(self) -> None:
@@ -116,8 +117,16 @@ class Loop:
         check_one_tag(worker.queue_model, worker.error_model)
         error_model = worker.error_model if worker.save_errors else None
         self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.log)
-        lease, defer = self.context.settings.lease, self.unresolved.defer
-        self.claimer = Claimer(worker.queue_model, lease, defer, worker.error_model)
+        self._client = partial(records.redis_of, worker.queue_model)
+        self.claimer = Claimer(
+            worker.queue_model,
+            self.context.settings.lease,
+            self.unresolved.defer,
+            worker.error_model,
+            is_concurrent="" if self._is_one else "1",
+            schedules=records.due_key(Schedule) if is_here(worker.queue_model) else "",
+            before_replies=None if self._is_one else lambda connection: self.turns.until_reply(connection),
+        )
         self.claimer.listen(worker.queues)
         self.prefetched = self.claimer.prefetched
         self.offers = Offers(worker, self.claimer, self.runs)
@@ -139,8 +148,6 @@ class Loop:
         pruner = Pruner(worker.queue_model, worker.error_model, settings.keep_success, settings.keep_errors)
         on_added, on_missed = partial(hook, "job_scheduled"), partial(hook, "schedule_missed")
         self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay, on_added, on_missed)
-        if self.scheduler.is_here:
-            self.claimer.schedules = records.due_key(Schedule)
         self.others = [OfIntegration(each) for each in worker_tasks.installed]
         own: list[Task] = [self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler]
         self.maintenance = Maintenance(self.context, [*own, *self.others], self.redis_retry.may_log)
@@ -159,52 +166,68 @@ class Loop:
             may_find_jobs=lambda: self.reconciler.has_to_look_again or self.turns.is_busy,
             broken_lists=lambda: self.claimer.next_wakeups.broken,
         )
-        ends_burst, before_wait = self.stopping.ends_burst, self.repeats.sum_up
-        self.waiter = Waiter(worker, context, self.claimer, self.maintenance, *tasks, ends_burst, before_wait)
-        if context.settings.shards:
-            places = context.settings.shards, context.settings.home
-            self.waiter.visits = Visits(worker, context, self.runs, self.claimer, *places)
+        shards, pause = context.settings.shards, nap if self._is_one else lambda seconds: self.turns.wait(seconds)
+        self.waiter = Waiter(
+            worker,
+            context,
+            self.claimer,
+            self.maintenance,
+            self.overrides,
+            *tasks,
+            ends_burst=self.stopping.ends_burst,
+            before_wait=self.repeats.sum_up,
+            pause=pause,
+            visits=Visits(worker, context, self.runs, self.claimer, shards, context.settings.home) if shards else None,
+        )
 
     def _build_hooks(self, base: type[Face]) -> None:
         worker, context, runs, announcer = self.worker, self.context, self.runs, self.announcer
-        self.recorder = recorder = Recorder(self.redis_retry, self.waiter.next_request, self.claimer.keep)
+        # Several jobs at once are claimed when the ends of others are recorded together.
+        next_request = self.waiter.next_request if self._is_one else _nothing
+        self.recorder = recorder = Recorder(self.redis_retry, next_request, self.claimer.keep)
         self.guard = Guard(context, runs, recorder)
         policy, abandon = context.settings.retry_policy, self.guard.abandon
         self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer, abandon)
-        self.acknowledger = AckAtOnce(worker, context, recorder)
-        parts = self.overrides, strategies, recorder, announcer, self._succeed
+        self.acknowledger = self._make_acknowledger()
+        succeed = self.acknowledger.succeed
+        parts = self.overrides, strategies, recorder, announcer, succeed
         self.hooks = ByHooks(worker, context, runs, *parts, self.claimer.take)
-        self.straight = Straight(
-            worker.queue_model, runs, self.overrides, strategies, announcer, self.hooks, self._succeed
-        )
+        self.straight = Straight(worker.queue_model, runs, self.overrides, strategies, announcer, self.hooks, succeed)
         self.metrics = WorkerMetrics(runs)
         note = self.metrics.note if context.settings.metrics else None
         others = self.guard, recorder, self.overrides, announcer, self.timer, self.awaiting, base.execute
         takes = self.hooks, self.claimer.take, self.offers.abandon
         self.executor = Executor(worker, context, runs, *others, *takes, note, self.stopping.ends_jobs)
 
+    def _make_acknowledger(self) -> AckAtOnce:
+        worker, context, recorder, runs = self.worker, self.context, self.recorder, self.runs
+        claimer, waiter, guard = self.claimer, self.waiter, self.guard
+        if not self._is_one:
+            return AckOfMany(worker, context, recorder, runs, claimer, waiter, guard)
+        if context.settings.prefetch != 1:
+            return AckInBatches(worker, context, recorder, runs, claimer, waiter, guard, self.overrides)
+        return AckAtOnce(worker, context, recorder)
+
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
-        self.leases = Leases(context, self.prefetched, self.runs, log_not_renewed, self.awaiting.cancel)
+        self.leases = Leases(context, self.prefetched, self.runs, log_not_renewed, self.turns.cancel)
         owner, paths, may_log = self.claimer.owner, self.unresolved.paths, self.redis_retry.may_log
         parts = owner, self.runs, self.stopping, self.report, paths, may_log
         self.registration = WorkerRegistration(worker, context, *parts)
         self.start = Start(worker, context, self.redis_retry)
 
     def _build_turns(self, base: type[Face]) -> None:
-        self.turns: OneAtATime | ManyAtOnce = OneAtATime(self.worker, self._run_job, self.leftovers, self._is_steady)
+        self.turns: Any
         self._next_status = -inf
-        self._wait_for_run = self._get  # waits for a job
-        if self.slots.limit == 1:
+        if self._is_one:
+            cancel = self.awaiting.cancel
+            self.turns = OneAtATime(self.worker, self._run_job, self.leftovers, self._get, self._is_steady, cancel)
             return
         worker, context, slots, claimer = self.worker, self.context, self.slots, self.claimer
-        acknowledger = AckOfMany(worker, context, self.recorder, self.runs, claimer, self.waiter, self.guard)
-        self.acknowledger = acknowledger
-        assert isinstance(self.awaiting, AwaitingBeside)
-        client = partial(records.redis_of, worker.queue_model)
+        assert isinstance(self.acknowledger, AckOfMany)
         limits = Limits(slots, self.timer, self._end_by, self._stop_waiting, context.fail)
-        canceling = Canceling(slots, client, claimer.canceled_key, limits.cancel, worker.log, context.fail)
-        self.turns = turns = ManyAtOnce(
+        canceling = Canceling(slots, self._client, claimer.canceled_key, limits.cancel, worker.log, context.fail)
+        self.turns = ManyAtOnce(
             worker,
             context,
             slots,
@@ -214,7 +237,7 @@ class Loop:
             self.offers,
             self.guard,
             self.executor,
-            acknowledger,
+            self.acknowledger,
             self.awaiting,
             self.event_loop,
             limits,
@@ -223,11 +246,6 @@ class Loop:
             self._get,
             self._after_ends,
         )
-        self._wait_for_run = turns.wait_for_job
-        self.leases.on_canceled = canceling.cancel
-        claimer.is_concurrent, self.waiter.pause = "1", turns.wait
-        claimer.waiting_connection = PinnedConnection(client, before_replies=turns.until_reply)
-        self.recorder.next_request = lambda: None  # jobs are claimed when the ends of others are recorded together
 
     def _end_wait(self) -> None:
         self.waiter.wakeup_timer.set(monotonic())
@@ -238,7 +256,7 @@ class Loop:
 
     def _end_at_once(self) -> None:
         """Let the worker end, because it has failed; called by any thread."""
-        self.event_loop.failure = self.event_loop.failure or self.context.state.failure
+        self.event_loop.fail(self.context.state.failure)
         self._end_wait()
         self._stop_waiting()
 
@@ -278,12 +296,8 @@ class Loop:
     def _run(self) -> None:
         worker = self.worker
         worker.set_status("starting")
-        self.context.connection = worker.connection
         self.strategies.refresh()
         self._check_visits()
-        if self.context.settings.prefetch != 1 and self.overrides.may_buffer:
-            parts = self.recorder, self.runs, self.claimer, self.waiter, self.guard
-            self.acknowledger = AckInBatches(worker, self.context, *parts)
         worker.start_date = utcnow()
         if worker.max_duration:
             worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
@@ -304,7 +318,6 @@ class Loop:
     def _check_visits(self) -> None:
         """Take no jobs of other shards if the application might mistake them for others."""
         if self.waiter.visits and not self.overrides.may_visit:
-            self.waiter.visits = None
             what = "wait_for_job, get_job or get_queue is overridden, where idents and keys are those of one shard"
             self.worker.log(f"Takes no jobs of other shards: {what}", "warning")
 
@@ -402,7 +415,7 @@ class Loop:
             if self.context.state.is_quiet or self.context.state.is_behind:
                 self._claim_none()
                 return None
-            run = self._wait_for_run()
+            run = self.turns.wait_for_job()
             if run is None and not self.overrides.waits_as_we_do:
                 self.stopping.ends_burst()
         except RedisError as error:
@@ -443,9 +456,6 @@ class Loop:
         if self.runs.offered:
             self.offers.release_unwanted()
         return run
-
-    def _succeed(self, run: Run, strategy: Strategy, result: Any) -> None:
-        self.acknowledger.succeed(run, strategy, result)
 
     def _claim_none(self) -> None:
         """Let some time pass, without a job."""
@@ -492,13 +502,12 @@ class Loop:
         self.executor.run(run)
         self.acknowledger.job_done()
         if self.awaiting.left:
-            self._leave_behind(run, self.awaiting.left)
+            self._leave_behind(run, self.awaiting.take_left())
         if self.memory_limit:
             self.memory_limit.check()
 
     def _leave_behind(self, run: Run, code: Awaited) -> None:
         """End if the coroutine of a job, which was given up, still goes on: others would run beside it."""
-        self.awaiting.left = None
         if not code.has_ended:
             text = f"{label_of(run.job)} did not end when it was canceled, and its code goes on: ending"
             self.worker.log(text, "error")
@@ -517,3 +526,7 @@ class Loop:
             remedy = self.redis_retry.remedy_of(error)
             self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}{remedy}", "error")
         self.repeats.sum_up()
+
+
+def _nothing() -> None:
+    """What to claim with the end of a job, if jobs are claimed otherwise."""

@@ -21,11 +21,19 @@ class OneAtATime:
     is_busy = False  # whether jobs run while it looks for others
 
     def __init__(
-        self, worker: Face, run_job: Callable[[Run], None], leftovers: Leftovers, is_steady: Callable[[], bool]
+        self,
+        worker: Face,
+        run_job: Callable[[Run], None],
+        leftovers: Leftovers,
+        wait_for_job: Callable[[], Run | None],
+        is_steady: Callable[[], bool],
+        cancel: Callable[[Run], None],
     ) -> None:
         self._worker = worker
         self._run_job = run_job
         self._leftovers = leftovers
+        self.wait_for_job = wait_for_job
+        self.cancel = cancel  # called by any thread with a run whose job was canceled
         self._is_steady = is_steady  # whether the next job is there, and its status need not be set
 
     def run(self, next_job: Callable[[], Run | None], set_status: Callable[[str], None]) -> None:

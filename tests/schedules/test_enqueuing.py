@@ -410,7 +410,7 @@ def test_a_wrong_declaration_is_told_and_stops_no_other(
 def test_schedules_of_another_database_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     hourly()
     worker = worker_of("reports")
-    monkeypatch.setattr(scheduler.Scheduler, "is_here", False)
+    monkeypatch.setattr(scheduler, "is_here", lambda _: False)
     run_task(worker, "scheduler")
     assert identifiers() == []
     assert Queue.get_queue("reports").waiting.llen() == 0

@@ -60,6 +60,10 @@ class Claimer:
         lease: float,
         defer: Callable[[str, str, Exception], Any] | None = None,
         error_model: type[Error] | None = None,
+        *,
+        is_concurrent: str = "",
+        schedules: str = "",
+        before_replies: Callable[[Any], None] | None = None,
     ) -> None:
         self.queue_model = queue_model
         self.lease = lease
@@ -68,14 +72,18 @@ class Claimer:
             error_model if error_model and is_same_database(error_model.database, queue_model.database) else None
         )
         self.prefetched = Prefetched()
-        self.connection = PinnedConnection(partial(records.redis_of, queue_model))  # also for the ends of jobs
-        self.waiting_connection = self.connection  # for claims that wait; another one if jobs may end meanwhile
-        self.is_concurrent = ""  # whether the worker runs several jobs at once: see claim.lua
+        client = partial(records.redis_of, queue_model)
+        self.connection = PinnedConnection(client)  # also for the ends of jobs
+        # For claims that wait; another one if jobs may end meanwhile.
+        self.waiting_connection = (
+            PinnedConnection(client, before_replies=before_replies) if before_replies else self.connection
+        )
+        self.is_concurrent = is_concurrent  # whether the worker runs several jobs at once: see claim.lua
         self.next_wakeups = NextWakeups()  # what Redis said when there was no job
         # The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
         self.last_queue = ""
         self.signal_keys: list[str] = []  # the keys of the lists whose tokens end a wait
-        self.schedules = ""  # the key of the schedules that `next_wakeups` tells of; empty for none
+        self.schedules = schedules  # the key of the schedules that `next_wakeups` tells of; empty for none
         self.only_takes = False  # because code of the application decides about a job before it runs
         # The last exception about an entry of a list that cannot be run. No code is at fault, so no traceback helps.
         self.invalid: Exception | None = None

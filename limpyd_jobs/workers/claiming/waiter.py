@@ -14,7 +14,7 @@ from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
-from limpyd_jobs.workers.redis_retry import nap
+from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.timers import WakeupTimer
 
 # The longest wait before the worker asks for a job, in seconds.
@@ -33,13 +33,14 @@ class Waiter:
     context: Context
     claimer: Claimer
     maintenance: Maintenance
+    overrides: Overrides
     queue_refresh: Task
     promoter: Task
     scheduler: Task
     ends_burst: Callable[[], bool]  # whether the worker ends, now that there is no job
     before_wait: Callable[[], None]
-    pause: Callable[[float], None] = nap  # what to do for some seconds if there are no queues
-    visits: Visits | None = None  # to other shards, if there are any
+    pause: Callable[[float], None]  # what to do for some seconds if there are no queues
+    visits: Visits | None  # to other shards, if there are any
 
     def __post_init__(self) -> None:
         self._state = self.context.state
@@ -91,7 +92,7 @@ class Waiter:
         self.claimer.only_takes = only_take
         delivery = self._prefetched.take() or self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True))
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
-        visits = None if only_take else self.visits
+        visits = self.visits if self.overrides.may_visit else None
         if visits:
             delivery = delivery or visits.next()
         while delivery is None and self._may_wait():

@@ -29,6 +29,11 @@ class Awaiting:
         self._code: Awaited | None = None  # the code of a job, while it runs
         self.left: Awaited | None = None  # the code of the last job that was given up
 
+    def take_left(self) -> Awaited | None:
+        """Return the code of the last job that was given up, once."""
+        left, self.left = self.left, None
+        return left
+
     def cancel(self, run: Run) -> None:
         """Cancel the coroutine of a job that was canceled. Any thread may do so."""
         code = self._code  # before it looks: what runs later is another job

@@ -253,6 +253,10 @@ class EventLoop:
         finally:
             started.set()
 
+    def fail(self, why: str) -> None:
+        """Start no more code, and wait for none, because the worker has failed. Any thread may do so."""
+        self.failure = self.failure or why
+
     def _died(self, why: str) -> None:
         if not (self.failure or self._is_closing):
             self._on_death(f"{why} (the code of a job may have closed its files)")

@@ -104,6 +104,10 @@ class ManyAtOnce:
         self._ending: list[Claimer] = []  # those that said that it ends: that of its own shard first
         self._exit: SystemExit | None = None
 
+    def cancel(self, run: Run) -> None:
+        """Interrupt a job that was canceled. Any thread may do so."""
+        self._canceling.cancel(run)
+
     @property
     def is_busy(self) -> bool:
         """Whether jobs run, or their methods."""

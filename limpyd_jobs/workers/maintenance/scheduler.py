@@ -112,7 +112,7 @@ class Scheduler:
 
         It is done once for each class, when it is known.
         """
-        if not self.is_here:
+        if not is_here(self._queue_model):
             return
         for job_class in job_classes.all():
             if job_class in self._declared:
@@ -139,15 +139,10 @@ class Scheduler:
             what = f"the class is abstract, and has no jobs. Declare them on {name}, or call Schedule.add(…, {name}, …)"
             yield path_of(source), INHERITED, ConfigurationException(what)
 
-    @property
-    def is_here(self) -> bool:
-        """Whether schedules are on the database of the queues."""
-        return is_same_database(self._queue_model.database, Schedule.database)
-
     def enqueue_due(self) -> Iterator[Occurrence]:
         """Enqueue the schedules that are due, as long as there is time; yield the outcome of each."""
         self.interval, until = self._longest, monotonic() + MAX_ENQUEUING
-        for occurrence in self._enqueue_all_due() if self.is_here else ():
+        for occurrence in self._enqueue_all_due() if is_here(self._queue_model) else ():
             yield occurrence
             if monotonic() >= until or isinstance(occurrence.error, SearchTooLong):
                 self.interval = MAX_ENQUEUING
@@ -210,3 +205,8 @@ class Scheduler:
         if instruments.installed and step.run:
             return instrumented.enqueue_due(plan.stored["name"], *due)
         return transitions.enqueue_due(*due)
+
+
+def is_here(queue_model: type[Queue]) -> bool:
+    """Whether schedules are on the database of the queues."""
+    return is_same_database(queue_model.database, Schedule.database)

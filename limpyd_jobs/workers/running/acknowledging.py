@@ -31,6 +31,7 @@ from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.ack_buffer import AckBuffer
+from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.strategies import Strategy
 from limpyd_jobs.workers.running.timers import WakeupTimer
@@ -135,6 +136,8 @@ class AckInBatches(AckTogether):
     so when a job ends, a thread while a job runs.
     """
 
+    overrides: Overrides
+
     def __post_init__(self) -> None:
         settings = self.context.settings
         self._prefetched = self.claimer.prefetched
@@ -148,7 +151,8 @@ class AckInBatches(AckTogether):
 
     def _record_or_keep(self, run: Run, may_chain: bool) -> None:
         is_plain = run.is_held and not (run.outcome or run.is_buffered or run.delivery.database)
-        if not is_plain or self.worker.status != "running" or not may_chain:
+        is_running = self.worker.status == "running"
+        if not (is_plain and is_running and may_chain and self.overrides.may_buffer):
             super()._record_or_keep(run, may_chain)
             return
         ended = monotonic()
