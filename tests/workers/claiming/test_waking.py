@@ -229,7 +229,7 @@ def test_to_end_a_wait_raises_nothing_though_the_connection_is_closed_meanwhile(
     def fail(connection: redis.Redis) -> None:
         raise error("closed")
 
-    worker, waiter = with_part(Waiter, worker_of)
+    _worker, waiter = with_part(Waiter, worker_of)
     monkeypatch.setattr(waiter.claimer, "end_wait", fail)
     waiter.end_wait()
 
