@@ -56,7 +56,8 @@ class WorkerStarted(Event):
 @dataclass(frozen=True)
 class WorkerStatusChanged(Event):
     """The status of a worker changed to ``starting``, ``waiting``, ``running`` or ``terminated``; or the worker was
-    asked to end."""
+    asked to end. While one job follows the other at once, it stays ``running``, which is emitted about once a
+    second."""
 
     status: str | None
 
