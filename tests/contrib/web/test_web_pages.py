@@ -119,7 +119,7 @@ def test_slow_walks_hold_up_no_other_viewer_and_no_more_threads_than_there_are(m
             end.set()
 
     monkeypatch.setattr(JobFilter, "page", slow_page)
-    dashboard = Dashboard(threads=6, streams=False)
+    dashboard = Dashboard(threads=8, streams=False)  # of which a lane has a quarter
     anyio.run(ask)
 
 

@@ -281,7 +281,7 @@ class TestCallsInThreadsThatDoNotEnd:
     def test_end_the_worker_once_they_hold_all_threads_and_their_jobs_have_ended(
         self, log: pytest.LogCaptureFixture
     ) -> None:
-        InThread.add_jobs(map(str, range(threads_of_loop())), job_timeout=0.05)
+        InThread.add_jobs(map(str, range(threads_of_loop())), job_timeout=1)
         worker = many(threads_of_loop() + 1, lease=0.4)
         with working(worker):
             wait_until(lambda: statuses(InThread) == ["e"] * threads_of_loop())

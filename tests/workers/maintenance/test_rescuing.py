@@ -245,7 +245,7 @@ def test_a_job_that_was_canceled_or_delayed_before_its_worker_died_is_seen_to(
     claim()
     job.status.hset(status)
     lapse(Queue.get_queue(QUEUE))
-    worker().run()
+    worker(burst=True).run()
     assert told == hooks
     assert job.hmget("status", "_claim_token") == [status, None]
 
