@@ -26,6 +26,7 @@ from sharing import Schedule
 
 from limpyd_jobs.classes import job_classes
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.observing import instruments
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.embedded import PACKAGES, find_packaged_server, find_server
 
@@ -236,6 +237,15 @@ def _no_cluster_of_other_tests() -> Iterator[None]:
     """Once a process uses a cluster, each call costs a little more, which tests count."""
     yield
     tags.used.clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_instruments_of_other_tests() -> Iterator[None]:
+    """A worker that logs JSON installs one, for good: each job that is added then costs more, which tests count."""
+    before = instruments.installed
+    yield
+    for instrument in {*instruments.installed} - {*before}:
+        instruments.uninstall(instrument)
 
 
 @pytest.fixture(autouse=True)
