@@ -103,6 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("proof")
     if not config.getoption("--long"):
         leave_out(config, items, [item for item in items if item.get_closest_marker("only_long")])
+    if config.getoption("--tenth"):
+        leave_out(config, items, [*rows.cases_left_out(items, config.getoption("--tenth"))])
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
