@@ -15,7 +15,8 @@ There are five parts:
 Without arguments, lint and tests are run, both at once; with these options, only the parts they name. Other arguments
 are those of pytest, for the parts that are named: ``python run_tests.py --proofs -k races``. If none is named, pytest
 with these arguments is all that is run: ``python run_tests.py tests/workers -k title``. ``--tenth=any`` runs what
-depends on the Python, on redis-py or on the server, and a tenth of the other files; ``--tenth=SEED`` the same again.
+depends on the Python, on redis-py or on the server, and a tenth of the other files, with a third of the cases of each
+test; ``--tenth=SEED`` the same again.
 
 The exit status is not 0 if anything fails.
 """

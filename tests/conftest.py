@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import matrices
 import pytest
 import redis
 import redis.utils
@@ -65,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: the test waits for long, and begins before the others")
     config.addinivalue_line("markers", "only_long: the test is run with --long only")
     config.addinivalue_line("markers", "proof: the test costs much, and is run with those of tests/proofs")
+    config.addinivalue_line("markers", "matrix(number): all cases but these, or the corners, are proofs")
     if config.option.tenth:
         config.option.tenth = rows.seed_of(config.option.tenth)
 
@@ -101,6 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith("tests/proofs/"):
             item.add_marker("proof")
+    for item in matrices.cases_of_proofs(items):
+        item.add_marker("proof")
     if not config.getoption("--long"):
         leave_out(config, items, [item for item in items if item.get_closest_marker("only_long")])
     if config.getoption("--tenth"):

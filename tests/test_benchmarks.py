@@ -132,6 +132,7 @@ class TestTheCostOfAJob:
         growth.run(300, load)
         assert cost(server, load) == few
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("several", [growth.several_names, growth.several_priorities])
     def test_in_two_hundred_queues_is_a_look_or_more_for_each_stretch_of_empty_ones(
         self, server: Server, several: growth.Several

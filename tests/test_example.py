@@ -186,6 +186,7 @@ def parse(source: bytes) -> ast.AST:
         return ast.parse(source)
 
 
+@pytest.mark.proof
 class TestAWholeRun:
     def test_it_succeeds_and_complains_of_nothing(self, seen: dict[str, subprocess.CompletedProcess[str]]) -> None:
         assert seen["completed"].stderr == ""

@@ -80,6 +80,7 @@ WRONGS = {
 }
 
 
+@pytest.mark.matrix(8)
 @pytest.mark.parametrize(("name", "command"), WRONGS.values(), ids=WRONGS)
 def test_it_sees_that(redis_client: redis.Redis, name: str, command: str) -> None:
     redis_client.execute_command(*command.split())

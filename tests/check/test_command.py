@@ -84,6 +84,7 @@ def test_a_sound_database_is_no_failure(run: Run, redis_server: RedisServer) -> 
     assert done.stdout.endswith(f" s, in {redis_server.url}?db=0.\n")
 
 
+@pytest.mark.proof
 def test_what_is_wrong_is_a_failure_and_a_row_of_a_table(run: Run, orphan: str) -> None:
     done = run("check")
     assert (done.returncode, done.stderr) == (1, "")
@@ -105,6 +106,7 @@ def test_what_is_repaired_is_no_failure(run: Run, orphan: str) -> None:
     assert Queue.get_queue("q").waiting.lmembers() == [orphan]
 
 
+@pytest.mark.proof
 def test_what_cannot_be_repaired_is_a_failure(run: Run, redis_client: redis.Redis) -> None:
     redis_client.set("jobs:job:what", "x")
     done = run("check", "--repair")
@@ -199,6 +201,7 @@ def test_models_of_the_application_are_checked(run: Run, redis_client: redis.Red
     assert "limpyd_jobs.models.Queue" not in report["records"]
 
 
+@pytest.mark.proof
 def test_the_class_of_a_job_in_a_queue_is_imported(
     run: Run, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +239,7 @@ def trapped(redis_client: redis.Redis, tmp_path: Path) -> Path:
     return tmp_path / "trap.py.imported"
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     "arguments",
     [

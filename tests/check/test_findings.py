@@ -216,6 +216,7 @@ def test_nothing_is_wrong_with_a_job_that_a_worker_of_other_classes_deferred(loo
     assert contents(look) == before
 
 
+@pytest.mark.matrix(14)
 @pytest.mark.parametrize(("name", "commands"), [(row[0], row[1:]) for row in BROKEN.values()], ids=BROKEN)
 def test_it_finds_and_repairs_that(look: redis.Redis, name: str, commands: tuple[str, ...]) -> None:
     good = of_good_jobs(look)

@@ -254,6 +254,7 @@ def test_what_is_no_ident_is_kept_in_quarantine(look: redis.Redis) -> None:
     assert look.lrange("jobs:queue:1:_quarantine", 0, -1) == ["what"]
 
 
+@pytest.mark.proof
 def test_a_large_database_is_read_in_small_bites(
     look: redis.Redis, commands: Callable[[], AbstractContextManager[Any]]
 ) -> None:

@@ -54,6 +54,7 @@ def test_nothing_is_wrong_with_sound_ones() -> None:
     assert report.records["limpyd_jobs.schedules.model.Schedule"] == 2
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(("kind", "commands"), [(row[0], row[1:]) for row in BROKEN.values()], ids=BROKEN)
 def test_it_finds_and_repairs_that(redis_client: redis.Redis, kind: str, commands: tuple[str, ...]) -> None:
     for command in commands:

@@ -162,6 +162,7 @@ def push_everywhere(client: redis.Redis, queue: Queue, idents: list[str]) -> Non
 
 
 # An application that has imported an integration gives no command more to do, but code of ours more to find classes by.
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("application", "commands"),
     [

@@ -405,12 +405,14 @@ class TestAProcess:
             return [line.partition(" ")[0] for line in request.named()["classes"].splitlines()]
     """
 
+    @pytest.mark.proof
     def test_a_class_whose_indexes_we_cannot_work_with_does_not_keep_the_others_from_being_run(
         self, tmp_path: Path
     ) -> None:
         code = f"{self.SETUP}\n        import good_jobs, odd_jobs\n        print('good_jobs.Good' in arguments())"
         assert self.run(code, tmp_path, self.MODULES) == "True"
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("path", ["odd_jobs.Unusable", "odd_jobs.AbstractJob", "exits.Mine"])
     def test_an_ident_of_a_class_that_is_unusable_does_not_keep_the_others_from_being_run(
         self, tmp_path: Path, path: str
@@ -459,6 +461,7 @@ class TestAProcess:
         """,
     }
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("path", ["app_jobs.SendMail", "app_jobs.OldMail"])
     def test_a_class_of_an_application_that_is_not_imported_yet_is_found(self, tmp_path: Path, path: str) -> None:
         code = f"{self.SETUP}\n        print(job_classes.resolve({path!r}).get_model_repr())"
@@ -492,6 +495,7 @@ class TestAProcess:
         """
         assert self.run(code, tmp_path, {}) == "True"
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize(
         "first",
         ["job_classes.allow('app.jobs')", "job_classes.allow('app')", "job_classes.load('app')", "import app.jobs"],
@@ -514,6 +518,7 @@ class TestAProcess:
         """
         assert self.run(code, tmp_path, self.APPLICATION) == "False"
 
+    @pytest.mark.proof
     def test_no_directory_is_named_to_start_from_where_python_looks_in_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -192,6 +192,7 @@ def gates(redis_client: redis.Redis) -> Gates:
 # What it refuses
 
 
+@pytest.mark.matrix(8)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -347,6 +348,7 @@ def test_an_argument_that_belongs_to_no_option_is_ignored_with_a_warning(command
     assert re.fullmatch(r"limpyd-jobs-worker: warning: .* 'mails'\n", result.stderr)
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("spelling", ["gracefuly", "gracefully"])
 def test_without_graceful_ending_a_signal_ends_the_worker_at_once(command, gates, spelling):
     job = Job.add_job("1", "orders")
@@ -368,6 +370,7 @@ def test_a_signal_ends_a_busy_worker_after_its_job_with_exit_status_0(command, g
     assert (job.status.hget(), other.status.hget()) == (STATUSES.SUCCESS, STATUSES.WAITING)
 
 
+@pytest.mark.proof
 def test_a_signal_ends_an_idle_worker_with_exit_status_0(command):
     Queue.get_queue("orders")
     process = command.start("--queues=orders")
@@ -381,6 +384,7 @@ def test_a_signal_ends_an_idle_worker_with_exit_status_0(command):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="there is no /proc to read it from")
 
 
+@pytest.mark.proof
 @needs_proc
 def test_the_title_shows_each_state_of_the_worker(command, gates):
     Job.add_job("1", "orders")
@@ -416,6 +420,7 @@ def test_the_title_shows_each_state_of_the_worker(command, gates):
     assert finish(process)[0] == 0
 
 
+@pytest.mark.proof
 @needs_proc
 def test_the_title_shows_that_an_end_was_asked_for(command, gates):
     Job.add_job("1", "orders")
@@ -432,6 +437,7 @@ def test_the_title_shows_that_an_end_was_asked_for(command, gates):
     assert finish(process)[0] == 0
 
 
+@pytest.mark.proof
 @needs_proc
 def test_no_title_leaves_the_command_line_to_be_seen(command, gates):
     Job.add_job("1", "orders")

@@ -53,6 +53,7 @@ def test_commands_are_completed() -> None:
     assert set(completed_by_bash("limpyd-jobs", "")) == {*COMMANDS, "--help", "--version"}
 
 
+@pytest.mark.proof
 def test_verbs_are_completed() -> None:
     assert completed_by_bash("limpyd-jobs", "queues", "cl") == ["clear"]
     assert {"list", "export", "requeue"} <= set(completed_by_bash("limpyd-jobs", "jobs", ""))

@@ -199,6 +199,7 @@ def test_they_may_be_requeued_with_more_conditions(redis_server: RedisServer, fi
     assert [job.identifier for job in JobFilter("status=delayed")] == ["bill 2"]
 
 
+@pytest.mark.proof
 def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: RedisServer) -> None:
     Bill.add_job("bill 5")
     Worker("bills", error_model=ErrorOfBills, max_loops=1, logger_level=60).run()
@@ -239,6 +240,7 @@ def test_a_command_line_that_is_wrong(redis_server: RedisServer, arguments: list
     assert f"limpyd-jobs errors: error: {message}" in err
 
 
+@pytest.mark.proof
 def test_a_long_error_is_cut_unless_all_is_asked_for(fingerprint: str) -> None:
     error = Error.collection(type="LookupError").instances()[-1]
     for each in Error.collection(type="LookupError").instances():

@@ -144,6 +144,7 @@ class TestTheCurrentDirectory:
         )
         assert done.returncode == 0
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("options", [{"PYTHONSAFEPATH": "1"}, {"python": ("-I",)}])
     def test_is_left_out_if_python_is_told_not_to_trust_it(self, work: Run, options: dict[str, Any]) -> None:
         assert_refused(work("--job-modules=bakery", **options), "cannot import 'bakery': ModuleNotFoundError")
@@ -213,6 +214,7 @@ class TestDjango:
     def test_is_set_up_before_jobs_are_imported(self, run: Run, words: str) -> None:
         assert_refused(run(*words.split()), "ImproperlyConfigured: Requested setting INSTALLED_APPS", self.REMEDY)
 
+    @pytest.mark.proof
     def test_is_needed_where_jobs_are_named_by_what_is_stored(self, run: Run) -> None:
         run("limpyd-jobs", "schedules", "add", "daily", "orders.jobs.Order", "--cron=@daily", self.SET_UP)
         assert_refused(run("limpyd-jobs", "schedules", "run-now", "daily"), self.REMEDY)
@@ -236,6 +238,7 @@ class TestTheSettingsOfDjango:
         assert run("limpyd-jobs", "jobs", "add", "orders.jobs.Order", "12").stdout == "orders.jobs.Order:1\n"
         assert "canceled" in run("limpyd-jobs", "jobs", "cancel", "orders.jobs.Order:1", "--yes").stdout
 
+    @pytest.mark.proof
     def test_name_the_database_of_all_commands(self, run: Run, application: Path, redis_server: RedisServer) -> None:
         settings = (
             "INSTALLED_APPS = ['limpyd_jobs.contrib.django', 'orders']\n"

@@ -147,6 +147,7 @@ def test_an_empty_database_has_only_headings(redis_server: RedisServer, redis_cl
     assert out.splitlines()[2].split() == ["0"] * 7
 
 
+@pytest.mark.proof
 def test_it_is_shown_again_and_again(redis_server: RedisServer) -> None:
     command = [COMMAND, "info", "--watch", "--every=0.05"]
     with subprocess.Popen(command, env=environment(redis_server), stdout=subprocess.PIPE, text=True) as process:
@@ -212,6 +213,7 @@ def test_top_fills_a_terminal_until_q_or_ctrl_c(redis_server: RedisServer, optio
         assert termios.tcgetattr(terminal.theirs) == terminal.modes
 
 
+@pytest.mark.proof
 def test_top_needs_no_keyboard(redis_server: RedisServer) -> None:
     with top(redis_server, ["sh", "-c", f'exec "{COMMAND}" "$1" "$2" < /dev/null', "sh"]) as terminal:
         wait_until(lambda: terminal.shows("tickets", "(Ctrl-C ends)"))
@@ -230,6 +232,7 @@ def test_top_keeps_names_whole_in_a_small_terminal(redis_server: RedisServer, bu
         assert "memory" not in terminal.plain.partition("no room for")[0]
 
 
+@pytest.mark.proof
 def test_top_calls_a_worker_silent_that_gives_no_sign_of_life(redis_server: RedisServer, redis_client: Any) -> None:
     Ticket.collection(identifier="next").instances()[0].claim("web1:17:aaaaaaaaaaaa")
     job = [f"{Ticket.get_model_repr()}:3", "next", "2026-01-01 00:00:00"]
@@ -275,6 +278,7 @@ def test_top_needs_a_terminal(redis_server: RedisServer) -> None:
     assert "needs a terminal; limpyd-jobs info --watch does not" in err
 
 
+@pytest.mark.proof
 def test_watching_goes_on_while_redis_is_away(redis_server: RedisServer) -> None:
     environ = {**environment(redis_server), "LIMPYD_JOBS_DATABASE": "redis://127.0.0.1:1/0"}
     command = [COMMAND, "info", "--watch", "--every=0.05"]

@@ -104,6 +104,7 @@ def test_they_are_listed_the_newest_first(redis_server: RedisServer) -> None:
     assert len([json.loads(line) for line in output(redis_server, "list", "--jsonl").splitlines()]) == 6
 
 
+@pytest.mark.proof
 def test_who_reads_no_further_is_told_nothing(redis_server: RedisServer) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
@@ -116,6 +117,7 @@ def test_who_reads_no_further_is_told_nothing(redis_server: RedisServer) -> None
 OUTPUTS = {"closed": "standard output is closed", "full": "the output cannot be written: No space left on device"}
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(("output", "arguments"), [("closed", ">&-"), ("full", ">/dev/full")])
 @pytest.mark.parametrize("words", [["jobs", "list"], ["jobs", "cancel", "to=ann", "--yes"]])
 def test_an_output_that_cannot_be_written_is_told_in_a_line(
@@ -157,6 +159,7 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
     assert details["errors"][0]["type"] == "KeyError"
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -236,6 +239,7 @@ def test_all_jobs_of_a_filter_are_requeued_moved_delayed_promoted_canceled_and_d
     assert output(redis_server, "count") == "0\n"
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(
     ("answer", "number", "option"),
     [("y\n", 2, ["--json"]), ("n\n", 0, ["--json"]), ("\n", 0, []), ("\x04", 0, [])],
@@ -338,6 +342,7 @@ def test_that_a_job_is_queued_already_is_told(redis_server: RedisServer) -> None
     assert act(redis_server, *words) == (0, f"{Letter.get_model_repr()}:8\n")
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("90.5", 90.5), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2d", 172_800)]
 )
@@ -364,6 +369,7 @@ def test_that_nothing_is_found_as_a_name_is_wrong_is_told(redis_server: RedisSer
         assert output(redis_server, "count", word, "identifier=x") == "0\n"
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -385,6 +391,7 @@ def test_what_cannot_be_added_or_exported_is_said(redis_server: RedisServer, arg
     assert output(redis_server, "count") == "6\n"
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("key", ["command:letter:1:hash", "jobs:error:1:hash"])
 @pytest.mark.parametrize("words", ["show {}", "explain {}", "list", "count --by=status", "export --all", "list --json"])
 def test_what_is_stored_cannot_command_a_terminal(
@@ -402,6 +409,7 @@ def test_a_value_that_no_database_can_hold_is_refused_in_words(capsys: pytest.Ca
     assert "'utf-8' codec can't encode" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_a_verb_that_is_interrupted_says_what_to_do(redis_server: RedisServer) -> None:
     Letter.add_jobs((f"more {number}" for number in range(10_000)), to="ann")
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}

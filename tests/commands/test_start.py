@@ -38,6 +38,7 @@ main()
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(
     "words", ["jobs --help", "jobs --version", "jobs info", "jobs jobs list", "jobs errors groups", "worker --help"]
 )
@@ -58,6 +59,7 @@ def test_what_takes_long_is_not_imported(redis_server: RedisServer, words: str) 
         assert imported & {f"limpyd_jobs.{each}" for each in ("check", "commands.check", "commands.jobs")} == set()
 
 
+@pytest.mark.proof
 def test_setuptools_stays_what_it_is_for_others() -> None:
     code = "import sys, limpyd_jobs, limpyd; assert 'pkg_resources' not in sys.modules; print(limpyd.EXACT_VERSION)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -88,6 +88,7 @@ def test_prose_is_broken_at_words_and_never_in_a_command(monkeypatch: pytest.Mon
     assert (f"  {command}." in lines, " ".join(line.strip() for line in lines)) == (True, text)
 
 
+@pytest.mark.matrix(5)
 @pytest.mark.usefixtures("_full")
 @pytest.mark.parametrize(
     "words",

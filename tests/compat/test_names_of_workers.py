@@ -180,6 +180,7 @@ TRIES = {"succeed": "1", "fail": "2", "ask": "2", "lost": "2", "due": "1"}
 EXPECTED = {how: [STATUSES.SUCCESS, None, tries] for how, tries in TRIES.items()}, 7
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.usefixtures("jobs_database")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_version_2_does_not_have_may_be_that_of_something_else(

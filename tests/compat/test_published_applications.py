@@ -21,6 +21,7 @@ def applications(version_2: Version, version_3: Version, redis_server: RedisServ
         process.stop()
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("check", checks.names())
 def test_an_application_built_on_version_2_can_have(
     check: str, version: Version, applications: dict[Version, Process]

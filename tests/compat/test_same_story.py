@@ -13,6 +13,7 @@ Told = list[list[Any]]
 DECLARED = [(name, pattern) for name, story in stories.STORIES.items() for pattern in story.not_copied]
 
 
+@pytest.mark.matrix(24)
 @pytest.mark.parametrize("name", stories.names())
 def test_both_versions_tell_the_same_story(name: str, tellings: Mapping[str, tuple[Told, Told]]) -> None:
     old, new = tellings[name]
@@ -23,6 +24,7 @@ def test_both_versions_tell_the_same_story(name: str, tellings: Mapping[str, tup
         pytest.fail(found, pytrace=False)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("name", "pattern"), DECLARED)
 def test_what_is_declared_to_differ_does_differ(
     name: str, pattern: str, tellings: Mapping[str, tuple[Told, Told]]

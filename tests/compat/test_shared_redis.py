@@ -98,6 +98,7 @@ def due_at_once(client: redis.Redis, queue_pk: int = 1) -> None:
 Pair = tuple[Side, Side]
 
 
+@pytest.mark.matrix(1)
 def test_a_job_added_by_one_is_run_by_the_other(one_and_other: Pair) -> None:
     one, other = one_and_other
     pk = one.add(identifier="a", size=7, people=["ann", "bob"], steps=["x", "y"])
@@ -109,6 +110,7 @@ def test_a_job_added_by_one_is_run_by_the_other(one_and_other: Pair) -> None:
     assert one.find(status="s", start=job["start"]) == [pk]
 
 
+@pytest.mark.proof
 def test_a_job_added_by_one_is_found_by_the_other(one_and_other: Pair) -> None:
     one, other = one_and_other
     added = {"size": 30, "title": "beta", "taken": "2021-05-06 07:08:09", "people": ["ann"]}
@@ -126,6 +128,7 @@ def test_a_job_added_by_one_is_found_by_the_other(one_and_other: Pair) -> None:
         assert other.find(**filters) == [pk], filters
 
 
+@pytest.mark.proof
 def test_an_identifier_queued_by_one_is_not_added_again_by_the_other(one_and_other: Pair) -> None:
     one, other = one_and_other
     pk = one.add(identifier="a", priority=2)
@@ -133,6 +136,7 @@ def test_an_identifier_queued_by_one_is_not_added_again_by_the_other(one_and_oth
     assert one.places(priority=2)["waiting"] == [f"shared_jobs.SharedJob:{pk}"]
 
 
+@pytest.mark.proof
 def test_a_job_queued_by_one_is_moved_up_by_the_other(one_and_other: Pair) -> None:
     one, other = one_and_other
     pk = one.add(identifier="a", priority=2)
@@ -143,6 +147,7 @@ def test_a_job_queued_by_one_is_moved_up_by_the_other(one_and_other: Pair) -> No
     assert other.job(pk=pk)["status"] == "s"
 
 
+@pytest.mark.proof
 def test_an_identifier_done_by_one_is_added_anew_by_the_other(one_and_other: Pair) -> None:
     one, other = one_and_other
     pk = one.add(identifier="a")
@@ -163,6 +168,7 @@ def test_a_job_delayed_by_one_waits_for_the_other_when_due(one_and_other: Pair, 
     assert other.job(pk=pk)["status"] == "s"
 
 
+@pytest.mark.proof
 def test_a_job_delayed_by_one_is_run_by_a_worker_of_the_other_when_due(
     one_and_other: Pair, redis_client: redis.Redis
 ) -> None:
@@ -184,6 +190,7 @@ def test_delayed_jobs_of_a_queue_that_version_2_locked_stay(sides: Sides, redis_
     assert sides["version 3"].places()["waiting"] == [f"shared_jobs.SharedJob:{pk}"]
 
 
+@pytest.mark.proof
 def test_a_job_that_failed_for_one_is_requeued_and_run_by_the_other(one_and_other: Pair) -> None:
     one, other = one_and_other
     pk = one.add(identifier="a", priority=2, failures=1)
@@ -197,6 +204,7 @@ def test_a_job_that_failed_for_one_is_requeued_and_run_by_the_other(one_and_othe
     assert one.places(priority=2)["errors"] == one.places(priority=5)["success"]
 
 
+@pytest.mark.proof
 def test_a_job_that_a_worker_of_one_puts_back_is_run_again_by_the_other(
     one_and_other: Pair, redis_client: redis.Redis
 ) -> None:
@@ -211,6 +219,7 @@ def test_a_job_that_a_worker_of_one_puts_back_is_run_again_by_the_other(
     assert (job["status"], job["tries"], job["queued"]) == ("s", "2", None)
 
 
+@pytest.mark.proof
 def test_tries_of_both_count_together(one_and_other: Pair) -> None:
     one, other = one_and_other
     options = {"requeue_times": 1, "requeue_priority_delta": 0, "requeue_delay_delta": 0}
@@ -222,6 +231,7 @@ def test_tries_of_both_count_together(one_and_other: Pair) -> None:
     assert len(one.errors_of(pk=pk)) == len(other.errors_of(pk=pk)) == 2
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("delay", [None, 600])
 def test_a_job_canceled_by_one_is_skipped_by_the_other(
     delay: int | None, one_and_other: Pair, redis_client: redis.Redis
@@ -269,6 +279,7 @@ def events(client: redis.Redis, what: str) -> Counter[str]:
     return Counter(event.partition(" in ")[0] for event in client.lrange(what, 0, -1))
 
 
+@pytest.mark.proof
 def test_workers_of_both_share_the_jobs_of_a_queue(sides: Sides, redis_client: redis.Redis) -> None:
     for name, side in sides.items():
         side.add_many(prefix=name, count=30)
@@ -280,6 +291,7 @@ def test_workers_of_both_share_the_jobs_of_a_queue(sides: Sides, redis_client: r
     assert sides["version 2"].find(queued=1) == []
 
 
+@pytest.mark.proof
 def test_workers_of_both_put_failing_jobs_back_for_both(sides: Sides, redis_client: redis.Redis) -> None:
     for name, side in sides.items():
         side.add_many(prefix=name, count=10, failures=1)

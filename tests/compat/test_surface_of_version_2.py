@@ -61,6 +61,7 @@ def surfaces(version_2: Version, version_3: Version, redis_server: RedisServer) 
     return [surface_of(version, redis_server) for version in (version_2, version_3)]
 
 
+@pytest.mark.proof
 def test_all_that_can_be_seen_of_version_2_is_as_it_was(surfaces: Sequence[Surface]) -> None:
     found = differences(*surfaces)
     names = named_in_the_notes()
@@ -68,11 +69,13 @@ def test_all_that_can_be_seen_of_version_2_is_as_it_was(surfaces: Sequence[Surfa
     assert not unnamed, "\n".join(unnamed)
 
 
+@pytest.mark.proof
 def test_the_notes_name_no_difference_that_is_none(surfaces: Sequence[Surface]) -> None:
     found = differences(*surfaces)
     assert [name for name in named_in_the_notes() if not any(fnmatchcase(other, name) for other in found)] == []
 
 
+@pytest.mark.proof
 def test_enough_is_compared(surfaces: Sequence[Surface]) -> None:
     old, _ = surfaces
     assert len(old) > 500

@@ -519,6 +519,7 @@ class TestATriggerThatFails:
         assert (ran, stored("a")["parked"]) == ([], "1")
         assert re.search("out of range|must be in 1..9999", stored("a")["reason"])
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize(
         ("coalesce", "endless"),
         [

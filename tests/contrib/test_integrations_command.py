@@ -106,6 +106,7 @@ def test_job_stores_of_other_namespaces_are_checked_if_they_are_named(
     assert redis_client.zcard("shop:scheduledjob:next_run_time:number-range") == 1
 
 
+@pytest.mark.proof
 def test_postings_of_taskflow_are_listed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     pytest.importorskip("taskflow")
     from taskflow.types.entity import Entity

@@ -82,6 +82,7 @@ class TestPosting:
             assert names(board.iterjobs()) == [str(number) for number in range(450)]
         assert len(sent.names) < 25
 
+    @pytest.mark.proof
     def test_is_found_although_those_before_it_are_claimed_meanwhile(self, board: LimpydJobBoard) -> None:
         for number in range(450):
             board.post(str(number))

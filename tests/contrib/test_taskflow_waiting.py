@@ -184,6 +184,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.proof
 class TestAConductorThatDies:
     @pytest.fixture
     def conductor(self, board: LimpydJobBoard, redis_server: RedisServer) -> Iterator[subprocess.Popen[str]]:
@@ -202,6 +203,7 @@ class TestAConductorThatDies:
         board.claim(job, "conductor")
         board.consume(job, "conductor")
 
+    @pytest.mark.proof
     def test_is_followed_by_one_that_waits(self, make: Make, conductor: subprocess.Popen[str]) -> None:
         board, other = make(lease=1), make()
         timeout = board.timeout()
@@ -221,6 +223,7 @@ class TestAConductorThatDies:
         (job,) = other.iterjobs()
         assert (claimed.is_set(), other.find_owner(job)) == (True, "another")
 
+    @pytest.mark.proof
     def test_or_was_silent_is_refused(self, board: LimpydJobBoard, conductor: subprocess.Popen[str]) -> None:
         conductor.send_signal(signal.SIGSTOP)
         (job,) = board.iterjobs()

@@ -179,6 +179,7 @@ class Odd(Error):
 class TestLongErrors:
     text = "é" * 10_000_000 + "the end"
 
+    @pytest.mark.proof
     def test_are_cut_in_the_middle(self, job: Job) -> None:
         for model, most in ((Error, 64 * 1024), (Bounded, 1_000), (Odd, 64 * 1024)):
             more = {"notes": self.text} if model is Bounded else {}

@@ -394,6 +394,7 @@ class Raced(Job):
     queue_name = "raced"
 
 
+@pytest.mark.proof
 class TestAtTheSameTime:
     def test_transitions_and_changes_by_hand_leave_no_job_in_two_indexes(self, redis_client: redis.Redis) -> None:
         random, claims = Random(1), iter(range(10**9))

@@ -199,6 +199,7 @@ def refused(redis_client: redis.Redis) -> Refusal:
     return check
 
 
+@pytest.mark.matrix(45)
 @pytest.mark.parametrize(("prepare", "argument", "value"), ROWS)
 def test_a_wrong_argument_is_refused_and_nothing_is_written(
     refused: Refusal, prepare: Preparation, argument: str, value: Any

@@ -93,6 +93,7 @@ def run_program(tmp_path: Path, url: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, program, url], capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.proof
 def test_a_program_that_adds_and_runs_jobs_of_its_own_class_works(redis_server: RedisServer, tmp_path: Path) -> None:
     done = run_program(tmp_path, redis_server.url)
     assert done.stdout == "ran 1\nran 2\n"
@@ -100,6 +101,7 @@ def test_a_program_that_adds_and_runs_jobs_of_its_own_class_works(redis_server: 
     assert f"{tmp_path}/program.py:12: UserWarning" in done.stderr
 
 
+@pytest.mark.proof
 def test_a_program_with_a_server_of_its_own_has_no_other_workers_to_think_of(tmp_path: Path) -> None:
     done = run_program(tmp_path, "embedded://")
     assert done.stdout == "ran 1\nran 2\n"

@@ -431,6 +431,7 @@ class TestAStoredCursor:
         runs(stepping(("charge",), []))
         assert [error.type.hget() for error in Error.collection_for_job(job).instances()] == ["CursorLost"]
 
+    @pytest.mark.proof
     def test_of_100_mb_is_not_sent_to_the_worker(self, redis_client: redis.Redis) -> None:
         job, code = Long.add_job("1"), Worked()
         redis_client.hset(job.key, "_cursor", "x" * 10**8)
@@ -489,6 +490,7 @@ class TestWrongUse:
         worker.run()
         assert (code.done, status(job), cursor(job)) == (ids(2, 3, 5, 7), "ERROR", None)
 
+    @pytest.mark.proof
     def test_of_too_many_names_is_an_error(self) -> None:
         def code(job: Any, queue: Queue) -> None:
             for number in range(MAX_BYTES):

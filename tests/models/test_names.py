@@ -136,6 +136,7 @@ def test_the_names_are_found() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 class TestAnApplicationOfItsOwnNames:
+    @pytest.mark.matrix(1)
     def test_lives_as_before(self, redis_client: redis.Redis, family: Family) -> None:
         jobs = [family.job.add_job(identifier) for identifier in ("a", "fails", "fails again", "up")]
         records = [*jobs, family.queue.get_queue("queue")]

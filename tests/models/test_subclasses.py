@@ -487,6 +487,7 @@ class TestIndexes:
         with pytest.raises(ConfigurationException, match="priority"):
             NumberOnlyQueue.get_queue("queue", 1)
 
+    @pytest.mark.proof
     def test_a_class_that_is_refused_keeps_no_worker_from_other_jobs(self, redis_server: RedisServer) -> None:
         code = (
             "from limpyd import fields; from limpyd.indexes import TextRangeIndex\n"
@@ -597,6 +598,7 @@ class TestClasses:
         assert work(callback=None, max_loops=3).num_loops == 3
         assert redis_client.hmget("far:farjob:1:hash", "status", "tries", "identifier") == ["s", "1", "b"]
 
+    @pytest.mark.proof
     def test_more_classes_in_one_queue_than_a_worker_remembers(self, collector: Collector) -> None:
         for number in range(2):
             for job_class in MANY:

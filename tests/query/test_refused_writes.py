@@ -74,6 +74,7 @@ def _run(job: Any, queue: Any) -> None:
         raise ValueError("on purpose")
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.usefixtures("_refused")
 def test_all_that_asks_is_answered() -> None:
     fingerprint = ErrorFilter().groups().groups[0].fingerprint

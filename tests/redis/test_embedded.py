@@ -166,6 +166,7 @@ def test_temporary_server_is_for_its_user_only(place: Path, use: Use) -> None:
         assert connection.config_get("port") == {"port": "0"}
 
 
+@pytest.mark.proof
 def test_temporary_server_is_shared_with_processes_started_later(place: Path, use: Use) -> None:
     server = use()
     child = User()

@@ -93,6 +93,7 @@ def broken_off(source: JobsDatabase, target: JobsDatabase, when: str = "copied")
         Relocation(source, target, pause=0, tell=during(when, break_off)).run()
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("when", ["copied", "compared", "removed"])
 @pytest.mark.parametrize("until", ["compared", "removed", "the end"])
 def test_of_two_runs_only_the_last_one_goes_on(

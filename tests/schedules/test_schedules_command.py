@@ -179,6 +179,7 @@ def test_without_room_it_is_not_proposed_to_do_it_unaudited(run: Run, redis_clie
     assert done.stderr.endswith("Make room in Redis first: there is none for this step either\n")
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(
     "broken", ["DEL {}", "SET {} x", "HDEL {} trigger", "HDEL {} timezone", f"HSET {{}} trigger {'[' * 5000}"]
 )

@@ -70,6 +70,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("kind", ["string", "list", "zset"])
 def test_a_key_of_a_wrong_type_counts_as_empty(redis_client: redis.Redis, key: str, kind: str) -> None:

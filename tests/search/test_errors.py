@@ -215,6 +215,7 @@ def test_no_errors_make_no_groups() -> None:
     assert ErrorFilter().count() == (0, True)
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize(
     ("words", "number"),
     [

@@ -186,6 +186,7 @@ def test_what_is_no_end_of_a_page_is_refused() -> None:
         JobFilter().page(after=urlsafe_b64encode(b'{"a": Infinity}').decode())
 
 
+@pytest.mark.proof
 def test_a_class_that_cannot_be_imported_here_is_found(redis_server: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.py").write_text(
         """
@@ -346,6 +347,7 @@ class Delivery(Job):
     seen = Argument(datetime, default=datetime(2026, 11, 20, 10, 30))
 
 
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("field", ["due", "seen"])
 @pytest.mark.parametrize(
     ("condition", "number"),

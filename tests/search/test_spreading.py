@@ -195,6 +195,7 @@ def test_a_class_with_its_own_way_is_told_when_each_is_due() -> None:
     assert tally.until == dues(jobs)[-1]
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("pace", [{"rate": 1}, {"spread": 2}])
 @pytest.mark.parametrize("wrong", ["nan", "inf", "soon", "1e300", "9" * 20, "1@2/3.4.5", "1@nan/1", None])
 def test_what_another_program_wrote_in_place_of_the_turn_is_replaced(

@@ -64,6 +64,7 @@ def at_home(shards: Shards, home: int, jobs: int, **options: Any) -> Worker:
     return worker_of("parcels", callback=None, max_loops=jobs, shards=shards, home=home, **options)
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("options", [{}, {"prefetch": 10}, {"concurrency": 5}], ids=str)
 def test_it_runs_them_all(shards: Shards, options: dict[str, Any]) -> None:
     added = shards.add_jobs(Parcel, [f"parcel:{number}" for number in range(30)])
@@ -122,6 +123,7 @@ def test_the_lease_is_renewed_there(shards: Shards, monkeypatch: pytest.MonkeyPa
     assert renewed == [True]
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(("concurrency", "tries"), [(1, "2"), (2, "1")], ids=["alone", "beside others"])
 def test_what_a_killed_worker_of_another_shard_ran_is_run_again(shards: Shards, concurrency: int, tries: str) -> None:
     """The try counts only if no other job may have killed it."""

@@ -23,6 +23,7 @@ def test_a_job_has_run_when_it_is_added() -> None:
     assert "add_job" not in vars(Mail)
 
 
+@pytest.mark.proof
 def test_what_a_job_adds_runs_when_that_has_ended_before_the_first_call_returns() -> None:
     with jobs_at_once():
         Chain.add_job("chain", "links", left=120)  # more would not be called within each other
@@ -97,6 +98,7 @@ def test_blocks_may_end_in_any_order_and_leave_nothing_behind() -> None:
     assert Mail.add_job("2", to="bob").status.hget() == STATUSES.WAITING
 
 
+@pytest.mark.proof
 def test_each_job_has_run_whichever_thread_added_it() -> None:
     def add(number: int) -> list[str]:
         chain = Chain.add_job(f"chain:{number}", "links", left=2)

@@ -52,6 +52,7 @@ def test_other_servers_are_left_alone(redis_server: RedisServer, redis_client: r
     other.reset()
 
 
+@pytest.mark.proof
 def test_the_temporary_server_of_a_parent_process_is_left_alone(database: JobsDatabase) -> None:
     code = "from limpyd_jobs.testing import *; from limpyd_jobs.models import BaseJobsModel as B; "
     code += "B.database.from_url('embedded://'); empty_database()"

@@ -34,6 +34,7 @@ def application(our_plugin: None, pytester: pytest.Pytester, monkeypatch: pytest
     return pytester
 
 
+@pytest.mark.proof
 def test_each_test_has_an_empty_database_and_none_touches_another_one(
     application: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,

@@ -17,8 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "leaves(*invariants): the test ends, on purpose, in a state that breaks these")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take each case of a test in one world, in turn, if there are as many; with ``--long``, in each."""
+    """Take each case of a test in one world, in turn. In the others it is a proof, or of many cases ``--long``."""
     if config.getoption("--long"):
         return
     tests: defaultdict[str, dict[tuple[str, ...], list[pytest.Item]]] = defaultdict(dict)
@@ -28,11 +29,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             case = tuple(part for part in callspec.id.split("-") if part not in KINDS)
             tests[item.nodeid.partition("[")[0]].setdefault(case, []).append(item)
     left_out = set()
-    for cases in tests.values():
-        if len(cases) >= len(KINDS):
-            for number, case in enumerate(cases.values()):
-                turn = (number + number // len(KINDS)) % len(KINDS)  # another one for each value of any parameter
-                left_out.update(case[:turn] + case[turn + 1 :])
+    for test, cases in enumerate(tests.values()):
+        for number, case in enumerate(cases.values()):
+            turn = (test + number + number // len(KINDS)) % len(KINDS)  # another one for each value of any parameter
+            others = case[:turn] + case[turn + 1 :]
+            if len(cases) >= len(KINDS):
+                left_out.update(others)
+            for item in others:
+                item.add_marker("proof")
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
 

@@ -148,6 +148,7 @@ class Story:
         return chosen
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.only_long) for seed in range(6, 12))]
 )

@@ -296,6 +296,7 @@ class TestHalfStates:
         assert (fetched.outcome, fetched.identifier) == ("claimed", "\udcff")
         assert world.succeed(job).outcome == "done"
 
+    @pytest.mark.proof
     def test_the_last_thousand_that_were_set_aside_are_kept(self, world: World) -> None:
         world.client.rpush(world.waiting_key(), *(f"garbage {number}" for number in range(1003)))
         while world.claim():

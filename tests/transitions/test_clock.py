@@ -61,6 +61,7 @@ def text_of(client: redis.Redis) -> Callable[[datetime], str]:
 
 
 class TestTheTextOfADate:
+    @pytest.mark.proof
     def test_is_right_on_every_day_of_400_years(self, redis_client: redis.Redis) -> None:
         script = CLOCK + (
             "\nlocal texts = {}"

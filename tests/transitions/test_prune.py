@@ -370,6 +370,7 @@ def dying_before_command(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterat
             yield lambda: sent >= number
 
 
+@pytest.mark.matrix(2)
 @ended
 def test_whatever_a_worker_that_dies_leaves_is_finished_by_another_and_cannot_run(
     any_world: World, state: str, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,7 @@ def test_all_jobs_are_found_in_the_order_in_which_they_were_added(world: World) 
     assert found(world, start=pks[4], is_upwards=True) == pks[5:]
 
 
+@pytest.mark.matrix(15)
 @pytest.mark.parametrize(
     ("word", "numbers"),
     [

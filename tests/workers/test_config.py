@@ -638,6 +638,7 @@ def test_a_worker_that_waited_asks_once_it_has_no_job_any_more(redis_client, wor
 NEW_FLAGS = sorted(flag for option in OPTIONS for flag in option.new_flags)
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("at_once", [True, False])
 def test_an_option_that_version_2_does_not_have_may_be_one_of_the_application(at_once: bool) -> None:
     assert {"--processes", "--burst-delayed", "--terminate-gracefully"} < set(NEW_FLAGS)

@@ -42,6 +42,7 @@ def counted(lines: list[str]) -> int:
 
 
 class TestGarbage:
+    @pytest.mark.proof
     def test_many_that_wait_are_counted(self, log: pytest.LogCaptureFixture, collector: Collector) -> None:
         Queue.get_queue("queue").waiting.rpush(*(f"garbage {number}" for number in range(MANY)))
         Task.add_job("a")
@@ -52,6 +53,7 @@ class TestGarbage:
         assert counted(lines) == MANY
         assert len(lines) < MANY / 10
 
+    @pytest.mark.proof
     def test_an_idle_worker_tells_the_number_before_it_waits(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis
     ) -> None:
@@ -108,6 +110,7 @@ def read_only(client: redis.Redis) -> Iterator[None]:
         client.replicaof("NO", "ONE")
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("refusing", [without_enough_replicas, read_only])
 def test_a_redis_that_refuses_writes_is_said_once_a_second_however_many_jobs_are_due(
     refusing: object, log: pytest.LogCaptureFixture, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("worker_class", [Worker, WithHooks])
 @pytest.mark.parametrize("job_class", [Task, Told])
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -380,6 +380,7 @@ class TestQueues:
         ]
         assert log.records[0].levelname == "WARNING"
 
+    @pytest.mark.proof
     def test_a_queue_made_by_another_process_is_found(
         self, redis_server: RedisServer, log: pytest.LogCaptureFixture
     ) -> None:
@@ -512,6 +513,7 @@ class TestSignals:
         assert (worker.num_loops, worker.status) == (1, "terminated")
         assert sum(message.startswith(number.name) for message in messages(log)) == 1
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_an_idle_worker_ends_in_good_order(
         self, redis_server: RedisServer, redis_client: redis.Redis, number: signal.Signals
@@ -529,6 +531,7 @@ class TestSignals:
         assert output == "terminated True 0\n"
         assert process.returncode == 0
 
+    @pytest.mark.proof
     def test_a_second_signal_does_not_end_the_running_job(
         self, redis_server: RedisServer, redis_client: redis.Redis
     ) -> None:

@@ -92,6 +92,7 @@ class TestIdents:
         assert CALLS == []
         assert NotAJob.calls == []
 
+    @pytest.mark.matrix(6)
     @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
     def test_an_ident_of_no_job_between_good_ones(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, collector: Collector, ident: str
@@ -164,6 +165,7 @@ class TestIdents:
         work(callback=collector, max_loops=1)
         assert collector.identifiers == ["a"]
 
+    @pytest.mark.matrix(3)
     @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
     def test_an_ident_of_no_job_that_an_idle_worker_gets(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, ident: str
@@ -176,6 +178,7 @@ class TestIdents:
             job = Task.add_job("a")
         assert job.status.hget() == STATUSES.SUCCESS
 
+    @pytest.mark.matrix(3)
     @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
     def test_an_ident_of_no_job_that_is_due(
         self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, collector: Collector, ident: str
@@ -289,6 +292,7 @@ BAD_RECORDS: dict[str, dict[str, Any]] = {
 
 
 class TestRecords:
+    @pytest.mark.matrix
     @pytest.mark.parametrize("fields", BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
     @pytest.mark.parametrize("ending", ["succeeds", "fails", "is requeued"])
     def test_a_job_with_odd_fields(

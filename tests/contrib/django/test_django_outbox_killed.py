@@ -76,6 +76,7 @@ def test_a_process_that_relays_may_be_killed_before_each_of_its_steps(story: Sto
     assert len(found) > 8
 
 
+@pytest.mark.proof
 def test_any_worker_of_the_project_relays_what_was_left(story: Story) -> None:
     (found,) = story("by a worker")
     assert found["written"] == ["worker 1"]

@@ -106,6 +106,7 @@ def test_jobs_are_counted_by_their_fields_and_words_are_completed() -> None:
     assert "to=" in dashboard.read("/jobs/words?q=t")["words"]
 
 
+@pytest.mark.proof
 def test_what_is_too_long_is_not_read(redis_client: redis.Redis) -> None:
     long = "y" * 2_000_000
     job = Letter.add_job("one", queue_name="letters")
@@ -170,6 +171,7 @@ def test_what_was_asked_for_is_masked_in_the_audit_and_what_failed_in_the_traceb
         assert "SECRET" not in dashboard.get(page).text
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     "stored",
     [

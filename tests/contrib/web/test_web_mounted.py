@@ -140,6 +140,7 @@ def status_of(address: str, **headers: str) -> int:
         return error.code
 
 
+@pytest.mark.proof
 def test_the_command_prints_its_address_once_it_listens(redis_server: RedisServer) -> None:
     secrets = {"LIMPYD_JOBS_WEB_TOKEN": TOKEN, "LIMPYD_JOBS_WEB_USERS": f"ann:view:{PASSWORD} bob:act:{PASSWORD}"}
     with served(redis_server, "--proxy=127.0.0.1", **secrets) as process:
@@ -164,6 +165,7 @@ def test_the_command_prints_its_address_once_it_listens(redis_server: RedisServe
     assert {line[:39] for line in err.splitlines()} == {"Wrong token or password, from 192.0.2.1"}
 
 
+@pytest.mark.proof
 def test_where_it_listens_everywhere_the_printed_name_is_one_that_it_answers_to(redis_server: RedisServer) -> None:
     options = ("--host=0.0.0.0", "--hosts=*.example.com,jobs.example.com", "--dry-run")
     with served(redis_server, *options, LIMPYD_JOBS_WEB_TOKEN=TOKEN) as process:
@@ -205,6 +207,7 @@ def test_a_secret_that_is_set_but_empty_is_refused(redis_server: RedisServer, na
     assert f"environment variable {name}: it is set, but empty" in done.stderr
 
 
+@pytest.mark.proof
 def test_requests_are_logged_if_that_is_asked_for_and_wrong_secrets_always(redis_server: RedisServer) -> None:
     with served(redis_server, "--access-log", LIMPYD_JOBS_WEB_USERS=f"ann:view:{PASSWORD}") as process:
         assert process.stdout

@@ -280,6 +280,7 @@ def test_a_filter_has_a_largest_length(path: str) -> None:
     assert Dashboard().post("/jobs/requeue", {"all": "1", "q": "a" * MAX_FILTER + "=1"}).status == 414
 
 
+@pytest.mark.proof
 def test_bytes_that_are_not_utf_8_are_no_error_of_the_server() -> None:
     Mail.add_job("one")
     for path in ("/jobs", "/jobs/facets", "/errors"):

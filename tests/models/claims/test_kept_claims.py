@@ -164,6 +164,7 @@ class TestTheHeartbeat:
             thread.join(10)
             assert not thread.is_alive()
 
+    @pytest.mark.proof
     def test_lets_a_program_end_that_holds_a_claim(self, redis_server: RedisServer) -> None:
         program = """
 import sys
@@ -207,6 +208,7 @@ while job.database.connection.zscore("jobs:queue:1:_running", job.ident) == unti
         assert "lease not renewed" in caplog.text
         assert claim.status == STATUSES.SUCCESS
 
+    @pytest.mark.proof
     @pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="Python starts threads until its very end")
     def test_that_cannot_begin_as_python_shuts_down_leaves_no_process_with_the_job(
         self, redis_server: RedisServer
@@ -244,6 +246,7 @@ with Posting.get(identifier="a").claim("somebody who dies"):
 """
 
 
+@pytest.mark.proof
 def test_the_job_of_a_holder_who_was_killed_is_run_by_a_worker(redis_server: RedisServer) -> None:
     job = Posting.add_job("a")
     path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])

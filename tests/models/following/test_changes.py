@@ -188,6 +188,7 @@ def any_step(choose: random.Random) -> None:
         choose.choice(steps)()
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_who_listens_knows_the_status_of_each_job_after_any_story(seed: int) -> None:
     choose, known = random.Random(seed), dict[str, str]()
@@ -224,6 +225,7 @@ class TestAChange:
         assert [change.pk for change in Photo.changes(timeout=0, since=first.id)] == [second.pk]
         assert list(Photo.changes(timeout=0)) == []
 
+    @pytest.mark.proof
     def test_is_kept_within_a_bound(self, redis_client: redis.Redis) -> None:
         for _ in range(60):
             Photo.add_jobs([{"identifier": str(number)} for number in range(250)])

@@ -573,6 +573,7 @@ class TestTheEndOfTheWorker:
         assert worker.num_loops < 5
 
 
+@pytest.mark.proof
 class TestADeadWorker:
     """All that it had claimed is run, by others, once the leases lapsed; what was not recorded is run again."""
 

@@ -200,6 +200,7 @@ def test_after_the_grace_period_what_runs_is_released(gates: Path, redis_client:
     assert violations(redis_client, Patient, Stubborn, PlainGated, StubbornPlain, Queue, Error) == []
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("how", ["silent", "gone"])
 def test_while_redis_is_away_it_ends_all_the_same(
     how: str, gates: Path, jobs_database: JobsDatabase, redis_binary: str, hurried: None

@@ -627,6 +627,7 @@ class TestACanceledJob:
 
 
 class TestAKilledWorker:
+    @pytest.mark.proof
     def test_ruins_no_neighbour_of_the_job_that_kills_it(self, redis_client: redis.Redis) -> None:
         jobs = Killer.add_jobs([*map(str, range(9)), "killer"])
         killer = jobs.pop()

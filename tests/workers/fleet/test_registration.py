@@ -175,6 +175,7 @@ class TestWhoIsThere:
         assert WorkerPresence.alive() == []
         assert list(redis_client.scan_iter("*workerpresence*")) == []
 
+    @pytest.mark.proof
     def test_lapses_if_it_is_killed(self, redis_server: RedisServer) -> None:
         Queue.get_queue("queue")
         with process(redis_server) as child:
@@ -369,6 +370,7 @@ class TestWhatSomebodyElseWrote:
             redis_client.set(key, "x")
             wait_until(lambda: not redis_client.exists(key))
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("details", HOSTILE_DETAILS, ids=range(len(HOSTILE_DETAILS)))
     def test_as_its_details_breaks_no_list(
         self, redis_client: redis.Redis, redis_server: RedisServer, details: str
@@ -386,6 +388,7 @@ class TestWhatSomebodyElseWrote:
         a_record(redis_client, "other", ends=ends)
         assert [worker.pk for worker in WorkerPresence.alive()] == ["worker-a"]
 
+    @pytest.mark.matrix(1)
     @pytest.mark.parametrize("since", ["0001-01-01", "2026-01-01T00:00:00+14:00", "0001-01-01T00:00:00+14:00", "now"])
     def test_as_the_date_of_its_beginning_breaks_no_list(
         self, redis_client: redis.Redis, redis_server: RedisServer, since: str
@@ -449,6 +452,7 @@ def test_a_job_whose_class_no_worker_can_import_says_so(redis_server: RedisServe
 
 
 class TestThePool:
+    @pytest.mark.proof
     def test_has_a_worker_for_each_child_and_a_stopped_one_is_not_followed(self, redis_server: RedisServer) -> None:
         Queue.get_queue("queue")
         with process(redis_server, "--processes=2") as parent:
@@ -463,6 +467,7 @@ class TestThePool:
 
 
 class TestTheCommand:
+    @pytest.mark.proof
     def test_lists_and_shows(self, redis_server: RedisServer) -> None:
         Queue.get_queue("queue")
         with process(redis_server) as child:
@@ -478,6 +483,7 @@ class TestTheCommand:
                 shown = run(redis_server, "workers", "show", name)[1]
                 assert f"pid {child.pid}" in " ".join(shown.split())
 
+    @pytest.mark.proof
     def test_steers(self, redis_server: RedisServer) -> None:
         Queue.get_queue("queue")
         with process(redis_server) as child:

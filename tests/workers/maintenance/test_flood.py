@@ -20,6 +20,7 @@ class Drop(Job):
     queue_name = "queue"
 
 
+@pytest.mark.proof
 def test_a_flood_that_is_due_at_one_moment_keeps_no_other_job_waiting(
     redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

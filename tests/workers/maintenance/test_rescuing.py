@@ -266,6 +266,7 @@ def test_a_job_of_a_class_that_cannot_be_imported_is_left_to_others() -> None:
     assert queue.running.zmembers() == ["no.such.module.Task:1"]
 
 
+@pytest.mark.proof
 def test_many_jobs_of_such_a_class_do_not_hide_others() -> None:
     queue = Queue.get_queue(QUEUE)
     others = [Patient.add_job(str(number), QUEUE) for number in range(3)]

@@ -44,6 +44,7 @@ def status_of(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("prefetch", [1, 10, "auto"])
 @pytest.mark.parametrize(("end", "status"), [(come_back, 0), (exit_with_three, 3), (fail, 1)])
 def test_the_child_ends_where_the_code_of_the_job_does(

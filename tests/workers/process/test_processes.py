@@ -235,6 +235,7 @@ class TestRunningJobs:
         redis_client.rpush("open", 1, 2)
         assert parent.end() == 0
 
+    @pytest.mark.proof
     def test_an_embedded_server_is_shared(self, start, redis_client, tmp_path):
         program = "from limpyd_jobs import Job; [Job.add_job(str(n), 'orders') for n in range(4)]"
         database = f"embedded://{tmp_path}/data"
@@ -284,6 +285,7 @@ class TestRunningJobs:
         with pytest.raises(ConfigurationException, match="processes must be a number, 1 or more"):
             Worker(QUEUE, processes=number)
 
+    @pytest.mark.proof
     def test_titles(self, start, redis_client):
         def titles() -> list[str]:
             listed = subprocess.run(["ps", "-eo", "sess=,args="], capture_output=True, text=True, check=True).stdout
@@ -319,6 +321,7 @@ class TestHealth:
         wait_until(lambda: tuple(self.ask(parent, path)[0] for path in paths) == statuses, str(statuses))
         return self.ask(parent, "/health/ready")[1]
 
+    @pytest.mark.proof
     def test_the_parent_answers_for_all(self, start, redis_client, tmp_path):
         Queue.get_queue(QUEUE)
         path = tmp_path / "healthy"

@@ -185,6 +185,7 @@ class TestHangUp:
         assert states(*jobs) == [["s", "1"], ["w", None]]
         assert program.log.endswith(": SIGHUP caught\n")
 
+    @pytest.mark.proof
     def test_so_it_is_when_the_terminal_is_closed(self, start: Any, redis_client: redis.Redis) -> None:
         (job,) = add("a")
         program = start(ProgramInTerminal)
@@ -300,6 +301,7 @@ class TestQuiet:
 
 
 class TestInterrupt:
+    @pytest.mark.proof
     def test_the_second_one_from_a_terminal_releases_the_job(self, start: Any, redis_client: redis.Redis) -> None:
         first, second = add("a", "b")
         program = start(ProgramInTerminal)
@@ -352,6 +354,7 @@ class TestInterrupt:
         assert states(job) == [["s", "1"]]
         assert program.log.count("caught: ending") == 1
 
+    @pytest.mark.proof
     def test_of_several_processes_the_second_one_releases_the_jobs(self, start: Any, redis_client: redis.Redis) -> None:
         jobs = add("a", "b", "c")
         program = start(ProgramInTerminal, "{}", "2")
@@ -365,6 +368,7 @@ class TestInterrupt:
         assert [job.status.hget() for job in jobs] == [STATUSES.WAITING] * 3
         assert program.log.count("released, because its worker has to end") == 2
 
+    @pytest.mark.proof
     def test_of_several_processes_the_first_one_releases_none(self, start: Any, redis_client: redis.Redis) -> None:
         jobs = add("a", "b")
         program = start(ProgramInTerminal, "{}", "2")

@@ -92,6 +92,7 @@ class TestAJobClass:
                 getattr(job_class, add)(given)
         assert redis_client.dbsize() == 0
 
+    @pytest.mark.matrix(6)
     @pytest.mark.parametrize("job_class", [*REFUSED, DelegatingJob, LoopingJob, SpawningJob])
     @pytest.mark.parametrize(
         "options", [{}, {"prefetch": 10}, {"prefetch": "auto"}, {"requeue_times": 5}, {"retry_policy": "times=3"}]

@@ -74,6 +74,7 @@ def _without_the_garbage_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize("job_class", [Plain, Coroutine, Canceled, InThread, FailingMethod])
 def test_it_is_gone_while_the_worker_goes_on(job_class: type[Job], concurrency: int) -> None:

@@ -66,6 +66,7 @@ class TestHooksThatRaise:
 
         return prepare
 
+    @pytest.mark.matrix
     @each_case
     def test_nothing_of_the_job_remains_and_the_loop_goes_on(
         self,
@@ -87,6 +88,7 @@ class TestHooksThatRaise:
         assert job.claim_token.hget() is None
         assert Queue.get_queue("queue", 2).running.zmembers() == []
 
+    @pytest.mark.matrix
     @each_case
     def test_the_identifier_is_not_blocked(
         self, raising: Callable[[Case], type[Worker]], consistent: None, case: Case
@@ -99,6 +101,7 @@ class TestHooksThatRaise:
         work()
         assert again.status.hget() in (STATUSES.SUCCESS, STATUSES.ERROR)
 
+    @pytest.mark.matrix
     @each_case
     def test_it_is_recorded(
         self, log: pytest.LogCaptureFixture, raising: Callable[[Case], type[Worker]], case: Case
