@@ -37,6 +37,7 @@ class Run(JobClaim):
         "label",
         "ran",
         "result",
+        "strategy",
         "way",
     )
 
@@ -52,6 +53,7 @@ class Run(JobClaim):
         # Whether it returned, or raised; None if it was interrupted, or has not ended yet.
         self.is_success: bool | None = None
         self.way: Any = None  # a `Way`, once it is taken up
+        self.strategy: Any = None  # a `Strategy`, if it is known
         self.label = ""  # how it is named in the log, once that was made
 
     def living_queue(self) -> Queue:

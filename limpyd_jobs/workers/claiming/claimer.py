@@ -84,7 +84,6 @@ class Claimer:
         self.last_queue = ""
         self.signal_keys: list[str] = []  # the keys of the lists whose tokens end a wait
         self.schedules = schedules  # the key of the schedules that `next_wakeups` tells of; empty for none
-        self.only_takes = False  # because code of the application decides about a job before it runs
         # The last exception about an entry of a list that cannot be run. No code is at fault, so no traceback helps.
         self.invalid: Exception | None = None
         self._no_signals_until = 0.0
@@ -129,21 +128,24 @@ class Claimer:
         mine = (each for each in classes.values() if is_same_database(each.database, self.queue_model.database))
         return tuple(dict.fromkeys(mine)), self.queue_model, self._error_model
 
-    def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
+    def next(self, keys: Sequence[str], *, may_wait: bool = False, only_take: bool = False) -> Delivery | None:
         """Claim the next job; return None if there is none. `check` tells whether it can be run.
+
+        With `only_take`, code of the application decides about it before it runs.
 
         It raises `DoesNotExist` if a key is not a list, or the list of no queue: the first time only.
         """
-        return self._claim(keys, may_wait=may_wait) if keys else None
+        return self._claim(keys, may_wait=may_wait, only_take=only_take) if keys else None
 
-    def wait(self, keys: Sequence[str], seconds: float) -> Delivery | None:
+    def wait(self, keys: Sequence[str], seconds: float, *, only_take: bool = False) -> Delivery | None:
         """Wait for a signal, or for some seconds, then claim the next job; return None if there is none.
 
         The wait may be shorter. See `next`. Errors that Redis answers to a wait are raised, too.
         """
         if self._unanswered or not self._is_registered or self._asked_as != self.is_concurrent:
-            return self.next(keys, may_wait=True)
-        return self._claim(keys, may_wait=True, after=min(seconds, self._longest_wait())) if keys else None
+            return self.next(keys, may_wait=True, only_take=only_take)
+        longest = min(seconds, self._longest_wait())
+        return self._claim(keys, may_wait=True, after=longest, only_take=only_take) if keys else None
 
     def _longest_wait(self) -> float:
         """Return for how many seconds to wait: less than the timeout of the connection."""
@@ -225,22 +227,36 @@ class Claimer:
             self._is_registered = False
 
     def _claim(
-        self, keys: Sequence[str], ident: str = "", *, may_wait: bool = False, after: float | None = None
+        self,
+        keys: Sequence[str],
+        ident: str = "",
+        *,
+        may_wait: bool = False,
+        after: float | None = None,
+        only_take: bool = False,
     ) -> Delivery | None:
-        delivery = self._ask(keys, ident, may_wait, after)
+        delivery = self._ask(keys, ident, may_wait, after, only_take=only_take)
         while delivery and delivery.outcome == "unknown":
             try:
                 layout_of(self._job_classes.resolve(delivery.path))
             except Exception as error:
                 return replace(delivery, error=error)
-            delivery = self._ask(keys, ident, may_wait)
+            delivery = self._ask(keys, ident, may_wait, only_take=only_take)
         if delivery is None:
             self._raise_if_lists_are_broken()
         return delivery
 
-    def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Delivery | None:
+    def _ask(
+        self,
+        keys: Sequence[str],
+        ident: str,
+        may_wait: bool,
+        after: float | None = None,
+        *,
+        only_take: bool = False,
+    ) -> Delivery | None:
         """Claim a job, after a number of seconds or a signal. If the last reply was lost, return its job."""
-        request = self.request(keys, only_taken=self.only_takes and not ident)
+        request = self.request(keys, only_taken=only_take)
         if self._unanswered:
             self._leave_wait()
             registry = request.registry or self._unanswered.registry

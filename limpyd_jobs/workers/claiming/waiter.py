@@ -89,14 +89,16 @@ class Waiter:
 
     def wait(self, *, only_take: bool) -> Delivery | None:
         """Wait for a job. With `only_take`, it is not claimed to be run yet."""
-        self.claimer.only_takes = only_take
-        delivery = self._prefetched.take() or self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True))
+        delivery = self._prefetched.take() or self._wanted(
+            self.claimer.next(self.keys_in_turn, may_wait=True, only_take=only_take)
+        )
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
         visits = self.visits if self.overrides.may_visit else None
         if visits:
             delivery = delivery or visits.next()
         while delivery is None and self._may_wait():
-            delivery = self._wait(max(min(until, self.maintenance.next_due) - monotonic(), SHORTEST_WAIT))
+            seconds = max(min(until, self.maintenance.next_due) - monotonic(), SHORTEST_WAIT)
+            delivery = self._wait(seconds, only_take=only_take)
             if visits:
                 delivery = delivery or visits.next()
             if monotonic() >= min(until, self.maintenance.next_due):
@@ -131,7 +133,7 @@ class Waiter:
             self._next_due = at if self._next_due is None else min(at, self._next_due)
         return False
 
-    def _wait(self, seconds: float) -> Delivery | None:
+    def _wait(self, seconds: float, *, only_take: bool) -> Delivery | None:
         """Wait for a job, or until there may be one, or until something else has to be done."""
         if not self.worker.keys:
             self.pause(min(seconds, MAX_WAIT) if self.visits else seconds)
@@ -140,7 +142,7 @@ class Waiter:
         self._state.has_waited = True
         self.before_wait()
         self.wakeup_timer.set(self._next_due)
-        delivery = self.claimer.wait(self.keys_in_turn, seconds)
+        delivery = self.claimer.wait(self.keys_in_turn, seconds, only_take=only_take)
         self.wakeup_timer.set(None)
         return self._wanted(delivery)
 

@@ -38,7 +38,8 @@ class Straight:
         try:
             job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
             run = Run(delivery, job, queue_of(self.queue_model, delivery))
-            run.way = self if self.strategies.of(job, run.queue).is_straight else self.by_hooks
+            run.strategy = self.strategies.of(job, run.queue)
+            run.way = self if run.strategy.is_straight else self.by_hooks
         except BaseException:
             self.runs.offer(delivery)  # so that it is released
             raise
@@ -59,7 +60,7 @@ class Straight:
         vars(job)["_cached_status"] = STATUSES.RUNNING
         if "_pk" not in vars(run.queue):
             run.queue = run.living_queue()
-        self.succeed(run, self.strategies.of(job, run.queue), result)
+        self.succeed(run, run.strategy, result)
 
     def succeeded(self, run: Run) -> None:
         if self.overrides.is_straight:
