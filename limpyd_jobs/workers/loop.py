@@ -29,15 +29,13 @@ from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
-from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
-from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
 from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
 from limpyd_jobs.workers.concurrent.held import Held
-from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
+from limpyd_jobs.workers.concurrent.many_at_once import ManyAtOnce
 from limpyd_jobs.workers.concurrent.slots import Slots
-from limpyd_jobs.workers.concurrent.turns import ManyAtOnce
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
@@ -51,12 +49,13 @@ from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.one_at_a_time import OneAtATime
 from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Run, Runs
-from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
+from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches, AckOfMany
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.executor import Executor
@@ -68,7 +67,6 @@ from limpyd_jobs.workers.running.strategies import Strategies
 from limpyd_jobs.workers.running.timers import JobTimer
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
-from limpyd_jobs.workers.turns import OneAtATime
 
 # For how many seconds the status of a worker may not be set, while it runs one job after the other.
 STATUS_EVERY = 1.0

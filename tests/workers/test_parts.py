@@ -17,10 +17,10 @@ SHARED = {"worker", "_worker", "_state", "run", "runs", "_told", "job", "logger"
 # To be mended: each of these should be a method.
 STILL_ASSIGNED = {
     "workers/concurrent/limits.py: _timer.on_set",
-    "workers/concurrent/turns.py: _awaiting.before",
-    "workers/concurrent/turns.py: _awaiting.run_of_hook",
-    "workers/concurrent/turns.py: _claimer.is_concurrent",
-    "workers/concurrent/turns.py: _prefetched.release_at",
+    "workers/concurrent/many_at_once.py: _awaiting.before",
+    "workers/concurrent/many_at_once.py: _awaiting.run_of_hook",
+    "workers/concurrent/many_at_once.py: _claimer.is_concurrent",
+    "workers/concurrent/many_at_once.py: _prefetched.release_at",
     "workers/running/acknowledging.py: _prefetched.release_at",
 }
 

@@ -242,3 +242,35 @@ class AckInBatches(AckTogether):
     def _record_late(self, runs: Sequence[Run]) -> tuple[Sequence[Any], list[Delivery]]:
         """Do the same, once, while a job runs; called by another thread."""
         return transitions.succeed_many(self.context.connection, runs, self.claimer.request())
+
+
+@dataclass(eq=False)
+class AckOfMany(AckTogether):
+    """Keeps successes until the worker lets them be recorded. Successes of jobs with a method for it, and all other
+    ends, are recorded at once."""
+
+    def _record_or_keep(self, run: Run, may_chain: bool) -> None:
+        if may_chain and run.is_held and not (run.outcome or run.delivery.database):
+            run.is_buffered = True
+            self.runs.unrecorded.append(run)
+        else:
+            super()._record_or_keep(run, False)
+
+    def record(self, limit: int = 0) -> int:
+        """Record all successes that are kept, and claim at most `limit` jobs; return how many were claimed."""
+        waiting = self.runs.unrecorded
+        runs = list(waiting)
+        if not (runs or limit):
+            return 0
+        request = self.claimer.request(self.waiter.keys_in_turn)
+        endings, deliveries = self._record_all(request, limit, runs)
+        for delivery in deliveries:
+            self.claimer.keep(delivery)
+        for run, reply in zip(runs, endings, strict=True):
+            waiting.popleft()
+            run.is_buffered = False
+            self.guard.run(run, partial(self._accept, run, reply))
+        return len(deliveries)
+
+    def flush(self) -> None:
+        self.record()

@@ -26,9 +26,9 @@ from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.concurrent import turns
-from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.ahead import Ahead
 from limpyd_jobs.workers.concurrent.canceling import Canceling
+from limpyd_jobs.workers.running.acknowledging import AckOfMany
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

@@ -24,13 +24,11 @@ from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent.acknowledging import AckOfMany
 from limpyd_jobs.workers.concurrent.ahead import MAX_WAIT_AHEAD, Ahead
-from limpyd_jobs.workers.concurrent.awaiting import Awaiting
+from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
 from limpyd_jobs.workers.concurrent.bell import BrokenBell, can_read
 from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
-from limpyd_jobs.workers.concurrent.hooks import AwaitingBeside
 from limpyd_jobs.workers.concurrent.limits import Limits
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
 from limpyd_jobs.workers.concurrent.stepping import running_job
@@ -38,6 +36,7 @@ from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.ack_buffer import MAX_ACK_DELAY
+from limpyd_jobs.workers.running.acknowledging import AckOfMany
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.recorder import Guard
 
