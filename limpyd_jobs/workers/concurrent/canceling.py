@@ -110,5 +110,5 @@ class Canceling:
         """Log why it cannot listen, once, unless that passes, as when Redis is away, which others log."""
         if not is_transient(error) and not self._has_logged:
             self._has_logged = True
-            text = f"Unable to listen for canceled jobs, which hear of it later: {one_line(error, MESSAGE)}"
+            text = f"Unable to listen for canceled jobs, which notice it later: {one_line(error, MESSAGE)}"
             self._log(text, "warning")
