@@ -18,13 +18,14 @@ from limpyd_jobs import dates
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.redis.replication import CopyingSender
+from limpyd_jobs.statuses import STATUSES
 
 FOLDER = Path(__file__).parent.parent / "lua"
 
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
 _FUNCTION = re.compile(r"(?:^--[^\n]*\n)*^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
 _COMMENT, _WORD = re.compile("--.*"), re.compile(r"\w+")
-_REQUESTED = re.compile(r"\brequest\.(\w+)")
+_REQUESTED, _STATUS = re.compile(r"\brequest\.(\w+)"), re.compile(r"\bSTATUSES\.(\w+)")
 _ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
 
 
@@ -58,9 +59,11 @@ def load(name: str, folder: Path = FOLDER) -> str:
 
 
 def _with_values(source: str, names: list[str]) -> str:
-    """Put the value of each ``request.<name>`` in its place: a table of all of them would cost time at every call."""
+    """Put the value of each ``request.<name>``, and the letter of each ``STATUSES.<name>``, in its place: a table of all of
+    them would cost time at every call."""
     places = {name: f"(ARGV[{i}] ~= '' and ARGV[{i}] or nil)" for i, name in enumerate(names, 1)}
     places["fields"] = f"fields_from({len(names) + 1})"
+    source = _STATUS.sub(lambda match: f"'{STATUSES[match[1]]}'", source)
     return _REQUESTED.sub(lambda match: places.get(match[1], match[0]), source)
 
 

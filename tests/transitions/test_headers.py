@@ -221,3 +221,9 @@ def sources_of_all() -> str:
 @each_include
 def test_an_include_says_what_it_is_for(path: Path) -> None:
     assert re.match(r"-- [A-Z][a-z]+: \S", path.read_text("utf-8"))
+
+
+@each_file
+def test_a_status_has_its_name(path: Path) -> None:
+    letters = "|".join(STATUSES.values())
+    assert re.findall(rf"'(?:{letters})'|\b(?:{letters}) = ", body_of(path)) == []

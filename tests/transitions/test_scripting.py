@@ -93,6 +93,14 @@ class TestLoad:
             for function in re.findall(r"\b(\w+) = \1\b", functions.rpartition("local made = ")[2]):
                 assert not re.search(rf"(?<![.'\w]){function}\b(?! =)", start + end), (name, function)
 
+    def test_the_name_of_a_status_stands_for_its_letter(self, folder: Callable[..., Path]) -> None:
+        where = folder(
+            a="--@include b\nreturn {STATUSES.WAITING, b}\n", _b="local b = STATUSES.ERROR\n", c="STATUSES.LOST\n"
+        )
+        assert load("a", where) == "local b = 'e'\nreturn {'w', b}\n"
+        with pytest.raises(KeyError, match="LOST"):
+            load("c", where)
+
     def test_a_missing_file_is_an_error(self, folder: Callable[..., Path]) -> None:
         where = folder(a="--@include b\n")
         with pytest.raises(FileNotFoundError, match=r"b\.lua"):

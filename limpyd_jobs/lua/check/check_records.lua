@@ -71,8 +71,8 @@ end
 local function look_at_state(pk, key)
   local hash = redis.call('HMGET', key, 'status', 'identifier', 'queued', '_claim_token', '_queue_key')
   local status, is_queued, is_claimed = hash[1] or '', hash[3] == '1', hash[4] ~= false
-  local waits, runs = status == 'w' or status == 'd', status == 'r'
-  if not (waits or runs) and (status == 's' or status == 'e' or status == 'c' or status == '') and not hash[3]
+  local waits, runs = status == STATUSES.WAITING or status == STATUSES.DELAYED, status == STATUSES.RUNNING
+  if not (waits or runs) and (status == STATUSES.SUCCESS or status == STATUSES.ERROR or status == STATUSES.CANCELED or status == '') and not hash[3]
       and not is_claimed then
     return
   end

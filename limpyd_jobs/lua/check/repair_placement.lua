@@ -23,7 +23,8 @@
 --@include homes
 
 local ident, repairs, home, due = request.ident or '', request.repair, '', request.due
-local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = true}
+local LIVE = {[STATUSES.WAITING] = true, [STATUSES.DELAYED] = true, [STATUSES.RUNNING] = true}
+local FINAL = {[STATUSES.SUCCESS] = true, [STATUSES.ERROR] = true, [STATUSES.CANCELED] = true}
 
 local job = request.job_model and job_of(request.job_model, ident)
 local problems, changes, commands = {}, {}, {}
@@ -116,9 +117,9 @@ end
 local function rank(pk)
   local hash = redis.call('HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority')
   -- one that was canceled while it runs may be followed by another one, which does not begin before it has ended
-  local is_queued = hash[1] == '1' and hash[3] ~= 'c' and not (hash[2] == false and FINAL[hash[3]])
+  local is_queued = hash[1] == '1' and hash[3] ~= STATUSES.CANCELED and not (hash[2] == false and FINAL[hash[3]])
   return {
-    pk = pk, is_queued = is_queued, is_claimed = hash[2] ~= false, is_running = hash[3] == 'r',
+    pk = pk, is_queued = is_queued, is_claimed = hash[2] ~= false, is_running = hash[3] == STATUSES.RUNNING,
     priority = tonumber(hash[4]) or 0,
   }
 end
@@ -220,9 +221,9 @@ local function repair_waiting(hash)
   must_be_queued(hash)
   must_not_be_claimed(hash)
   must_not_stand_in('delayed', 'waits and is delayed')
-  if hash.status ~= 'w' then
+  if hash.status ~= STATUSES.WAITING then
     report('no status')
-    changes.status = 'w'
+    changes.status = STATUSES.WAITING
   end
   if total.waiting > 1 then
     report('in several places', best('waiting') .. ':waiting')
@@ -250,7 +251,7 @@ end
 
 local function cancel_second(hash, is_held)
   report('second of its identifier')
-  changes.status, changes.queued = 'c', false
+  changes.status, changes.queued = STATUSES.CANCELED, false
   if not is_held then
     changes._claim_token = false
     for name in pairs(standing) do remove(name) end
@@ -267,9 +268,9 @@ local function repair_unknown(hash)
   report('unknown status', hash.status, is_unplaceable)
   must_not_be_claimed(hash)
   if choice == 'delete' then
-    changes.status = 'c'
+    changes.status = STATUSES.CANCELED
   elseif choice == 'requeue' and not is_unplaceable then
-    changes.status, changes.queued, changes._queue_key = 'w', '1', home
+    changes.status, changes.queued, changes._queue_key = STATUSES.WAITING, '1', home
     changes.start, changes['end'], changes.delayed_until = false, false, false
     probe_to_repair('LLEN', home .. ':waiting')
     later('RPUSH', home .. ':waiting', ident)
@@ -294,17 +295,17 @@ local function repair_placement(hash)
   local is_live = LIVE[hash.status] or (not FINAL[hash.status] and hash.queued == '1')
   if is_live and hash.identifier and has_better(hash.identifier) then
     cancel_second(hash, is_held)
-  elseif is_held or hash.status == 'r' then
+  elseif is_held or hash.status == STATUSES.RUNNING then
     repair_running(hash)
   elseif FINAL[hash.status] then
     repair_ended(hash)
   elseif LIVE[hash.status] and (is_deferred() or is_in_quarantine()) then
     must_be_queued(hash)
     must_not_be_claimed(hash)
-  elseif hash.status == 'd' or not is_live and total.delayed > 0 then
-    if hash.status ~= 'd' then
+  elseif hash.status == STATUSES.DELAYED or not is_live and total.delayed > 0 then
+    if hash.status ~= STATUSES.DELAYED then
       report('no status')
-      changes.status = 'd'
+      changes.status = STATUSES.DELAYED
     end
     repair_delayed(hash)
   elseif is_live or total.waiting > 0 then

@@ -34,7 +34,7 @@ local status, known, holder = hash[1], hash[7], hash[8]
 if is_gone(job.model, job.pk, status) then
   return answer('gone')
 end
-local is_again, is_held = holder == token and status == 'r', holder or status == 'r'
+local is_again, is_held = holder == token and status == STATUSES.RUNNING, holder or status == STATUSES.RUNNING
 
 local function lease_end()
   local found = known and redis.pcall('ZSCORE', known .. ':_running', job.ident)
@@ -42,8 +42,8 @@ local function lease_end()
 end
 
 local function waits()
-  local is_due = status == 'd' and not holder and (parse_date(hash[6]) or 0) <= now()
-  return not status or status == 'w' or is_due
+  local is_due = status == STATUSES.DELAYED and not holder and (parse_date(hash[6]) or 0) <= now()
+  return not status or status == STATUSES.WAITING or is_due
 end
 
 -- Why the job cannot be claimed, with the details; nil if it can.
@@ -51,8 +51,8 @@ local function reason_against()
   local ends = is_held and lease_end()
   if is_held and holder ~= token and not (ends and tonumber(ends) <= now() / 1000000) then
     return 'taken', {token = holder or nil, ['until'] = ends or nil}
-  elseif not waits() and status ~= 'r' then
-    return 'not to be run', {status = status, delayed_until = status == 'd' and hash[6] or nil}
+  elseif not waits() and status ~= STATUSES.RUNNING then
+    return 'not to be run', {status = status, delayed_until = status == STATUSES.DELAYED and hash[6] or nil}
   elseif known and string.sub(known, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
     return 'other queue model', {queue_key = known}
   end
@@ -67,7 +67,7 @@ local queue  -- of the list that was looked at last
 -- Mostly it stands where its hash says, near the front, and is quickly found. If it stands there twice, a worker drops
 -- the other entry.
 local function leave_known_list()
-  queue = status == 'w' and known and sound_queue(known)
+  queue = status == STATUSES.WAITING and known and sound_queue(known)
   return queue and redis.call('LREM', known .. ':waiting', 1, job.ident) == 1 and known
 end
 
@@ -85,11 +85,11 @@ local function let_it_wait()
   local tries, rescues = hash[5], hash[9]
   if is_again then
     tries = one_try_less(tries)
-  elseif status == 'r' then
+  elseif status == STATUSES.RUNNING then
     rescues = lost_once_more(rescues, holder and is_one_of_several(holder) and 1)  -- one: it comes alone from now on
   end
-  local changes = {status = 'w', tries = tries, _rescues = rescues}
-  if status == 'r' then changes._start_within = false end  -- it began in time
+  local changes = {status = STATUSES.WAITING, tries = tries, _rescues = rescues}
+  if status == STATUSES.RUNNING then changes._start_within = false end  -- it began in time
   update(job.model, job.pk, changes)
 end
 
@@ -101,7 +101,7 @@ if not is_again then
 end
 -- Keys that could refuse a change are probed before the job is taken from its place.
 for _, prefix in ipairs(job.model.indexes.status) do
-  probe('SCARD', prefix .. (status or ''), prefix .. 'w', prefix .. 'r')
+  probe('SCARD', prefix .. (status or ''), prefix .. STATUSES.WAITING, prefix .. STATUSES.RUNNING)
 end
 for _, prefix in ipairs(job.model.indexes.queued) do
   probe('SCARD', prefix .. '1')
@@ -112,7 +112,7 @@ if not base then
 end
 write_classes(request.registry)
 probe('ZCARD', base .. ':_running')
-if status ~= 'w' then
+if status ~= STATUSES.WAITING then
   let_it_wait()
 end
 forget_deferrals(base, job.ident)

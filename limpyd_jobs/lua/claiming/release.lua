@@ -29,17 +29,17 @@ if refused then
 end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-local is_unbegun = is_only_taken(token) and hash[1] == 'w'
-if request.heeds_status and hash[1] == 'c' then
+local is_unbegun = is_only_taken(token) and hash[1] == STATUSES.WAITING
+if request.heeds_status and hash[1] == STATUSES.CANCELED then
   return answer('canceled')
-elseif request.heeds_status and hash[1] == 'd' then
+elseif request.heeds_status and hash[1] == STATUSES.DELAYED then
   return answer('delayed')
 elseif claim_of(job)._followed_by then
-  end_claim(queue, job, keep_cursor({status = 'c', queued = false}), token)
-  return answer('done', {status = 'c'})
-elseif hash[1] ~= 'r' and not is_unbegun then
+  end_claim(queue, job, keep_cursor({status = STATUSES.CANCELED, queued = false}), token)
+  return answer('done', {status = STATUSES.CANCELED})
+elseif hash[1] ~= STATUSES.RUNNING and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
-  end_claim(queue, job, keep_cursor({queued = hash[1] ~= 'c' and '1'}), token)
+  end_claim(queue, job, keep_cursor({queued = hash[1] ~= STATUSES.CANCELED and '1'}), token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
   notify_worker(queue)
   return answer('done', {status = hash[1] or nil})

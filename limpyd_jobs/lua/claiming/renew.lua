@@ -29,4 +29,4 @@ end
 if request.cursor then
   keep_progress(job, request.cursor, request.progress)
 end
-return answer(claim_of(job).status == 'c' and 'canceled' or 'done')
+return answer(claim_of(job).status == STATUSES.CANCELED and 'canceled' or 'done')

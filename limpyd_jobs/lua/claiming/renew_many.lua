@@ -30,7 +30,7 @@ local function renew(row)
     redis.call('ZADD', queue .. ':_running', lease_end, job.ident)
   end
   if cursor then keep_progress(job, cursor, progress ~= '' and progress or nil) end
-  return claim_of(job).status == 'c' and 'canceled' or 'done'
+  return claim_of(job).status == STATUSES.CANCELED and 'canceled' or 'done'
 end
 
 local outcomes, is_any_renewed, refusal_of_redis = {}, false, nil

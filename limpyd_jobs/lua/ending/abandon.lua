@@ -48,18 +48,18 @@ end
 
 local changes = {}
 local status = redis.call('HGET', job.key, 'status')
-if status == 'w' and is_only_taken(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
+if status == STATUSES.WAITING and is_only_taken(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
   local due = due_at(request.delay)
   probe('ZCARD', queue .. ':delayed')
   placed(changes, redis.call('HGET', job.key, 'priority') or '0', due, queue)
   end_claim(queue, job, keep_cursor(changes))
   push(queue, job.ident, changes.status, due, true)
   return answer('done')
-elseif status == 'd' then
+elseif status == STATUSES.DELAYED then
   return answer('delayed')
-elseif status == 's' or status == 'e' or status == 'c' then
+elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR or status == STATUSES.CANCELED then
   changes.queued = false
 end
-if status == 's' then changes._cursor = false else keep_cursor(changes) end
+if status == STATUSES.SUCCESS then changes._cursor = false else keep_cursor(changes) end
 end_claim(queue, job, changes)
 return answer('done')

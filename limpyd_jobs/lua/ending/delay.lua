@@ -25,18 +25,18 @@
 --@include places
 --@include slowing
 
-local given = 'wd'  -- the status that the job gets here is one of these
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
 local token = checked_token(request.token, request.unclaimed)
 local due = due_at(request.delay)
 
 local refused = refusal(job, token)
 if refused then
+  local given = STATUSES.WAITING .. STATUSES.DELAYED  -- the status that the job gets here is one of these
   return ended_before(job, token, 'done', given) or answer(refused)
 end
 
 if claim_of(job)._followed_by then
-  end_claim(queue, job, keep_cursor({status = 'c', queued = false}), token)
+  end_claim(queue, job, keep_cursor({status = STATUSES.CANCELED, queued = false}), token)
   return ended('done')
 end
 
@@ -45,7 +45,7 @@ local changes = {}
 local asked = request.asked and due_at(request.asked) or not request.asked and due
 local slowed = token and slow_down(changes, hash[3], asked)
 if slowed and not request.asked then due = slowed end
-if (request.uncounted or request.counted) and claim_of(job).status == 'c' then
+if (request.uncounted or request.counted) and claim_of(job).status == STATUSES.CANCELED then
   return answer('canceled')
 end
 if request.failing and not hash[4] then changes._failing_since = now_text() end

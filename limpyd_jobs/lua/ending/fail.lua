@@ -29,7 +29,6 @@
 --@include keeping
 --@include places
 
-local given = 'wde'  -- the status that the job gets here is one of these
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
 local token = checked_token(request.token, request.unclaimed)
 local requeue_times = tonumber(request.requeue_times) or math.huge
@@ -57,6 +56,7 @@ local refused = refusal(job, token)
 if refused then
   local pk = error_model and error_made_before(error_model, fields)
   local failure = pk and {pk = pk} or nil
+  local given = STATUSES.WAITING .. STATUSES.DELAYED .. STATUSES.ERROR  -- the status that the job gets here is one of these
   return ended_before(job, token, 'requeued', given, failure) or answer(refused, {failure = failure})
 end
 
@@ -87,12 +87,12 @@ local start = request.began and date_text(now() - tonumber(request.began)) or ni
 local failing_since = request.failing and not hash[5] and finish or nil
 
 if not may_run_again() then
-  end_claim(queue, job, kept({status = 'e', start = start, ['end'] = finish, queued = false}), token)
+  end_claim(queue, job, kept({status = STATUSES.ERROR, start = start, ['end'] = finish, queued = false}), token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return ended('error', finish, nil, nil, create_error())
 elseif request.mode ~= 'place' then
   update(job.model, job.pk, kept({
-    status = 'e', start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
+    status = STATUSES.ERROR, start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
     _failing_since = failing_since,
   }))
   redis.call('RPUSH', queue .. ':errors', job.ident)

@@ -16,7 +16,7 @@
 --@include ending
 --@include keeping
 
-local given = 'c'  -- the status that the job gets here is one of these
+local given = STATUSES.CANCELED  -- the status that the job gets here is one of these
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
 local token = checked_token(request.token, request.unclaimed)
 
@@ -25,5 +25,5 @@ if refused then
   return ended_before(job, token, 'done', given) or answer(refused)
 end
 
-end_claim(queue, job, keep_cursor({status = 'c', queued = false}), token)
+end_claim(queue, job, keep_cursor({status = STATUSES.CANCELED, queued = false}), token)
 return ended('done')

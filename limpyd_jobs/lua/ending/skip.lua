@@ -29,10 +29,10 @@ local function give_lease()
 end
 
 local status = redis.call('HGET', job.key, 'status')
-if status == 'r' then
+if status == STATUSES.RUNNING then
   give_lease()
 end
-if status == 'w' or status == 'd' or status == 'r' then
+if status == STATUSES.WAITING or status == STATUSES.DELAYED or status == STATUSES.RUNNING then
   return answer('refused')
 end
 local refused = refusal(job, false)

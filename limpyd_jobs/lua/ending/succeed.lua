@@ -19,7 +19,7 @@
 --@include ending
 --@include successes
 
-local given = 's'  -- the status that the job gets here is one of these
+local given = STATUSES.SUCCESS  -- the status that the job gets here is one of these
 local job, finish = job_of(request.job_model, request.ident), now_text()
 local token = checked_token(request.token, request.unclaimed)
 

@@ -19,7 +19,7 @@ end
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call('HMGET', job.key, 'status', 'priority', '_claim_token')
-  local is_running = hash[1] == 'r' or hash[3]
+  local is_running = hash[1] == STATUSES.RUNNING or hash[3]
   local outranked = where.prepend or is_above(where.priority, hash[2] or '')
   if is_running or not outranked then
     return 'existing', {pk = pk}

@@ -6,7 +6,7 @@
 -- Whether a job is run: workers of version 2 do so without a claim.
 local function has_holder(job)
   local hash = redis.call('HMGET', job.key, 'status', '_claim_token')
-  return hash[1] == 'r' or hash[2] and true
+  return hash[1] == STATUSES.RUNNING or hash[2] and true
 end
 
 -- How many cancels are kept for a worker at most, and for how many milliseconds: it may be gone.
@@ -38,16 +38,16 @@ local function cancel_job(job, where)
 
   -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
   -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
-  if claim or status == 'r' then
-    update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
+  if claim or status == STATUSES.RUNNING then
+    update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1'})
     if claim then tell_worker(job, claim, hash[4]) end
     return 'done'
-  elseif status == 's' or status == 'e' then
+  elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR then
     return 'ended'
   end
 
   -- The hash first: an ident that may be left in a queue is only a hint, which workers drop.
-  update(job.model, job.pk, {status = 'c', queued = false, _rescues = false})
+  update(job.model, job.pk, {status = STATUSES.CANCELED, queued = false, _rescues = false})
   if is_queued then
     (where.unplace or unplace)(where.model, where.name or '', job)
   end

@@ -77,7 +77,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   end
   if hash[4] ~= '1' then end_batch() end
   local is_second = hash[4] ~= '1' and other_queued(job, identifier)
-  if status ~= 'w' or is_second then
+  if status ~= STATUSES.WAITING or is_second then
     if is_first then pop(key) end
     return {
       outcome = 'found', key = key, ident = job.ident, status = status or '', identifier = identifier,
@@ -88,12 +88,12 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   local ends = followed and end_of_followed(model, followed)
   if ends then
     probe('ZCARD', base .. ':delayed')
-    update(model, pk, {status = 'd', delayed_until = ends.text, _queue_key = base})
+    update(model, pk, {status = STATUSES.DELAYED, delayed_until = ends.text, _queue_key = base})
     redis.call('ZADD', base .. ':delayed', score(ends.at), job.ident)
     redis.call('HSET', hash_key(model, followed), '_followed_by', pk)
     if is_first then pop(key) end
     return {
-      outcome = 'found', key = key, ident = job.ident, status = 'd', identifier = identifier,
+      outcome = 'found', key = key, ident = job.ident, status = STATUSES.DELAYED, identifier = identifier,
       queue_name = queue[1] or '', queue_priority = queue[2] or '', delayed_until = ends.text,
       reason = 'job ' .. followed .. ', of the same identifier, was canceled, and has not ended',
     }
@@ -101,11 +101,11 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   if hash[15] and (tonumber(hash[3]) or 0) == 0 and is_too_late(hash[15], hash[11], hash[8]) then
     local reason = 'it had not begun within ' .. hash[15] .. ' s'
     update(model, pk, {
-      status = 'c', queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false, _last_claim = false,
+      status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false, _last_claim = false,
     })
     if is_first then pop(key) end
     return {
-      outcome = 'found', key = key, ident = job.ident, status = 'c', identifier = identifier,
+      outcome = 'found', key = key, ident = job.ident, status = STATUSES.CANCELED, identifier = identifier,
       queue_name = queue[1] or '', queue_priority = queue[2] or '', reason = reason,
     }
   end
@@ -119,7 +119,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
   if followed then changes._follows = false end
   if not is_only_taken(token) then
-    changes.status, changes.start, changes.tries = 'r', start, tries
+    changes.status, changes.start, changes.tries = STATUSES.RUNNING, start, tries
   end
   update(model, pk, changes, {status = status, queued = hash[4], _last_claim = hash[6]})
   send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)

@@ -112,7 +112,7 @@ end
 -- that its hook made a success, has ended: what is to be kept of it was kept with its end, or forgotten.
 local function keep_progress(job, cursor, progress)
   local status = claim_of(job).status
-  if status ~= 'e' and status ~= 's' then
+  if status ~= STATUSES.ERROR and status ~= STATUSES.SUCCESS then
     update(job.model, job.pk, {_cursor = cursor, _progress_state = progress, _rescues = false}, claim_of(job))
   end
 end

@@ -26,7 +26,7 @@ local function ended_before(job, token, outcome, statuses, failure)
   if not token or hash[1] ~= token and not is_next then
     return nil
   end
-  local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
+  local is_back, is_failed = hash[2] == STATUSES.WAITING or hash[2] == STATUSES.DELAYED or is_next, hash[2] == STATUSES.ERROR
   return answer(is_back and outcome or is_failed and 'error' or 'done', {
     ['end'] = hash[3] or nil, delayed_until = is_back and hash[4] or nil, prefetched = claim_next(true),
     status = not is_next and not string.find(statuses, hash[2] or '', 1, true) and hash[2] or nil,

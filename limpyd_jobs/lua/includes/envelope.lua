@@ -15,6 +15,9 @@
 --   fields      of a new record, or to be set: field, value… after all the others
 --   pks, idents   JSON, a list
 --   repair      '1' to put right what is wrong, not only to look
+--
+-- Everywhere, STATUSES.WAITING is the letter that is stored for that status of a job, and so are the others. They are
+-- those of limpyd_jobs/statuses.py, and are put in place before a script is sent, as the values of the request are.
 
 local function fields_from(first)
   local fields = {}

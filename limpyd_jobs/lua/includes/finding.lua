@@ -63,7 +63,7 @@ end
 -- The queue of a job: by what the job says, or else by where it stands, as itself or by a former path of its class.
 local function queue_of(pk, values)
   local key = values[position_of('_queue_key')]
-  if key or not standing or values[1] ~= 'w' and values[1] ~= 'd' then return key end
+  if key or not standing or values[1] ~= STATUSES.WAITING and values[1] ~= STATUSES.DELAYED then return key end
   local priority = redis.pcall('HGET', key_of(pk), 'priority')
   for _, path in ipairs(standing.paths) do
     local ident = path .. ':' .. pk

@@ -14,7 +14,7 @@ local LOOK_AGAIN = 60000000
 --@rarely
 local function end_of_followed(model, pk)
   local hash = redis.call('HMGET', hash_key(model, pk), 'status', 'queued', '_queue_key')
-  if hash[1] ~= 'c' or hash[2] ~= '1' or has_lapsed(model, pk, hash[3]) then return nil end
+  if hash[1] ~= STATUSES.CANCELED or hash[2] ~= '1' or has_lapsed(model, pk, hash[3]) then return nil end
   local lease = hash[3] and redis.pcall('ZSCORE', hash[3] .. ':_running', model.path .. ':' .. pk)
   local at = type(lease) == 'string' and math.ceil(tonumber(lease) * 1000000) or now() + LOOK_AGAIN
   return {at = at, text = date_text(at)}
@@ -33,7 +33,7 @@ local function unfollow(model, followed, pk)
   local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_follows', '_queue_key')
   local other, text = string.match(hash[2] or '', '^(%S+) ?(.*)$')
   local base, ident = hash[3], model.path .. ':' .. pk
-  if hash[1] ~= 'd' or other ~= followed or not base then return end
+  if hash[1] ~= STATUSES.DELAYED or other ~= followed or not base then return end
   probe('LLEN', base .. ':waiting')
   probe('ZCARD', base .. ':delayed')
   local due = parse_date(text)
@@ -41,7 +41,7 @@ local function unfollow(model, followed, pk)
     update(model, pk, {delayed_until = text, _follows = false})
     redis.call('ZADD', base .. ':delayed', score(due), ident)
   else
-    update(model, pk, {status = 'w', delayed_until = false, _follows = false})
+    update(model, pk, {status = STATUSES.WAITING, delayed_until = false, _follows = false})
     redis.call('ZREM', base .. ':delayed', ident)
     redis.call('RPUSH', base .. ':waiting', ident)
     notify_worker(base)

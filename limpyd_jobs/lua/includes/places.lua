@@ -87,10 +87,10 @@ local function placed(changes, priority, due, base)
   changes._queue_key = base or false
   changes.priority = priority
   if is_delayed(due) then
-    changes.status = 'd'
+    changes.status = STATUSES.DELAYED
     changes.delayed_until = due.text
   else
-    changes.status = 'w'
+    changes.status = STATUSES.WAITING
     changes.delayed_until = false
   end
   return changes
@@ -111,7 +111,7 @@ end
 -- Puts a job in the list or set of a queue for its new status. It notifies a worker, or, if the job is the first one to
 -- be due, all workers.
 local function push(base, ident, status, due, prepend)
-  if status == 'd' then
+  if status == STATUSES.DELAYED then
     redis.call('ZADD', base .. ':delayed', score(due.at), ident)
     if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then notify_worker(base, true) end
   else

@@ -286,7 +286,7 @@ local function other_queued(job, identifier, is_dry)
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
     local hash = pk ~= job.pk
       and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key', '_claim_token')
-    local is_canceled = hash and hash[2] == 'c'
+    local is_canceled = hash and hash[2] == STATUSES.CANCELED
     if hash and hash[1] == '1' then
       if is_canceled and has_lapsed(job.model, pk, hash[3]) then
         if not is_dry then end_canceled(job.model, pk, hash[3]) end

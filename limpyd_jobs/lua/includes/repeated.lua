@@ -25,7 +25,7 @@ local function claimed_with(lists, token, classes)
       if hash and hash[1] and hash[6] == base and number_among(token, hash[1]) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
         found[#found + 1] = {
-          outcome = 'claimed', key = key, ident = ident, token = hash[1], status = 'w', identifier = hash[2] or '',
+          outcome = 'claimed', key = key, ident = ident, token = hash[1], status = STATUSES.WAITING, identifier = hash[2] or '',
           queue_name = queue[1] or '', queue_priority = queue[2] or '', start = hash[3] or '', tries = hash[4] or '',
           job_timeout = hash[5] or '', queues = last_queue(base), delayed_until = hash[7] or nil,
           beside = hash[15] and is_one_of_several(hash[1]) and suspects_beside(hash[15]) or nil,

@@ -10,7 +10,7 @@ local function requeue_job(job, where)
     'HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries', '_first_priority')
   if is_gone(job.model, job.pk) then
     return 'gone'
-  elseif hash[1] ~= 'e' then
+  elseif hash[1] ~= STATUSES.ERROR then
     return 'not in error'
   end
 

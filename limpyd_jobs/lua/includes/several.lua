@@ -15,8 +15,8 @@ position_of('_queue_key')
 -- come first. To look for each in a whole list would take much longer.
 local function take_out(queue_model, name, job)
   local base = job.queue_key
-  local is_out = base and (job.status == 'd' and redis.pcall('ZREM', base .. ':delayed', job.ident)
-    or job.status == 'w' and redis.pcall('LREM', base .. ':waiting', 1, job.ident))
+  local is_out = base and (job.status == STATUSES.DELAYED and redis.pcall('ZREM', base .. ':delayed', job.ident)
+    or job.status == STATUSES.WAITING and redis.pcall('LREM', base .. ':waiting', 1, job.ident))
   if is_out ~= 1 then unplace(queue_model, name, job) end
 end
 

@@ -16,7 +16,7 @@ local function kept_turn()
   local text, last = string.match(kept, '^(%d+%.?%d*) ?(.*)$')
   local at = tonumber(text)
   if not at or at >= 4 * LAST_MOMENT then return 0 end
-  if last ~= '' and redis.pcall('HGET', last, 'status') ~= 'd' then return 0 end
+  if last ~= '' and redis.pcall('HGET', last, 'status') ~= STATUSES.DELAYED then return 0 end
   return at, last
 end
 

@@ -19,9 +19,9 @@ end
 -- `checked_token`. If it cannot, it changes nothing, and returns why. The same holds for a caller that did that already, and whose first reply was lost.
 local function end_in_success(job, token, queue, changes, is_erased, result, kept_for)
   local status = claim_of(job).status
-  if status == 'c' then
+  if status == STATUSES.CANCELED then
     return 'canceled'
-  elseif status == 'd' then
+  elseif status == STATUSES.DELAYED then
     return 'delayed'
   end
   local refused = refusal(job, token)
@@ -30,11 +30,11 @@ local function end_in_success(job, token, queue, changes, is_erased, result, kep
   end
   if is_erased then
     probe('ZCARD', queue .. ':_running')
-    delete_record(job.model, job.pk, 's')
+    delete_record(job.model, job.pk, STATUSES.SUCCESS)
     return leave_running(queue, job)
   end
   probe('LLEN', queue .. ':success')
-  changes.status, changes.queued, changes._cursor = 's', false, false
+  changes.status, changes.queued, changes._cursor = STATUSES.SUCCESS, false, false
   end_claim(queue, job, changes, token)
   send('RPUSH', queue .. ':success', job.ident)
   if result then keep_result(job, result, kept_for) end

@@ -13,11 +13,11 @@
 local queue_model = model_of(request.queue_model)
 
 local function why_not(job, is_claimed)
-  if job.status == 'c' and has_lapsed(job_model, job.pk, job.queue_key) then return end
-  if is_claimed or job.status == 'r' then return 'claimed' end
+  if job.status == STATUSES.CANCELED and has_lapsed(job_model, job.pk, job.queue_key) then return end
+  if is_claimed or job.status == STATUSES.RUNNING then return 'claimed' end
 end
 
-local LIST_OF_STATUS = {s = ':success', e = ':errors'}
+local LIST_OF_STATUS = {[STATUSES.SUCCESS] = ':success', [STATUSES.ERROR] = ':errors'}
 
 -- Takes a job that ended out of the list of its queue. The oldest job is the first there, and is deleted first. A job
 -- of several tries may stand there several times.

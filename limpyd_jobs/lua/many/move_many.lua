@@ -19,9 +19,9 @@
 local queue_model, given_due = model_of(request.queue_model), due_at(request.delay)
 
 local function why_not(job, is_claimed, own_name)
-  if request.promote and job.status ~= 'd' then return 'not delayed' end
-  if is_claimed or job.status == 'r' then return 'claimed' end
-  if job.status ~= 'w' and job.status ~= 'd' then return 'not queued' end
+  if request.promote and job.status ~= STATUSES.DELAYED then return 'not delayed' end
+  if is_claimed or job.status == STATUSES.RUNNING then return 'claimed' end
+  if job.status ~= STATUSES.WAITING and job.status ~= STATUSES.DELAYED then return 'not queued' end
   if not (request.queue_name or own_name or request.default_name) then return 'no queue' end
 end
 

@@ -23,7 +23,7 @@ local turn, last
 if request.interval then turn, last = first_turn(due) end
 
 local function why_not(job, is_claimed, own_name)
-  if job.status ~= 'e' then return 'not in error' end
+  if job.status ~= STATUSES.ERROR then return 'not in error' end
   if is_claimed then return 'claimed' end
   if not (request.queue_name or own_name or request.default_name) then return 'no queue' end
   local identifier = redis.call('HGET', job.key, 'identifier')

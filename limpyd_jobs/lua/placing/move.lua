@@ -33,11 +33,11 @@ write_classes(request.registry)
 local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier')
 local priority = request.priority or hash[1] or '0'
 
-if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' and not is_only_taken(hash[3]) then
+if hash[4] == STATUSES.RUNNING or hash[3] and hash[4] ~= STATUSES.ERROR and not is_only_taken(hash[3]) then
   if request.unclaimed then return answer('claimed') end
   local delayed_until = due and due.text or now_text()
-  update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})
-  return answer('done', {status = 'r', priority = priority, delayed_until = delayed_until})
+  update(job.model, job.pk, {status = STATUSES.DELAYED, delayed_until = delayed_until, priority = priority})
+  return answer('done', {status = STATUSES.RUNNING, priority = priority, delayed_until = delayed_until})
 end
 
 if hash[2] == '1' then
@@ -54,7 +54,7 @@ end
 local changes = {_claim_token = false, _rescues = false, _last_claim = false}
 if hash[2] ~= '1' then changes._start_within, changes._cancel_reason = false, false end
 -- One that version 2, or its own hook, ended as a success may still have a cursor: it would skip its work.
-if hash[4] == 's' then changes._cursor = false end
+if hash[4] == STATUSES.SUCCESS then changes._cursor = false end
 if request.custom then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -26,9 +26,9 @@ local refused = refusal(job, token)
 if refused then return answer(refused) end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-local is_unbegun = is_only_taken(token) and hash[1] == 'w'
-local is_canceled = token and hash[1] == 'c'
-if hash[1] ~= 'r' and not is_unbegun and not is_canceled then return answer('not running') end
+local is_unbegun = is_only_taken(token) and hash[1] == STATUSES.WAITING
+local is_canceled = token and hash[1] == STATUSES.CANCELED
+if hash[1] ~= STATUSES.RUNNING and not is_unbegun and not is_canceled then return answer('not running') end
 
 local known = redis.pcall('HMGET', queue .. ':hash', 'name', 'priority')
 if known.err or not (known[1] and known[2]) then return answer('no queue') end

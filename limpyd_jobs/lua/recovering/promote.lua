@@ -39,9 +39,9 @@ end
 
 local function promote(queue, ident, model, pk)
   local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token')
-  if hash[1] == 'd' and not hash[2] then
+  if hash[1] == STATUSES.DELAYED and not hash[2] then
     -- if the caller fails to do it, the job is found in no list, and is put in this queue
-    update(model, pk, {status = 'w', _queue_key = is_custom and queue or nil})
+    update(model, pk, {status = STATUSES.WAITING, _queue_key = is_custom and queue or nil})
   end
   if is_custom then
     ready[#ready + 1] = {queue, ident}

@@ -33,7 +33,7 @@ local first, limit, error_model = tonumber(request.start), tonumber(request.limi
 local limpyd, classes = cjson.decode(request.limpyd), classes_from(request.classes)
 
 local queue, name = string.match(list, '^(.+):(%a+)$')
-local status_of_list = name == 'success' and 's' or 'e'
+local status_of_list = name == 'success' and STATUSES.SUCCESS or STATUSES.ERROR
 local deleted, begun, unknown, failures = 0, {}, {}, {}
 
 -- The effort beside the entries: long lists and many errors end this call early.

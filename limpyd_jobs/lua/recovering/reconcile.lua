@@ -35,10 +35,10 @@ end
 -- Puts a job where it is missing. Returns whether it was missing.
 local function repair(job, queue, hash)
   local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
-  if status == 'r' and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
+  if status == STATUSES.RUNNING and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
     local seconds = claim_token and lease or lease_without_claim(hash[7], lease, unclaimed_lease)
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
-  elseif (status == 'w' or status == 'd') and is_queued and not claim_token and not stands_in(queue, job.ident) then
+  elseif (status == STATUSES.WAITING or status == STATUSES.DELAYED) and is_queued and not claim_token and not stands_in(queue, job.ident) then
     push(queue, job.ident, status, {at = parse_date(hash[5]) or now()}, true)
   else
     return false
@@ -49,7 +49,7 @@ end
 
 -- The identifier of a job that ended is free again.
 local function free(job, status, claim_token)
-  if (status == 's' or status == 'e' or status == 'c') and not claim_token then
+  if (status == STATUSES.SUCCESS or status == STATUSES.ERROR or status == STATUSES.CANCELED) and not claim_token then
     update(job.model, job.pk, {queued = false})
   end
 end
@@ -58,7 +58,7 @@ local function reconcile(ident)
   local job = job_of(request.job_model, ident)
   local hash = redis.call(
     'HMGET', job.key, 'status', 'queued', '_queue_key', '_claim_token', 'delayed_until', 'priority', 'start')
-  local is_live, named = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
+  local is_live, named = hash[1] == STATUSES.WAITING or hash[1] == STATUSES.DELAYED or hash[1] == STATUSES.RUNNING, hash[3]
   if hash[2] == '1' and not is_live then
     return free(job, hash[1], hash[4])
   elseif not is_live or not is_of_model(queue_model, named, request.is_home) then

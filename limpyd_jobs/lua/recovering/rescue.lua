@@ -40,14 +40,14 @@ local rescued, unknown, broken, spared, exhausted = {}, {}, {}, 0
 
 -- The job will run again, unless it was delayed.
 local function is_to_run(status)
-  return status == 'r' or status == 'e'
+  return status == STATUSES.RUNNING or status == STATUSES.ERROR
 end
 
 local function put_back(queue, job, status, rescues, changes)
   probe('LLEN', queue .. ':waiting')
   changes._queue_key = queue
   if is_to_run(status) then
-    changes.status, changes.start, changes['end'] = 'w', false, false
+    changes.status, changes.start, changes['end'] = STATUSES.WAITING, false, false
   end
   end_claim(queue, job, changes)
   if rescues then redis.call('HSET', job.key, '_rescues', rescues) end
@@ -58,12 +58,12 @@ local function put_back(queue, job, status, rescues, changes)
 end
 
 local function take_over(queue, job)
-  update(job.model, job.pk, {status = 'r', _claim_token = token})
+  update(job.model, job.pk, {status = STATUSES.RUNNING, _claim_token = token})
   redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
   local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   exhausted = delivery({
-    outcome = 'claimed', key = queue .. ':waiting', ident = job.ident, token = token, status = 'r',
+    outcome = 'claimed', key = queue .. ':waiting', ident = job.ident, token = token, status = STATUSES.RUNNING,
     identifier = hash[1] or '', queue_name = names[1] or '', queue_priority = names[2] or '', start = hash[2] or '',
     tries = hash[3] or '',
   })
@@ -137,12 +137,12 @@ local function rescue(queue, ident)
   local job = path and job_of(classes[path], ident)
   local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_queue_key', 'tries', 'start', '_followed_by')
   local is_here = hash and (hash[5] or queue) == queue
-  if not is_here or not hash[1] and hash[2] ~= 'r' then
+  if not is_here or not hash[1] and hash[2] ~= STATUSES.RUNNING then
     redis.call('ZREM', queue .. ':_running', ident)
     return
   end
-  if hash[1] and (hash[2] == 'c' or hash[8]) then
-    end_claim(queue, job, {status = 'c', queued = false})
+  if hash[1] and (hash[2] == STATUSES.CANCELED or hash[8]) then
+    end_claim(queue, job, {status = STATUSES.CANCELED, queued = false})
     return
   end
   if started == nil then started = recent_start() or 0 end
@@ -152,7 +152,7 @@ local function rescue(queue, ident)
     return
   end
   local lost, is_innocent = lost_with(hash[1], suspects_beside(hash[4])), said_to_end(hash[1])
-  local is_uncounted = (lost or is_innocent) and hash[2] == 'r'
+  local is_uncounted = (lost or is_innocent) and hash[2] == STATUSES.RUNNING
   local rescues = is_uncounted and is_innocent and hash[4] or lost_once_more(hash[4], is_uncounted and lost)
   local number = tonumber(rescues) or 0
   if is_to_run(hash[2]) and not is_uncounted and number > max_rescues then

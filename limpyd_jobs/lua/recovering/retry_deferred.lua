@@ -16,7 +16,7 @@ local moment, done = now(), 0
 local function is_delayed_by_itself(ident)
   local _, pk = parse_ident(ident)
   local hash = redis.pcall('HMGET', hash_key(model, pk), 'status', 'delayed_until')
-  local until_when = hash[1] == 'd' and parse_date(hash[2])
+  local until_when = hash[1] == STATUSES.DELAYED and parse_date(hash[2])
   return until_when and until_when > moment
 end
 
