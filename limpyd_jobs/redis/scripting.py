@@ -59,8 +59,8 @@ def load(name: str, folder: Path = FOLDER) -> str:
 
 
 def _with_values(source: str, names: list[str]) -> str:
-    """Put the value of each ``request.<name>``, and the letter of each ``STATUSES.<name>``, in its place: a table of all of
-    them would cost time at every call."""
+    """Put the value of each ``request.<name>``, and the letter of each ``STATUSES.<name>``, in its place: tables of
+    all of them would cost time at every call."""
     places = {name: f"(ARGV[{i}] ~= '' and ARGV[{i}] or nil)" for i, name in enumerate(names, 1)}
     places["fields"] = f"fields_from({len(names) + 1})"
     source = _STATUS.sub(lambda match: f"'{STATUSES[match[1]]}'", source)

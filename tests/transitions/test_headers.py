@@ -227,3 +227,9 @@ def test_an_include_says_what_it_is_for(path: Path) -> None:
 def test_a_status_has_its_name(path: Path) -> None:
     letters = "|".join(STATUSES.values())
     assert re.findall(rf"'(?:{letters})'|\b(?:{letters}) = ", body_of(path)) == []
+
+
+@each_file
+def test_values_that_are_read_together_have_names(path: Path) -> None:
+    read = re.findall(r"local (\w+) = [^\n]*redis\.p?call\(\s*'HMGET'", body_of(path))
+    assert re.findall(rf"\b(?:{'|'.join(read)})\[\d+\]" if read else "(?!)", body_of(path)) == []

@@ -15,7 +15,8 @@ local LONGEST_TEXT, MOST_TEXTS, MOST_BEGUN = 30000, 40, 200
 local ended, begun = redis.pcall('XREVRANGE', KEYS[1], '+', '-', 'COUNT', request.most), {}
 if ended.err then ended = {} end
 for _, entry in ipairs(ended) do
-  for i, text in ipairs(entry[2]) do entry[2][i] = i <= MOST_TEXTS and bounded(text, LONGEST_TEXT) or nil end
+  local _, texts = unpack(entry)
+  for i, text in ipairs(texts) do texts[i] = i <= MOST_TEXTS and bounded(text, LONGEST_TEXT) or nil end
 end
 local tokens = redis.pcall('HKEYS', KEYS[1] .. ':begun')
 for i = 1, tokens.err and 0 or math.min(#tokens, MOST_BEGUN) do

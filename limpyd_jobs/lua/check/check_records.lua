@@ -69,16 +69,18 @@ local function look_at_value(pk, field, value)
 end
 
 local function look_at_state(pk, key)
-  local hash = redis.call('HMGET', key, 'status', 'identifier', 'queued', '_claim_token', '_queue_key')
-  local status, is_queued, is_claimed = hash[1] or '', hash[3] == '1', hash[4] ~= false
+  local status, identifier, queued, token, queue_key = unpack(redis.call(
+    'HMGET', key, 'status', 'identifier', 'queued', '_claim_token', '_queue_key'))
+  status = status or ''
+  local is_queued, is_claimed = queued == '1', token ~= false
   local waits, runs = status == STATUSES.WAITING or status == STATUSES.DELAYED, status == STATUSES.RUNNING
-  if not (waits or runs) and (status == STATUSES.SUCCESS or status == STATUSES.ERROR or status == STATUSES.CANCELED or status == '') and not hash[3]
-      and not is_claimed then
+  local has_ended = status == STATUSES.SUCCESS or status == STATUSES.ERROR or status == STATUSES.CANCELED
+  if not (waits or runs) and (has_ended or status == '') and not queued and not is_claimed then
     return
   end
-  local is_lost = hash[5] and redis.call('EXISTS', hash[5] .. ':hash') == 0
+  local is_lost = queue_key and redis.call('EXISTS', queue_key .. ':hash') == 0
   local is_fine = is_queued and not is_lost and (runs or waits and not is_claimed)
-  live[#live + 1] = {pk, status, hash[2] or '', is_fine and '' or '1'}
+  live[#live + 1] = {pk, status, identifier or '', is_fine and '' or '1'}
 end
 
 -- Whether a hash has only fields that version 2 does not know, and so leaves there when it deletes a record.

@@ -13,9 +13,9 @@
 local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(request.limit), classes_from(request.classes)
 
 local function is_alike()
-  local one = redis.call('HMGET', from .. ':hash', 'name', 'priority')
-  local other = redis.call('HMGET', to .. ':hash', 'name', 'priority')
-  return one[1] and one[1] == other[1] and one[2] == other[2]
+  local name, priority = unpack(redis.call('HMGET', from .. ':hash', 'name', 'priority'))
+  local other_name, other_priority = unpack(redis.call('HMGET', to .. ':hash', 'name', 'priority'))
+  return name and name == other_name and priority == other_priority
 end
 
 -- The hash of a job says where it is.

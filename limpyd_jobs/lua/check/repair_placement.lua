@@ -115,12 +115,13 @@ local function is_before(one, other)
 end
 
 local function rank(pk)
-  local hash = redis.call('HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority')
+  local queued, token, status, priority = unpack(redis.call(
+    'HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority'))
   -- one that was canceled while it runs may be followed by another one, which does not begin before it has ended
-  local is_queued = hash[1] == '1' and hash[3] ~= STATUSES.CANCELED and not (hash[2] == false and FINAL[hash[3]])
+  local is_queued = queued == '1' and status ~= STATUSES.CANCELED and not (token == false and FINAL[status])
   return {
-    pk = pk, is_queued = is_queued, is_claimed = hash[2] ~= false, is_running = hash[3] == STATUSES.RUNNING,
-    priority = tonumber(hash[4]) or 0,
+    pk = pk, is_queued = is_queued, is_claimed = token ~= false, is_running = status == STATUSES.RUNNING,
+    priority = tonumber(priority) or 0,
   }
 end
 
@@ -341,7 +342,7 @@ end
 -- Whether a queue has lost its name, so that the check may delete it.
 local function is_nameless(base)
   local queue = base and sound_queue(base)
-  return queue and (queue[1] or '') == ''
+  return queue and (queue.name or '') == ''
 end
 
 -- Where the job belongs; a queue that would be made has no pk yet.
@@ -362,7 +363,7 @@ local function look_in_named(named)
     if base == named then return end
   end
   local queue = named and sound_queue(named)
-  if queue and queue[1] and queue[2] then look_in(named) end
+  if queue and queue.name and queue.priority then look_in(named) end
 end
 
 for _, base in ipairs(KEYS) do look_in(base, request.in_no_list) end

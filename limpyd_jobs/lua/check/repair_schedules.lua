@@ -13,13 +13,14 @@ local model, repair = model_of(request.model), request.repair
 
 -- The score that a schedule should have, false for none; nil if that is not known.
 local function expected(pk)
-  local hash = redis.pcall('HMGET', hash_key(model, pk), 'next_run', 'paused')
-  if hash.err then
+  local stored = redis.pcall('HMGET', hash_key(model, pk), 'next_run', 'paused')
+  local next_run, paused = unpack(stored)
+  if stored.err then
     return nil
-  elseif hash[2] or not hash[1] then
+  elseif paused or not next_run then
     return false
   end
-  local moment = parse_date(hash[1])
+  local moment = parse_date(next_run)
   return moment and score(moment)
 end
 

@@ -54,6 +54,7 @@ local function look_at_all(value)
 end
 
 for _, member in ipairs(cjson.decode(request.members)) do
-  if member[2] then look_at(unpack(member)) else look_at_all(member[1]) end
+  local value, pk = unpack(member)
+  if pk then look_at(value, pk) else look_at_all(value) end
 end
 return answer('done', {stale = stale, large = large, wrong = wrong})

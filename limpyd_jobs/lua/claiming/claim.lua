@@ -55,7 +55,7 @@ local function claim_given()
   if not queue then
     redis.call('LPUSH', first_key, ident)
     return {outcome = 'no queue', key = first_key, ident = ident}
-  elseif is_paused(base, queue[1]) then
+  elseif is_paused(base, queue.name) then
     redis.call('LPUSH', first_key, ident)
     return {outcome = 'paused', key = first_key, ident = ident}
   elseif not path then

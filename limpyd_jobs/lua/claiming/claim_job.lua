@@ -27,10 +27,9 @@ refuse_if_moved(request.registry)
 local job, token = job_of(request.job_model, request.ident), checked_token(request.token)
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 
-local hash = redis.call(
+local status, identifier, priority, queued, tries, delayed_until, known, holder, rescues = unpack(redis.call(
   'HMGET', job.key, 'status', 'identifier', 'priority', 'queued', 'tries', 'delayed_until', '_queue_key',
-  '_claim_token', '_rescues')
-local status, known, holder = hash[1], hash[7], hash[8]
+  '_claim_token', '_rescues'))
 if is_gone(job.model, job.pk, status) then
   return answer('gone')
 end
@@ -42,7 +41,7 @@ local function lease_end()
 end
 
 local function waits()
-  local is_due = status == STATUSES.DELAYED and not holder and (parse_date(hash[6]) or 0) <= now()
+  local is_due = status == STATUSES.DELAYED and not holder and (parse_date(delayed_until) or 0) <= now()
   return not status or status == STATUSES.WAITING or is_due
 end
 
@@ -52,11 +51,11 @@ local function reason_against()
   if is_held and holder ~= token and not (ends and tonumber(ends) <= now() / 1000000) then
     return 'taken', {token = holder or nil, ['until'] = ends or nil}
   elseif not waits() and status ~= STATUSES.RUNNING then
-    return 'not to be run', {status = status, delayed_until = status == STATUSES.DELAYED and hash[6] or nil}
+    return 'not to be run', {status = status, delayed_until = status == STATUSES.DELAYED and delayed_until or nil}
   elseif known and string.sub(known, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
     return 'other queue model', {queue_key = known}
   end
-  local other = hash[4] ~= '1' and hash[2] and other_queued(job, hash[2])
+  local other = queued ~= '1' and identifier and other_queued(job, identifier)
   if other then
     return 'already queued', {pk = other}
   end
@@ -76,13 +75,12 @@ local function home()
   if known and sound_queue(known) then
     return known
   end
-  return queue_name and queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, hash[3] or '0')
+  return queue_name and queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority or '0')
     or nil
 end
 
 -- A job that does not wait is claimed as if it did.
 local function let_it_wait()
-  local tries, rescues = hash[5], hash[9]
   if is_again then
     tries = one_try_less(tries)
   elseif status == STATUSES.RUNNING then
@@ -106,7 +104,7 @@ end
 for _, prefix in ipairs(job.model.indexes.queued) do
   probe('SCARD', prefix .. '1')
 end
-local base = leave_known_list() or hash[4] == '1' and unplace(queue_model, queue_name or '', job) or home()
+local base = leave_known_list() or queued == '1' and unplace(queue_model, queue_name or '', job) or home()
 if not base then
   return answer('no queue')
 end

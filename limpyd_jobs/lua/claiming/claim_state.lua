@@ -10,10 +10,11 @@
 --@include clock
 
 local model = model_of(request.model)
-local hash = redis.call('HMGET', hash_key(model, request.pk), 'status', '_claim_token', '_queue_key')
-if not hash[1] and redis.call('EXISTS', hash_key(model, request.pk)) == 0 then
+local status, token, queue_key = unpack(redis.call(
+  'HMGET', hash_key(model, request.pk), 'status', '_claim_token', '_queue_key'))
+if not status and redis.call('EXISTS', hash_key(model, request.pk)) == 0 then
   return answer('gone')
 end
-local ends = hash[3] and redis.pcall('ZSCORE', hash[3] .. ':_running', model.path .. ':' .. request.pk)
+local ends = queue_key and redis.pcall('ZSCORE', queue_key .. ':_running', model.path .. ':' .. request.pk)
 local left = type(ends) == 'string' and tonumber(ends) - now() / 1000000
-return answer('done', {status = hash[1] or '', token = hash[2] or '', left = left or nil})
+return answer('done', {status = status or '', token = token or '', left = left or nil})

@@ -28,28 +28,28 @@ if refused then
   return answer(was_ended_with(job, token) and 'done' or refused, {status = claim_of(job).status or nil})
 end
 
-local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-local is_unbegun = is_only_taken(token) and hash[1] == STATUSES.WAITING
-if request.heeds_status and hash[1] == STATUSES.CANCELED then
+local status, tries, priority = unpack(redis.call('HMGET', job.key, 'status', 'tries', 'priority'))
+local is_unbegun = is_only_taken(token) and status == STATUSES.WAITING
+if request.heeds_status and status == STATUSES.CANCELED then
   return answer('canceled')
-elseif request.heeds_status and hash[1] == STATUSES.DELAYED then
+elseif request.heeds_status and status == STATUSES.DELAYED then
   return answer('delayed')
 elseif claim_of(job)._followed_by then
   end_claim(queue, job, keep_cursor({status = STATUSES.CANCELED, queued = false}), token)
   return answer('done', {status = STATUSES.CANCELED})
-elseif hash[1] ~= STATUSES.RUNNING and not is_unbegun then
+elseif status ~= STATUSES.RUNNING and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
-  end_claim(queue, job, keep_cursor({queued = hash[1] ~= STATUSES.CANCELED and '1'}), token)
+  end_claim(queue, job, keep_cursor({queued = status ~= STATUSES.CANCELED and '1'}), token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
   notify_worker(queue)
-  return answer('done', {status = hash[1] or nil})
+  return answer('done', {status = status or nil})
 end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
-local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
+local changes = is_unbegun and {} or {start = false, tries = one_try_less(tries)}
 if request.begun then changes._start_within = false end
-placed(changes, hash[3] or '0', due, queue)
+placed(changes, priority or '0', due, queue)
 end_claim(queue, job, keep_cursor(changes), token)
 push(queue, job.ident, changes.status, due, not request.goes_last)
 return answer('done', {status = changes.status})

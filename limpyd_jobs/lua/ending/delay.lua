@@ -40,19 +40,20 @@ if claim_of(job)._followed_by then
   return ended('done')
 end
 
-local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries', '_quick_returns', '_failing_since')
+local own_priority, uncounted_tries, quick_returns, failing_since = unpack(redis.call(
+  'HMGET', job.key, 'priority', '_uncounted_tries', '_quick_returns', '_failing_since'))
 local changes = {}
 local asked = request.asked and due_at(request.asked) or not request.asked and due
-local slowed = token and slow_down(changes, hash[3], asked)
+local slowed = token and slow_down(changes, quick_returns, asked)
 if slowed and not request.asked then due = slowed end
 if (request.uncounted or request.counted) and claim_of(job).status == STATUSES.CANCELED then
   return answer('canceled')
 end
-if request.failing and not hash[4] then changes._failing_since = now_text() end
+if request.failing and not failing_since then changes._failing_since = now_text() end
 if request.uncounted then
-  changes._uncounted_tries = string.format('%d', (tonumber(hash[2]) or 0) + 1)
+  changes._uncounted_tries = string.format('%d', (tonumber(uncounted_tries) or 0) + 1)
 end
-local priority = request.priority or hash[1] or '0'
+local priority = request.priority or own_priority or '0'
 local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
 placed(changes, priority, due, base)
 end_claim(queue, job, keep_cursor(changes), token)

@@ -60,20 +60,22 @@ if refused then
   return ended_before(job, token, 'requeued', given, failure) or answer(refused, {failure = failure})
 end
 
-local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority', '_failing_since')
+local tries, cancel_on_error, own_priority, priority_note, known_failing_since = unpack(redis.call(
+  'HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority', '_failing_since'))
+own_priority = own_priority or '0'
 
 local function may_run_again()
-  local is_to_be_canceled = (hash[2] or '') ~= '' and request.mode ~= 'hold anyway'
-  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times
+  local is_to_be_canceled = (cancel_on_error or '') ~= '' and request.mode ~= 'hold anyway'
+  return requeue_times > 0 and (tonumber(tries) or 0) <= requeue_times
     and not (is_to_be_canceled or claim_of(job)._followed_by)
 end
 
 -- The note about its priority if its retry policy changes it, to another one or, if that is not decided yet, to its
 -- own; nil for no note.
 local function note(priority)
-  local own = hash[3] or '0'
-  local is_to_be_noted = not request.requeue_times and (request.mode ~= 'place' or priority ~= own)
-  return is_to_be_noted and note_of_priority(first_priority(hash[4], own) or own, priority) or nil
+  local is_to_be_noted = not request.requeue_times and (request.mode ~= 'place' or priority ~= own_priority)
+  return is_to_be_noted and note_of_priority(first_priority(priority_note, own_priority) or own_priority, priority)
+    or nil
 end
 
 local function kept(changes)
@@ -84,7 +86,7 @@ end
 probe('LLEN', queue .. ':errors')
 local finish = now_text()
 local start = request.began and date_text(now() - tonumber(request.began)) or nil
-local failing_since = request.failing and not hash[5] and finish or nil
+local failing_since = request.failing and not known_failing_since and finish or nil
 
 if not may_run_again() then
   end_claim(queue, job, kept({status = STATUSES.ERROR, start = start, ['end'] = finish, queued = false}), token)
@@ -92,7 +94,7 @@ if not may_run_again() then
   return ended('error', finish, nil, nil, create_error())
 elseif request.mode ~= 'place' then
   update(job.model, job.pk, kept({
-    status = STATUSES.ERROR, start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
+    status = STATUSES.ERROR, start = start, ['end'] = finish, _first_priority = note(own_priority),
     _failing_since = failing_since,
   }))
   redis.call('RPUSH', queue .. ':errors', job.ident)

@@ -19,10 +19,10 @@ local job, queue = job_of(request.job_model, request.ident), request.queue_key
 -- The status of a job that waited was set by hand, or a worker of version 2 runs it, and it was added again: until its
 -- lease ends, no other worker runs it.
 local function give_lease()
-  local hash = redis.call('HMGET', job.key, '_claim_token', '_queue_key', 'start')
-  local has_one = redis.call('ZSCORE', (hash[2] or queue) .. ':_running', job.ident)
-  if not (hash[1] or has_one) then
-    local seconds = lease_without_claim(hash[3], tonumber(request.lease), tonumber(request.unclaimed_lease))
+  local token, queue_key, start = unpack(redis.call('HMGET', job.key, '_claim_token', '_queue_key', 'start'))
+  local has_one = redis.call('ZSCORE', (queue_key or queue) .. ':_running', job.ident)
+  if not (token or has_one) then
+    local seconds = lease_without_claim(start, tonumber(request.lease), tonumber(request.unclaimed_lease))
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
     redis.call('HSET', job.key, '_queue_key', queue)
   end

@@ -18,9 +18,9 @@ end
 --@rarely
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local hash = redis.call('HMGET', job.key, 'status', 'priority', '_claim_token')
-  local is_running = hash[1] == STATUSES.RUNNING or hash[3]
-  local outranked = where.prepend or is_above(where.priority, hash[2] or '')
+  local status, priority, token = unpack(redis.call('HMGET', job.key, 'status', 'priority', '_claim_token'))
+  local is_running = status == STATUSES.RUNNING or token
+  local outranked = where.prepend or is_above(where.priority, priority or '')
   if is_running or not outranked then
     return 'existing', {pk = pk}
   elseif where.custom then

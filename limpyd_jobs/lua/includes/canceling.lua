@@ -5,8 +5,8 @@
 
 -- Whether a job is run: workers of version 2 do so without a claim.
 local function has_holder(job)
-  local hash = redis.call('HMGET', job.key, 'status', '_claim_token')
-  return hash[1] == STATUSES.RUNNING or hash[2] and true
+  local status, token = unpack(redis.call('HMGET', job.key, 'status', '_claim_token'))
+  return status == STATUSES.RUNNING or token and true
 end
 
 -- How many cancels are kept for a worker at most, and for how many milliseconds: it may be gone.
@@ -33,14 +33,14 @@ local function cancel_job(job, where)
     return 'gone'
   end
 
-  local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key')
-  local status, claim, is_queued = hash[1], hash[2], hash[3] == '1'
+  local status, token, queued, queue_key = unpack(redis.call(
+    'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key'))
 
   -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
   -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
-  if claim or status == STATUSES.RUNNING then
+  if token or status == STATUSES.RUNNING then
     update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1'})
-    if claim then tell_worker(job, claim, hash[4]) end
+    if token then tell_worker(job, token, queue_key) end
     return 'done'
   elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR then
     return 'ended'
@@ -48,7 +48,7 @@ local function cancel_job(job, where)
 
   -- The hash first: an ident that may be left in a queue is only a hint, which workers drop.
   update(job.model, job.pk, {status = STATUSES.CANCELED, queued = false, _rescues = false})
-  if is_queued then
+  if queued == '1' then
     (where.unplace or unplace)(where.model, where.name or '', job)
   end
   return 'done'

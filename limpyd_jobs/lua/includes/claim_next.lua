@@ -69,22 +69,25 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
     '_start_within', '_cursor', '_follows', unpack(model.arguments or NOTHING))
-  local status, identifier, beside = hash[1], hash[2] or '', hash[7] and suspects_beside(hash[7])
+  local status, identifier, tries_before, queued, job_timeout, last_claim, rescues, delayed_until, policy, uncounted_tries,
+    added, requeued_at, retry_for, failing_since, start_within, cursor, follows = unpack(hash, 1, 17)
+  local beside = rescues and suspects_beside(rescues)
+  identifier = identifier or ''
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if is_first then pop(key) end
     return {outcome = 'gone', key = key, ident = job.ident}
   end
-  if hash[4] ~= '1' then end_batch() end
-  local is_second = hash[4] ~= '1' and other_queued(job, identifier)
+  if queued ~= '1' then end_batch() end
+  local is_second = queued ~= '1' and other_queued(job, identifier)
   if status ~= STATUSES.WAITING or is_second then
     if is_first then pop(key) end
     return {
       outcome = 'found', key = key, ident = job.ident, status = status or '', identifier = identifier,
-      queue_name = queue[1] or '', queue_priority = queue[2] or '',
+      queue_name = queue.name or '', queue_priority = queue.priority or '',
     }
   end
-  local followed = hash[17] and string.match(hash[17], '^%S+')
+  local followed = follows and string.match(follows, '^%S+')
   local ends = followed and end_of_followed(model, followed)
   if ends then
     probe('ZCARD', base .. ':delayed')
@@ -94,19 +97,20 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
     if is_first then pop(key) end
     return {
       outcome = 'found', key = key, ident = job.ident, status = STATUSES.DELAYED, identifier = identifier,
-      queue_name = queue[1] or '', queue_priority = queue[2] or '', delayed_until = ends.text,
+      queue_name = queue.name or '', queue_priority = queue.priority or '', delayed_until = ends.text,
       reason = 'job ' .. followed .. ', of the same identifier, was canceled, and has not ended',
     }
   end
-  if hash[15] and (tonumber(hash[3]) or 0) == 0 and is_too_late(hash[15], hash[11], hash[8]) then
-    local reason = 'it had not begun within ' .. hash[15] .. ' s'
+  if start_within and (tonumber(tries_before) or 0) == 0 and is_too_late(start_within, added, delayed_until) then
+    local reason = 'it had not begun within ' .. start_within .. ' s'
     update(model, pk, {
-      status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false, _last_claim = false,
+      status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false,
+      _last_claim = false,
     })
     if is_first then pop(key) end
     return {
       outcome = 'found', key = key, ident = job.ident, status = STATUSES.CANCELED, identifier = identifier,
-      queue_name = queue[1] or '', queue_priority = queue[2] or '', reason = reason,
+      queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
     }
   end
   if beside and is_first and not allows(beside, number) then
@@ -115,21 +119,21 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   if beside and suspects then suspects, fewest = suspects + 1, math.min(fewest, beside) end
   local is_among_others = (number or is_concurrent) and beside ~= 1
   token = is_among_others and one_of_several(token, number or 1) or token
-  local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
+  local start, tries = now_text(), string.format('%d', (tonumber(tries_before) or 0) + 1)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
   if followed then changes._follows = false end
   if not is_only_taken(token) then
     changes.status, changes.start, changes.tries = STATUSES.RUNNING, start, tries
   end
-  update(model, pk, changes, {status = status, queued = hash[4], _last_claim = hash[6]})
+  update(model, pk, changes, {status = status, queued = queued, _last_claim = last_claim})
   send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
   if is_first then pop(key) end
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
-    queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
-    job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12], hash[13], hash[14]),
-    arguments = model.arguments and arguments_among(hash, 18),
-    delayed_until = hash[8] or nil, queues = last_queue(base), cursor = hash[16] and cursor_to_give(hash[16]) or nil,
+    queue_name = queue.name or '', queue_priority = queue.priority or '', start = start, tries = tries,
+    job_timeout = job_timeout or nil, arguments = model.arguments and arguments_among(hash, 18),
+    retry = retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since),
+    delayed_until = delayed_until or nil, queues = last_queue(base), cursor = cursor and cursor_to_give(cursor) or nil,
     beside = is_among_others and beside or nil,
   }
 end

@@ -6,10 +6,11 @@
 -- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
-    local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim', '_followed_by')
+    local status, token, queued, queue_key, rescues, last_claim, follower = unpack(redis.call(
+      'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim', '_followed_by'))
     job.known = {
-      status = hash[1], _claim_token = hash[2], queued = hash[3], _queue_key = hash[4], _rescues = hash[5],
-      _last_claim = hash[6], _followed_by = hash[7],
+      status = status, _claim_token = token, queued = queued, _queue_key = queue_key, _rescues = rescues,
+      _last_claim = last_claim, _followed_by = follower,
     }
   end
   return job.known

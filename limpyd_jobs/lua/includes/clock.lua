@@ -4,8 +4,8 @@ local moment_of_this_call
 
 local function now()
   if not moment_of_this_call then
-    local time = redis.call('TIME')
-    moment_of_this_call = tonumber(time[1]) * 1000000 + tonumber(time[2])
+    local seconds, microseconds = unpack(redis.call('TIME'))
+    moment_of_this_call = seconds * 1000000 + microseconds
     --@moved
   end
   return moment_of_this_call

@@ -21,15 +21,16 @@ end
 -- the ones that the caller may give to the job: the reply tells another status. `failure` is as below.
 --@rarely
 local function ended_before(job, token, outcome, statuses, failure)
-  local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
-  local is_next = request.next_token and hash[5] == request.next_token
-  if not token or hash[1] ~= token and not is_next then
+  local last_claim, status, finish, delayed_until, held = unpack(redis.call(
+    'HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token'))
+  local is_next = request.next_token and held == request.next_token
+  if not token or last_claim ~= token and not is_next then
     return nil
   end
-  local is_back, is_failed = hash[2] == STATUSES.WAITING or hash[2] == STATUSES.DELAYED or is_next, hash[2] == STATUSES.ERROR
+  local is_back, is_failed = status == STATUSES.WAITING or status == STATUSES.DELAYED or is_next, status == STATUSES.ERROR
   return answer(is_back and outcome or is_failed and 'error' or 'done', {
-    ['end'] = hash[3] or nil, delayed_until = is_back and hash[4] or nil, prefetched = claim_next(true),
-    status = not is_next and not string.find(statuses, hash[2] or '', 1, true) and hash[2] or nil,
+    ['end'] = finish or nil, delayed_until = is_back and delayed_until or nil, prefetched = claim_next(true),
+    status = not is_next and not string.find(statuses, status or '', 1, true) and status or nil,
     failure = failure,
   })
 end

@@ -37,8 +37,9 @@ local function filled_queues_of(priority)
   if not filled_queues[priority] then
     local filled = {}
     for _, model in ipairs(standing.queues) do
-      for _, pk in ipairs(redis.pcall('SRANDMEMBER', model[2] .. priority, MOST_QUEUES)) do
-        local base = model[1] .. ':' .. pk
+      local name, priorities = unpack(model)
+      for _, pk in ipairs(redis.pcall('SRANDMEMBER', priorities .. priority, MOST_QUEUES)) do
+        local base = name .. ':' .. pk
         if redis.pcall('EXISTS', base .. ':waiting', base .. ':delayed') ~= 0 then filled[#filled + 1] = base end
       end
     end
@@ -63,7 +64,8 @@ end
 -- The queue of a job: by what the job says, or else by where it stands, as itself or by a former path of its class.
 local function queue_of(pk, values)
   local key = values[position_of('_queue_key')]
-  if key or not standing or values[1] ~= STATUSES.WAITING and values[1] ~= STATUSES.DELAYED then return key end
+  local status = values[positions.status]
+  if key or not standing or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then return key end
   local priority = redis.pcall('HGET', key_of(pk), 'priority')
   for _, path in ipairs(standing.paths) do
     local ident = path .. ':' .. pk
@@ -128,8 +130,9 @@ local function last_error_of(pk, models)
     end
     local key = last and model.errors .. ':' .. last .. ':hash'
     local values = key and redis.pcall('HMGET', key, 'type', '_fingerprint', 'date_time') or {}
-    if #values > 0 and (not moment or (values[3] or '') > moment) then
-      type, fingerprint, moment = values[1], values[2], values[3] or ''
+    local its_type, its_fingerprint, its_moment = unpack(values)
+    if #values > 0 and (not moment or (its_moment or '') > moment) then
+      type, fingerprint, moment = its_type, its_fingerprint, its_moment or ''
     end
   end
   return type, fingerprint
@@ -232,8 +235,8 @@ local function running_clock()
   times_read = times_read + 1
   if has_os then return processor_clock() * 1000000 end
   if is_frozen then return times_read * 1000 end
-  local time = redis.pcall('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local seconds, microseconds = unpack(redis.pcall('TIME'))
+  return seconds * 1000000 + microseconds
 end
 
 -- Calls a function with the pk of each job that is found, and the values of its fields, until it returns true, or the

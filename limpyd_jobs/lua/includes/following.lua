@@ -13,9 +13,9 @@ local LOOK_AGAIN = 60000000
 -- When to look again whether a job that may be followed has ended, as due_at does; nil if it has.
 --@rarely
 local function end_of_followed(model, pk)
-  local hash = redis.call('HMGET', hash_key(model, pk), 'status', 'queued', '_queue_key')
-  if hash[1] ~= STATUSES.CANCELED or hash[2] ~= '1' or has_lapsed(model, pk, hash[3]) then return nil end
-  local lease = hash[3] and redis.pcall('ZSCORE', hash[3] .. ':_running', model.path .. ':' .. pk)
+  local status, queued, queue_key = unpack(redis.call('HMGET', hash_key(model, pk), 'status', 'queued', '_queue_key'))
+  if status ~= STATUSES.CANCELED or queued ~= '1' or has_lapsed(model, pk, queue_key) then return nil end
+  local lease = queue_key and redis.pcall('ZSCORE', queue_key .. ':_running', model.path .. ':' .. pk)
   local at = type(lease) == 'string' and math.ceil(tonumber(lease) * 1000000) or now() + LOOK_AGAIN
   return {at = at, text = date_text(at)}
 end
@@ -30,10 +30,10 @@ end
 -- Lets a job go that follows one which ended.
 --@rarely
 local function unfollow(model, followed, pk)
-  local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_follows', '_queue_key')
-  local other, text = string.match(hash[2] or '', '^(%S+) ?(.*)$')
-  local base, ident = hash[3], model.path .. ':' .. pk
-  if hash[1] ~= STATUSES.DELAYED or other ~= followed or not base then return end
+  local status, follows, base = unpack(redis.call('HMGET', hash_key(model, pk), 'status', '_follows', '_queue_key'))
+  local other, text = string.match(follows or '', '^(%S+) ?(.*)$')
+  local ident = model.path .. ':' .. pk
+  if status ~= STATUSES.DELAYED or other ~= followed or not base then return end
   probe('LLEN', base .. ':waiting')
   probe('ZCARD', base .. ':delayed')
   local due = parse_date(text)

@@ -21,6 +21,6 @@ local function home_of(queue_model, name, known, priority, make)
   priority = string.match(priority or '', '^[+-]?%d+$') or '0'
   local home = name and named_home(queue_model, name, priority, make)
   if home then return home end
-  local pks = redis.pcall('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 2)
-  return #pks == 1 and queue_model.name .. ':' .. pks[1] or nil
+  local pk, other = unpack(redis.pcall('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 2))
+  return pk and not other and queue_model.name .. ':' .. pk or nil
 end

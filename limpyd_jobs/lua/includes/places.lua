@@ -53,8 +53,8 @@ end
 -- one of that priority, else, if its priority was changed by hand, in any queue.
 --@rarely
 local function unplace(queue_model, name, job)
-  local hash = redis.call('HMGET', job.key, 'priority', '_queue_key')
-  local priority, known = hash[1] or '0', hash[2]
+  local priority, known = unpack(redis.call('HMGET', job.key, 'priority', '_queue_key'))
+  priority = priority or '0'
   if known and redis.call('TYPE', known .. ':hash').ok == 'hash' and unplace_from(known, job.ident) > 0 then
     return known
   end

@@ -8,13 +8,14 @@ local function is_paused(base, name)
   return name and redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1
 end
 
--- The name and priority of a queue, given its keys, if a claim can be recorded there; else nil.
+-- A queue, given its keys, as {name, priority}, if a claim can be recorded there; else nil.
 local function sound_queue(base)
-  local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
-  local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
+  local found = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
+  local name, priority = unpack(found)
+  local exists = not found.err and (name or priority or redis.call('EXISTS', base .. ':hash') == 1)
   local leases = base .. ':_running'
   probed[leases] = probed[leases] or exists and type(redis.pcall('ZCARD', leases)) == 'number'
-  return exists and probed[leases] and queue or nil
+  return exists and probed[leases] and {name = name, priority = priority} or nil
 end
 
 local open_queues = {}
@@ -23,7 +24,7 @@ local open_queues = {}
 local function open_queue(base)
   if open_queues[base] == nil then
     local queue = sound_queue(base)
-    open_queues[base] = queue and not is_paused(base, queue[1]) and queue or false
+    open_queues[base] = queue and not is_paused(base, queue.name) and queue or false
   end
   return open_queues[base]
 end

@@ -248,9 +248,10 @@ end
 -- there. For a job, a status may be given: it is told as if the job had it.
 --@rarely
 local function delete_record(model, pk, status)
-  local key, collection, before = hash_key(model, pk), model.name .. ':collection', nil
+  local key, collection = hash_key(model, pk), model.name .. ':collection'
   probe('SCARD', collection)
-  if model.tells and redis.call('EXISTS', key) == 1 then before = redis.call('HMGET', key, 'status', '_queue_key') end
+  local is_to_tell = model.tells and redis.call('EXISTS', key) == 1
+  local status_before, queue_key = unpack(is_to_tell and redis.call('HMGET', key, 'status', '_queue_key') or NOTHING)
   remove_from_indexes(model, pk)
   if model.leases then redis.call('ZREM', model.leases, pk) end
   if model.path then  -- so it is a job, which may have any of these
@@ -260,8 +261,8 @@ local function delete_record(model, pk, status)
     redis.call('UNLINK', key)
   end
   for _, field in ipairs(model.keys or NOTHING) do redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. field) end
-  if before and status then tell(model, pk, 'changed', status, before[1], before[2]) end
-  if before then tell(model, pk, 'deleted', '', status or before[1], before[2]) end
+  if is_to_tell and status then tell(model, pk, 'changed', status, status_before, queue_key) end
+  if is_to_tell then tell(model, pk, 'deleted', '', status or status_before, queue_key) end
   return redis.call('SREM', collection, pk)
 end
 
@@ -284,13 +285,13 @@ end
 local function other_queued(job, identifier, is_dry)
   local indexes, live, ending = job.model.indexes, nil, nil
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
-    local hash = pk ~= job.pk
-      and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key', '_claim_token')
-    local is_canceled = hash and hash[2] == STATUSES.CANCELED
-    if hash and hash[1] == '1' then
-      if is_canceled and has_lapsed(job.model, pk, hash[3]) then
-        if not is_dry then end_canceled(job.model, pk, hash[3]) end
-      elseif is_canceled and hash[4] then
+    local queued, status, queue_key, token = unpack(pk ~= job.pk
+      and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key', '_claim_token') or NOTHING)
+    local is_canceled = status == STATUSES.CANCELED
+    if queued == '1' then
+      if is_canceled and has_lapsed(job.model, pk, queue_key) then
+        if not is_dry then end_canceled(job.model, pk, queue_key) end
+      elseif is_canceled and token then
         ending = pk
       else
         live = pk

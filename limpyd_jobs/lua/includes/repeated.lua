@@ -17,20 +17,22 @@ local function claimed_with(lists, token, classes)
     for _, ident in ipairs(redis.call('ZRANGE', base .. ':_running', 0, -1)) do
       local path = parse_ident(ident)
       local job = path and classes[path] and job_of(classes[path], ident)
-      local hash = job and redis.call(
-        'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', '_queue_key',
-        'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
-        '_cursor', '_rescues')
+      local held, identifier, start, tries, job_timeout, queue_key, delayed_until, policy, uncounted_tries, added,
+        requeued_at, retry_for, failing_since, cursor, rescues = unpack(job and redis.call(
+          'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', '_queue_key',
+          'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for',
+          '_failing_since', '_cursor', '_rescues') or NOTHING)
       -- version 2 may have left a lease of it in another queue
-      if hash and hash[1] and hash[6] == base and number_among(token, hash[1]) then
-        local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
+      if held and queue_key == base and number_among(token, held) then
+        local name, priority = unpack(redis.call('HMGET', base .. ':hash', 'name', 'priority'))
         found[#found + 1] = {
-          outcome = 'claimed', key = key, ident = ident, token = hash[1], status = STATUSES.WAITING, identifier = hash[2] or '',
-          queue_name = queue[1] or '', queue_priority = queue[2] or '', start = hash[3] or '', tries = hash[4] or '',
-          job_timeout = hash[5] or '', queues = last_queue(base), delayed_until = hash[7] or nil,
-          beside = hash[15] and is_one_of_several(hash[1]) and suspects_beside(hash[15]) or nil,
-          cursor = hash[14] and cursor_to_give(hash[14]) or nil,
-          retry = retry_of(hash[8], hash[9], hash[10], hash[11], hash[12], hash[13]),
+          outcome = 'claimed', key = key, ident = ident, token = held, status = STATUSES.WAITING,
+          identifier = identifier or '', queue_name = name or '', queue_priority = priority or '',
+          start = start or '', tries = tries or '',
+          job_timeout = job_timeout or '', queues = last_queue(base), delayed_until = delayed_until or nil,
+          beside = rescues and is_one_of_several(held) and suspects_beside(rescues) or nil,
+          cursor = cursor and cursor_to_give(cursor) or nil,
+          retry = retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since),
         }
       end
     end

@@ -6,29 +6,29 @@
 -- `where` is {model: of the queue, name, priority: none for its own, due, custom, restart}. The outcomes and their details are
 -- documented in requeue.lua.
 local function requeue_job(job, where)
-  local hash = redis.call(
-    'HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries', '_first_priority')
+  local status, identifier, own, token, tries, note = unpack(redis.call(
+    'HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries', '_first_priority'))
   if is_gone(job.model, job.pk) then
     return 'gone'
-  elseif hash[1] ~= STATUSES.ERROR then
+  elseif status ~= STATUSES.ERROR then
     return 'not in error'
   end
 
-  local other = hash[2] and other_queued(job, hash[2])
+  local other = identifier and other_queued(job, identifier)
   if other then
     return 'already queued', {pk = other}
   end
 
   -- If a hook of its worker puts the job back, the claim is still held.
-  if hash[4] then
+  if token then
     unplace(where.model, where.name, job)
   end
-  local own = hash[3] or '0'
-  local first = first_priority(hash[6], own)
-  local priority = where.priority or not hash[4] and first or own
+  own = own or '0'
+  local first = first_priority(note, own)
+  local priority = where.priority or not token and first or own
   local changes = {start = false, ['end'] = false, _claim_token = false, _last_claim = false}
-  if not hash[4] then
-    changes._uncounted_tries, changes._requeued_at, changes._first_priority = hash[5], now_text(), false
+  if not token then
+    changes._uncounted_tries, changes._requeued_at, changes._first_priority = tries, now_text(), false
     changes._failing_since, changes._start_within = false, false
   elseif first then
     changes._first_priority = note_of_priority(first, priority)

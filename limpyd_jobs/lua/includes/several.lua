@@ -31,7 +31,7 @@ local function do_each(why_not, act, reply)
   return count_outcomes(function(pk, values)
     local job = {
       model = job_model, pk = pk, ident = job_model.path .. ':' .. pk, key = hash_key(job_model, pk),
-      status = values[1], queue_key = queue_of(pk, values),
+      status = values[positions.status], queue_key = queue_of(pk, values),
     }
     local own_name = name_of_queue(job.queue_key)
     local is_fine, outcome = pcall(why_not, job, values[token_position], own_name)

@@ -15,7 +15,8 @@
 local queue_model = model_of(request.queue_model)
 
 local function why_not(job, is_claimed)
-  if job.status == STATUSES.CANCELED or not is_claimed and (job.status == STATUSES.SUCCESS or job.status == STATUSES.ERROR) then return 'ended' end
+  local has_ended = job.status == STATUSES.SUCCESS or job.status == STATUSES.ERROR
+  if job.status == STATUSES.CANCELED or not is_claimed and has_ended then return 'ended' end
 end
 
 return do_each(why_not, function(job, own_name)

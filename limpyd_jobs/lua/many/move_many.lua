@@ -34,10 +34,10 @@ end
 
 return do_each(why_not, function(job, own_name)
   local name = request.queue_name or own_name or request.default_name
-  local hash = redis.call('HMGET', job.key, 'queued', 'priority')
-  if hash[1] ~= '1' then return 'not queued' end
+  local queued, own_priority = unpack(redis.call('HMGET', job.key, 'queued', 'priority'))
+  if queued ~= '1' then return 'not queued' end
   local due = given_due or own_due(job)
-  local priority = request.priority or hash[2] or '0'
+  local priority = request.priority or own_priority or '0'
   prepare_place(queue_model, name, priority, due)  -- a broken key there, or here, has to be known before
   probe_indexes(job_model, job.pk, placed({}, priority, due))
   take_out(queue_model, own_name or name, job)

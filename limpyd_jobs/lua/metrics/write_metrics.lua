@@ -46,16 +46,16 @@ end
 -- The fields of a period once the rows are added; rows for which there is no room are added as one.
 local function summed(key, rows, most)
   local names, found = {OTHERS}, {}
-  for i, row in ipairs(rows) do names[i + 1] = row[1] .. '\n' .. row[2] end
+  for i, row in ipairs(rows) do names[i + 1] = table.concat(row, '\n', 1, 2) end
   for i, text in ipairs(redis.call('HMGET', key, unpack(names))) do found[names[i]] = text or nil end
   local room, changed = most - redis.call('HLEN', key), {}
   for i, row in ipairs(rows) do
-    local name = names[i + 1]
+    local name, _, _, numbers = names[i + 1], unpack(row)
     if not found[name] then
       room = room - 1
       name = room >= 0 and name or OTHERS
     end
-    changed[name] = sum(changed[name] or found[name], row[3])
+    changed[name] = sum(changed[name] or found[name], numbers)
   end
   return changed
 end

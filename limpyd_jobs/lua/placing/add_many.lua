@@ -22,7 +22,8 @@ local where = {
 }
 write_classes(request.registry)
 for i, job in ipairs(cjson.decode(request.jobs)) do
-  local _, added = add(job_model, job[1], where, job[2])
+  local identifier, fields = unpack(job)
+  local _, added = add(job_model, identifier, where, fields)
   pks[i] = added.pk
 end
 return answer('done', {pks = pks})

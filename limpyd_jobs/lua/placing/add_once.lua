@@ -20,9 +20,9 @@ local LIFETIME = 30 * 86400
 refuse_if_moved(request.registry)
 local job_model, known = model_of(request.job_model), redis.call('GET', KEYS[1])
 if known then
-  local hash = redis.call('HMGET', hash_key(job_model, known), 'queued', 'status')
+  local queued, status = unpack(redis.call('HMGET', hash_key(job_model, known), 'queued', 'status'))
   -- the caller that made the job may have died before it could place it
-  local is_unplaced = request.custom and hash[1] and not hash[2]
+  local is_unplaced = request.custom and queued and not status
   return answer(is_unplaced and 'added' or 'existing', {pk = known})
 end
 local where = {

@@ -30,8 +30,9 @@
 
 refuse_if_moved(request.registry)
 local job, queue_model = job_of(request.job_model, request.ident), model_of(request.queue_model)
-local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', 'priority', 'delayed_until', '_queue_key')
-local status, token, own_priority, own_delay, known = hash[1], hash[2], hash[4] or '0', hash[1] == STATUSES.DELAYED and hash[5], hash[6]
+local status, token, queued, own_priority, own_delay, known = unpack(redis.call(
+  'HMGET', job.key, 'status', '_claim_token', 'queued', 'priority', 'delayed_until', '_queue_key'))
+own_priority, own_delay = own_priority or '0', status == STATUSES.DELAYED and own_delay
 local changes, priority = request.fields, request.priority or own_priority
 
 local function name_of(base)
@@ -53,7 +54,9 @@ end
 
 local function reason_against()
   if status == STATUSES.RUNNING or token then return 'claimed', {token = token or nil} end
-  if hash[3] ~= '1' or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then return 'not queued', {status = status or ''} end
+  if queued ~= '1' or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then
+    return 'not queued', {status = status or ''}
+  end
 end
 
 -- What changes, sorted by the names of the fields.

@@ -30,31 +30,32 @@ if is_gone(job.model, job.pk) then
 end
 write_classes(request.registry)
 
-local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier')
-local priority = request.priority or hash[1] or '0'
+local own_priority, queued, token, status, identifier = unpack(redis.call(
+  'HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier'))
+local priority = request.priority or own_priority or '0'
 
-if hash[4] == STATUSES.RUNNING or hash[3] and hash[4] ~= STATUSES.ERROR and not is_only_taken(hash[3]) then
+if status == STATUSES.RUNNING or token and status ~= STATUSES.ERROR and not is_only_taken(token) then
   if request.unclaimed then return answer('claimed') end
   local delayed_until = due and due.text or now_text()
   update(job.model, job.pk, {status = STATUSES.DELAYED, delayed_until = delayed_until, priority = priority})
   return answer('done', {status = STATUSES.RUNNING, priority = priority, delayed_until = delayed_until})
 end
 
-if hash[2] == '1' then
+if queued == '1' then
   if not request.custom then prepare_place(queue_model, queue_name, priority, due) end
   probe_indexes(job.model, job.pk, placed({}, priority, due))
   unplace(queue_model, queue_name, job)
 else
-  local other = hash[5] and other_queued(job, hash[5])
+  local other = identifier and other_queued(job, identifier)
   if other then
     return answer('already queued', {pk = other})
   end
 end
 
 local changes = {_claim_token = false, _rescues = false, _last_claim = false}
-if hash[2] ~= '1' then changes._start_within, changes._cancel_reason = false, false end
+if queued ~= '1' then changes._start_within, changes._cancel_reason = false, false end
 -- One that version 2, or its own hook, ended as a success may still have a cursor: it would skip its work.
-if hash[4] == STATUSES.SUCCESS then changes._cursor = false end
+if status == STATUSES.SUCCESS then changes._cursor = false end
 if request.custom then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -23,11 +23,11 @@ end
 for _, name in ipairs(cjson.decode(request.names)) do
   for _, pk in ipairs(redis.pcall('SMEMBERS', queue_model.indexes.name[1] .. name)) do
     local base = queue_model.name .. ':' .. pk
-    local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
-    if hash[1] == name then
+    local own_name, priority = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority'))
+    if own_name == name then
       queues[#queues + 1] = {
-        pk, hash[1], hash[2] or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),
-        is_paused(hash[1]),
+        pk, name, priority or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),
+        is_paused(name),
       }
     end
   end

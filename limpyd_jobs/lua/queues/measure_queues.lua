@@ -68,8 +68,8 @@ end
 
 local function measured(pk)
   local base = queue_model.name .. ':' .. pk
-  local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
-  if hash.err or not hash[1] then return nil end
+  local name, priority = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority'))
+  if not name then return nil end
   local numbers = {}
   for _, list in ipairs({'waiting', 'success', 'errors', '_quarantine'}) do
     numbers[list] = count('LLEN', base .. ':' .. list)
@@ -79,8 +79,8 @@ local function measured(pk)
   local waits_first = numbers.waiting > 0 and redis.pcall('LINDEX', base .. ':waiting', 0)
   local lapsed = numbers._running > 0 and count('ZCOUNT', base .. ':_running', '-inf', score(now())) or 0
   return {
-    pk, bounded(hash[1], LONGEST_NAME), bounded(hash[2] or '0', LONGEST_NAME),
-    redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
+    pk, bounded(name, LONGEST_NAME), bounded(priority or '0', LONGEST_NAME),
+    redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1,
     numbers.waiting, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
     due or false, dates_of(waits_first), unknown_classes(base, numbers, waits_first),
     lapsed, numbers.delayed > 0 and deferred(base, numbers.delayed) or 0,

@@ -22,10 +22,10 @@ end
 for _, name in ipairs(cjson.decode(request.names)) do
   for _, pk in ipairs(members('SMEMBERS', queue_model.indexes.name[1] .. name)) do
     local base = queue_model.name .. ':' .. pk
-    local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
-    if hash[1] == name then
+    local own_name, priority = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority'))
+    if own_name == name then
       queues[#queues + 1] = {
-        pk, name, hash[2] or '0', members('ZRANGEBYSCORE', base .. ':_running', '-inf', last),
+        pk, name, priority or '0', members('ZRANGEBYSCORE', base .. ':_running', '-inf', last),
         members('LRANGE', base .. ':waiting', 0, -1),
       }
     end

@@ -27,9 +27,10 @@ local found = {}
 for i, key in ipairs(cjson.decode(request.hashes)) do
   local left = 4 * most
   found[i] = sizes_of(key)
-  for _, field in ipairs(found[i]) do
-    left = left - field[2]
-    if field[2] <= most and left >= 0 then field[2] = redis.call('HGET', key, field[1]) end
+  for at, entry in ipairs(found[i]) do
+    local field, size = unpack(entry)
+    left = left - size
+    if size <= most and left >= 0 then found[i][at] = {field, redis.call('HGET', key, field)} end
   end
 end
 return answer('done', {hashes = found})

@@ -20,8 +20,8 @@ if not is_in_collection(model, pk) then
 end
 
 if request.of_run then
-  local claims = redis.call('HMGET', hash_key(model, pk), '_claim_token', '_last_claim')
-  if (claims[1] or claims[2]) ~= request.of_run then
+  local token, last_claim = unpack(redis.call('HMGET', hash_key(model, pk), '_claim_token', '_last_claim'))
+  if (token or last_claim) ~= request.of_run then
     return answer('refused')
   end
 end

@@ -25,18 +25,18 @@ local token = checked_token(request.token, request.unclaimed)
 local refused = refusal(job, token)
 if refused then return answer(refused) end
 
-local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-local is_unbegun = is_only_taken(token) and hash[1] == STATUSES.WAITING
-local is_canceled = token and hash[1] == STATUSES.CANCELED
-if hash[1] ~= STATUSES.RUNNING and not is_unbegun and not is_canceled then return answer('not running') end
+local status, tries, priority = unpack(redis.call('HMGET', job.key, 'status', 'tries', 'priority'))
+local is_unbegun = is_only_taken(token) and status == STATUSES.WAITING
+local is_canceled = token and status == STATUSES.CANCELED
+if status ~= STATUSES.RUNNING and not is_unbegun and not is_canceled then return answer('not running') end
 
-local known = redis.pcall('HMGET', queue .. ':hash', 'name', 'priority')
-if known.err or not (known[1] and known[2]) then return answer('no queue') end
+local queue_name, queue_priority = unpack(redis.pcall('HMGET', queue .. ':hash', 'name', 'priority'))  -- none of an error
+if not (queue_name and queue_priority) then return answer('no queue') end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':_running')
-local changes = (is_unbegun or is_canceled) and {} or {start = false, tries = one_try_less(hash[2]), _start_within = false}
-if is_canceled then changes.queued = false else placed(changes, hash[3] or '0', nil, queue) end
+local changes = (is_unbegun or is_canceled) and {} or {start = false, tries = one_try_less(tries), _start_within = false}
+if is_canceled then changes.queued = false else placed(changes, priority or '0', nil, queue) end
 probe_indexes(job.model, job.pk, changes)
 write_entry(request.audit)
 end_claim(queue, job, changes)  -- without the token: whatever its worker reports is refused

@@ -38,8 +38,8 @@ local function drop(queue, ident, reason)
 end
 
 local function promote(queue, ident, model, pk)
-  local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token')
-  if hash[1] == STATUSES.DELAYED and not hash[2] then
+  local status, token = unpack(redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token'))
+  if status == STATUSES.DELAYED and not token then
     -- if the caller fails to do it, the job is found in no list, and is put in this queue
     update(model, pk, {status = STATUSES.WAITING, _queue_key = is_custom and queue or nil})
   end

@@ -70,14 +70,15 @@ local function fate_of(job)
   elseif is_gone(job.model, job.pk) then
     return 'delete'
   end
-  local hash = redis.call('HMGET', job.key, 'status', 'queued', '_claim_token', 'end', 'added', 'tries', '_queue_key')
-  if hash[1] ~= status_of_list then
+  local status, queued, token, finish, added, tries, queue_key = unpack(redis.call(
+    'HMGET', job.key, 'status', 'queued', '_claim_token', 'end', 'added', 'tries', '_queue_key'))
+  if status ~= status_of_list then
     return 'drop'
-  elseif hash[2] == '1' or hash[3] then
+  elseif queued == '1' or token then
     return 'leave'
-  elseif keep_for and is_old(hash[4], hash[5]) then
+  elseif keep_for and is_old(finish, added) then
     return 'delete'
-  elseif is_listed_again(job, hash[6], hash[7]) then
+  elseif is_listed_again(job, tries, queue_key) then
     return 'drop'
   end
   return keep and 'delete' or 'keep'
@@ -137,7 +138,8 @@ local function begin(job, values, errors)
   probe('SCARD', error_model.name .. ':collection')
   deleted = deleted + take_out(job.model, job.pk)
   for _, of_error in ipairs(errors) do
-    take_out(error_model, of_error[1])
+    local pk = unpack(of_error)
+    take_out(error_model, pk)
   end
   begun[#begun + 1] = {job.ident, values, errors}
 end

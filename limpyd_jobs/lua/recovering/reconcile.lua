@@ -33,13 +33,13 @@ local function stands_in(queue, ident)
 end
 
 -- Puts a job where it is missing. Returns whether it was missing.
-local function repair(job, queue, hash)
-  local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
+local function repair(job, queue, status, is_queued, claim_token, delayed_until, start)
   if status == STATUSES.RUNNING and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
-    local seconds = claim_token and lease or lease_without_claim(hash[7], lease, unclaimed_lease)
+    local seconds = claim_token and lease or lease_without_claim(start, lease, unclaimed_lease)
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
-  elseif (status == STATUSES.WAITING or status == STATUSES.DELAYED) and is_queued and not claim_token and not stands_in(queue, job.ident) then
-    push(queue, job.ident, status, {at = parse_date(hash[5]) or now()}, true)
+  elseif (status == STATUSES.WAITING or status == STATUSES.DELAYED) and is_queued and not claim_token
+      and not stands_in(queue, job.ident) then
+    push(queue, job.ident, status, {at = parse_date(delayed_until) or now()}, true)
   else
     return false
   end
@@ -56,19 +56,20 @@ end
 
 local function reconcile(ident)
   local job = job_of(request.job_model, ident)
-  local hash = redis.call(
-    'HMGET', job.key, 'status', 'queued', '_queue_key', '_claim_token', 'delayed_until', 'priority', 'start')
-  local is_live, named = hash[1] == STATUSES.WAITING or hash[1] == STATUSES.DELAYED or hash[1] == STATUSES.RUNNING, hash[3]
-  if hash[2] == '1' and not is_live then
-    return free(job, hash[1], hash[4])
+  local status, queued, named, claim_token, delayed_until, priority, start = unpack(redis.call(
+    'HMGET', job.key, 'status', 'queued', '_queue_key', '_claim_token', 'delayed_until', 'priority', 'start'))
+  local is_queued = queued == '1'
+  local is_live = status == STATUSES.WAITING or status == STATUSES.DELAYED or status == STATUSES.RUNNING
+  if is_queued and not is_live then
+    return free(job, status, claim_token)
   elseif not is_live or not is_of_model(queue_model, named, request.is_home) then
     return
   end
-  local queue = home_of(queue_model, queue_name, named, hash[6], make_queue)
+  local queue = home_of(queue_model, queue_name, named, priority, make_queue)
   if not queue then
     unplaceable[#unplaceable + 1] = ident
-  elseif repair(job, queue, hash) then
-    repaired[#repaired + 1] = {ident, hash[1], queue}
+  elseif repair(job, queue, status, is_queued, claim_token, delayed_until, start) then
+    repaired[#repaired + 1] = {ident, status, queue}
   end
 end
 

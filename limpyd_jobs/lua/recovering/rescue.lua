@@ -60,12 +60,12 @@ end
 local function take_over(queue, job)
   update(job.model, job.pk, {status = STATUSES.RUNNING, _claim_token = token})
   redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
-  local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
-  local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
+  local identifier, start, tries = unpack(redis.call('HMGET', job.key, 'identifier', 'start', 'tries'))
+  local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))
   exhausted = delivery({
     outcome = 'claimed', key = queue .. ':waiting', ident = job.ident, token = token, status = STATUSES.RUNNING,
-    identifier = hash[1] or '', queue_name = names[1] or '', queue_priority = names[2] or '', start = hash[2] or '',
-    tries = hash[3] or '',
+    identifier = identifier or '', queue_name = name or '', queue_priority = priority or '', start = start or '',
+    tries = tries or '',
   })
 end
 
@@ -88,7 +88,8 @@ local function for_each_running(visit)
       local path, pk = parse_ident(ident)
       local hash = path and classes[path]
         and redis.pcall('HMGET', hash_key(model_of(classes[path]), pk), '_claim_token', '_rescues')
-      if hash and hash[1] then visit(hash[1], hash[2]) end
+      local token, rescues = unpack(hash or NOTHING)
+      if token then visit(token, rescues) end
     end
   end
 end
@@ -135,36 +136,38 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_queue_key', 'tries', 'start', '_followed_by')
-  local is_here = hash and (hash[5] or queue) == queue
-  if not is_here or not hash[1] and hash[2] ~= STATUSES.RUNNING then
+  local hash = job and redis.call(
+    'HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_queue_key', 'tries', 'start', '_followed_by')
+  local held, status, identifier, rescues, queue_key, tries, start, follower = unpack(hash or NOTHING)
+  local is_here = hash and (queue_key or queue) == queue
+  if not is_here or not held and status ~= STATUSES.RUNNING then
     redis.call('ZREM', queue .. ':_running', ident)
     return
   end
-  if hash[1] and (hash[2] == STATUSES.CANCELED or hash[8]) then
+  if held and (status == STATUSES.CANCELED or follower) then
     end_claim(queue, job, {status = STATUSES.CANCELED, queued = false})
     return
   end
   if started == nil then started = recent_start() or 0 end
-  if (parse_date(hash[7]) or 0) < started then
+  if (parse_date(start) or 0) < started then
     redis.call('ZADD', queue .. ':_running', 'XX', score(moment + lease * 500000), ident)
     spared = spared + 1
     return
   end
-  local lost, is_innocent = lost_with(hash[1], suspects_beside(hash[4])), said_to_end(hash[1])
-  local is_uncounted = (lost or is_innocent) and hash[2] == STATUSES.RUNNING
-  local rescues = is_uncounted and is_innocent and hash[4] or lost_once_more(hash[4], is_uncounted and lost)
+  local lost, is_innocent = lost_with(held, suspects_beside(rescues)), said_to_end(held)
+  local is_uncounted = (lost or is_innocent) and status == STATUSES.RUNNING
+  rescues = is_uncounted and is_innocent and rescues or lost_once_more(rescues, is_uncounted and lost)
   local number = tonumber(rescues) or 0
-  if is_to_run(hash[2]) and not is_uncounted and number > max_rescues then
+  if is_to_run(status) and not is_uncounted and number > max_rescues then
     take_over(queue, job)
     return
   end
   -- It began, so its `start_within` is over, though the try does not count.
-  put_back(queue, job, hash[2], rescues, is_uncounted and {tries = one_try_less(hash[6]), _start_within = false} or {})
-  local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
+  put_back(queue, job, status, rescues, is_uncounted and {tries = one_try_less(tries), _start_within = false} or {})
+  local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))
   rescued[#rescued + 1] = {
-    key = queue .. ':waiting', ident = ident, identifier = hash[3] or '', queue_name = names[1] or '',
-    queue_priority = names[2] or '', rescues = number,
+    key = queue .. ':waiting', ident = ident, identifier = identifier or '', queue_name = name or '',
+    queue_priority = priority or '', rescues = number,
   }
 end
 
@@ -215,8 +218,8 @@ local function next_lapse()
   local first
   for _, queue in ipairs(KEYS) do
     local running, from = queue .. ':_running', '(' .. score(moment)
-    local found = redis.pcall('ZRANGEBYSCORE', running, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local ends = not found.err and tonumber(found[2])
+    local _, ends = unpack(redis.pcall('ZRANGEBYSCORE', running, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+    ends = tonumber(ends)
     if ends and ends < math.huge and ends < (first or math.huge) then first = ends end
   end
   return first and string.format('%.6f', first - moment / 1000000)

@@ -15,8 +15,8 @@ local moment, done = now(), 0
 
 local function is_delayed_by_itself(ident)
   local _, pk = parse_ident(ident)
-  local hash = redis.pcall('HMGET', hash_key(model, pk), 'status', 'delayed_until')
-  local until_when = hash[1] == STATUSES.DELAYED and parse_date(hash[2])
+  local status, delayed_until = unpack(redis.pcall('HMGET', hash_key(model, pk), 'status', 'delayed_until'))
+  local until_when = status == STATUSES.DELAYED and parse_date(delayed_until)
   return until_when and until_when > moment
 end
 

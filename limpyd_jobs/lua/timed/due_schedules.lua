@@ -15,7 +15,7 @@
 --@include records
 
 local model, present, limit = model_of(request.model), score(now()), tonumber(request.limit)
-local upcoming = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. present, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local _, upcoming = unpack(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. present, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
 local number, found = redis.call('ZCOUNT', KEYS[1], '-inf', present), {}
 local first = math.floor(math.max(number - limit, 0) * tonumber(request.part))
 for _, pk in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', present, 'LIMIT', first, limit)) do
@@ -26,4 +26,4 @@ for _, pk in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', present, 'LIMIT
     found[#found + 1] = {pk, fields.err and {} or fields}
   end
 end
-return answer('done', {moment = present, upcoming = upcoming[2], number = number, schedules = found})
+return answer('done', {moment = present, upcoming = upcoming, number = number, schedules = found})

@@ -31,11 +31,12 @@ if is_gone(model, pk) then
   redis.call('ZREM', KEYS[1], pk)
   return answer('not due')
 end
-local stored = redis.call('HMGET', hash_key(model, pk), 'next_run', 'trigger', 'timezone', 'paused')
-if stored[4] then
+local next_run, trigger, timezone, paused = unpack(redis.call(
+  'HMGET', hash_key(model, pk), 'next_run', 'trigger', 'timezone', 'paused'))
+if paused then
   redis.call('ZREM', KEYS[1], pk)
   return answer('not due')
-elseif stored[1] ~= request.next_run or stored[2] ~= request.trigger or stored[3] ~= request.timezone then
+elseif next_run ~= request.next_run or trigger ~= request.trigger or timezone ~= request.timezone then
   return answer('not due')
 end
 

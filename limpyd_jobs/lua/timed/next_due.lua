@@ -21,8 +21,7 @@ for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
 end
 -- An entry of the index that is not a due record is never due, as for lease_due.
 local first = first_of_due(KEYS[1], '+inf', request.skipped, function(pk)
-  local fields = redis.pcall('HMGET', hash_key(model, pk), request.field, 'leased_by')
-  local at, holder = fields[1], fields[2]
+  local at, holder = unpack(redis.pcall('HMGET', hash_key(model, pk), request.field, 'leased_by'))
   if not at or (tonumber(at) or 0) > tonumber(redis.call('ZSCORE', KEYS[1], pk)) then return false end
   for _, prefix in ipairs(holder and model.indexes.leased_by or NOTHING) do
     if type(redis.pcall('SCARD', prefix .. holder)) ~= 'number' then return false end  -- a key of another program
