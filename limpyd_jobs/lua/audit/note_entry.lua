@@ -7,7 +7,7 @@
 --   done
 
 --@include envelope
---@include noting
+--@include audit_progress
 
 note_done(tonumber(request.number))
 return answer('done')

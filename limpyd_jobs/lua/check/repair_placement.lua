@@ -20,7 +20,7 @@
 
 --@include clock
 --@include idents
---@include homes
+--@include home_queues
 
 local ident, repairs, home, due = request.ident or '', request.repair, '', request.due
 local LIVE = {[STATUSES.WAITING] = true, [STATUSES.DELAYED] = true, [STATUSES.RUNNING] = true}

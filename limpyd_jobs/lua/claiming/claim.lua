@@ -39,7 +39,7 @@
 --   unregistered   nothing was done: the worker asks by itself, or is gone
 
 --@include registry
---@include repeated
+--@include repeated_claims
 
 refuse_if_moved(request.registry)
 local lists, token = lists_from(request.lists), checked_token(request.token)

@@ -16,7 +16,7 @@
 --   gone
 
 --@include claims
---@include keeping
+--@include cursors
 --@include places
 
 local job, queue = job_of(request.job_model, request.ident), request.queue_key

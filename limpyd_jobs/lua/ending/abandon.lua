@@ -14,7 +14,7 @@
 --   gone
 
 --@include claims
---@include keeping
+--@include cursors
 --@include lists
 --@include places
 

@@ -21,7 +21,7 @@
 --   gone
 
 --@include ending
---@include keeping
+--@include cursors
 --@include places
 --@include slowing
 

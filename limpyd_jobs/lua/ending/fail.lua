@@ -26,7 +26,7 @@
 
 --@include ending
 --@include errors
---@include keeping
+--@include cursors
 --@include places
 
 local job, queue = job_of(request.job_model, request.ident), request.queue_key

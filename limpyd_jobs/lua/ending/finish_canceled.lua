@@ -14,7 +14,7 @@
 --   gone
 
 --@include ending
---@include keeping
+--@include cursors
 
 local given = STATUSES.CANCELED  -- the status that the job gets here is one of these
 local job, queue = job_of(request.job_model, request.ident), request.queue_key

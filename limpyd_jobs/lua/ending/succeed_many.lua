@@ -25,7 +25,7 @@
 
 --@include registry
 --@include successes
---@include repeated
+--@include repeated_claims
 
 local classes = classes_from(request.classes)
 is_concurrent = request.is_concurrent

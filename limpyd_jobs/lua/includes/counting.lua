@@ -1,7 +1,7 @@
 -- Counting: what was done with each of those that are found, in a step that notes it in an entry of the audit.
 
 --@include finding
---@include noting
+--@include audit_progress
 
 -- Calls `act` with the pk of each that is found, and the values of its fields: it returns an outcome. Answers how many
 -- have which outcome, beside what is in `reply`.

@@ -2,7 +2,7 @@
 -- `lease` and `classes`. For `registry` see add.lua.
 
 --@include registry
---@include repeated
+--@include repeated_claims
 
 -- The next claim; nil without one. `is_repeated` if this call may have made it before.
 local function claim_next(is_repeated)

@@ -4,7 +4,7 @@
 -- it is due when the lease was to end, and whoever would claim it looks again. The other one never goes back to a queue, even
 -- if its code or its worker gave it another status since.
 
---@include notifying
+--@include signals
 --@include records
 
 -- For how long to look away if the other job has no lease: microseconds.

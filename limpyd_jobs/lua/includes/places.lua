@@ -2,7 +2,7 @@
 
 --@include clock
 --@include records
---@include notifying
+--@include signals
 
 -- The pk of the queue of that name and priority (the oldest, if there are several), or nil. A queue that is only half
 -- made, in the indexes but without a hash, does not count.

@@ -10,7 +10,7 @@
 --   done   {outcomes: {as in cancel.lua, or 'broken', 'refused by Redis': number}, looked: at how many, seen: the last pk}
 
 --@include canceling
---@include several
+--@include each_found
 
 local queue_model = model_of(request.queue_model)
 

@@ -8,7 +8,7 @@
 -- reply
 --   done   {outcomes: {'done', 'claimed', 'broken', 'refused by Redis': number}, looked: at how many, seen: the last pk}
 
---@include several
+--@include each_found
 
 local queue_model = model_of(request.queue_model)
 

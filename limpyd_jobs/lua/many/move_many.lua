@@ -14,7 +14,7 @@
 --   done   {outcomes: {'done', 'not queued', 'not delayed', 'claimed', 'no queue', 'broken',
 --          'refused by Redis': number}, looked: at how many, seen: the last pk}
 
---@include several
+--@include each_found
 
 local queue_model, given_due = model_of(request.queue_model), due_at(request.delay)
 

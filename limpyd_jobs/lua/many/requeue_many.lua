@@ -15,7 +15,7 @@
 --          microseconds since the epoch, interval}
 
 --@include requeueing
---@include several
+--@include each_found
 --@include spreading
 
 local queue_model, due = model_of(request.queue_model), due_at(request.delay)

@@ -9,8 +9,8 @@
 --   done   {number: how many were there}
 
 --@include envelope
---@include notifying
---@include noting
+--@include signals
+--@include audit_progress
 
 local base, number = request.queue_key, 0
 redis.call('LLEN', base .. ':waiting')  -- fails before anything is written if the key is not a list

@@ -5,7 +5,7 @@
 --   done
 
 --@include envelope
---@include notifying
+--@include signals
 
 notify(KEYS[1], true)
 return answer('done')

@@ -5,7 +5,7 @@
 --   done
 
 --@include envelope
---@include notifying
+--@include signals
 
 notify_worker(KEYS[1])
 return answer('done')

@@ -22,7 +22,7 @@
 --@include clock
 --@include idents
 --@include quarantine
---@include notifying
+--@include signals
 
 local limit, classes, is_custom = tonumber(request.limit), classes_from(request.classes), request.custom
 local moment = score(now())

@@ -18,7 +18,7 @@
 -- worker that would have skipped them.
 
 --@include claims
---@include homes
+--@include home_queues
 
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 local lease, unclaimed_lease = tonumber(request.lease), tonumber(request.unclaimed_lease)

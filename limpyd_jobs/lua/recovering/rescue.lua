@@ -31,7 +31,7 @@
 --@include clock
 --@include claims
 --@include quarantine
---@include notifying
+--@include signals
 
 local limit, max_rescues, lease = tonumber(request.limit), tonumber(request.max_rescues), tonumber(request.lease)
 local token, is_starting, classes = checked_token(request.token), request.is_starting, classes_from(request.classes)

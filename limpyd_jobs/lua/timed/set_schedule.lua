@@ -15,7 +15,7 @@
 
 --@include clock
 --@include records
---@include notifying
+--@include signals
 
 local model, pk, due = model_of(request.model), request.pk, request.due
 

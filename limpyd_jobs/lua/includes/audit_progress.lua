@@ -1,4 +1,4 @@
--- Noting: a step of several adds what it did to an entry of the audit. This name means the same everywhere:
+-- Progress: a step of several adds what it did to an entry of the audit. This name means the same everywhere:
 --   entry   the token of an entry that was begun, see begin_entry.lua; or none
 
 --@include audit

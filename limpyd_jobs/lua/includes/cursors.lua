@@ -1,4 +1,4 @@
--- Keeping: the holder of a claim keeps how far the job is. These names mean the same everywhere:
+-- Cursors: the holder of a claim keeps how far the job is. These names mean the same everywhere:
 --   cursor     JSON, how far each loop of the job is; or none
 --   progress   JSON, the progress that follows from it; or none
 

@@ -1,4 +1,4 @@
--- Several: does the same with each job that is found, one by one. These names mean the same everywhere:
+-- Each: does the same with each job that is found, one by one. These names mean the same everywhere:
 --   model     of the jobs
 --   dry       '1' to change nothing, but to tell each outcome
 
