@@ -274,8 +274,9 @@ def _not_counted(seen: Overview) -> list[Section]:
     return [(as_typed(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all"), [])]
 
 
-# The codes of `attention` for jobs that are counted as running or delayed, but do not run, or are not only delayed.
-DOUBTS = ("lapsed", "deferred")
+# The codes of `attention` for jobs that are counted as running or delayed, but do not run, or are not only delayed; and
+# for those that are not counted.
+DOUBTS = ("lapsed", "deferred", "unread")
 
 
 def _doubts(seen: Overview) -> list[Section]:

@@ -13,7 +13,7 @@ from limpyd_jobs.query.overview import Overview
 from limpyd_jobs.query.queues import QueueState, together
 from limpyd_jobs.query.series import Series
 from limpyd_jobs.redis.cluster.tags import without_tag
-from limpyd_jobs.search.classes import is_board
+from limpyd_jobs.search.classes import is_board, unread_text
 from limpyd_jobs.texts import one_line
 
 # After how many seconds a job has waited for long, and of how many minutes failures are counted.
@@ -38,7 +38,7 @@ class Attention(NamedTuple):
     ----------
     code: str
         For programs: ``memory``, ``unserved``, ``no_home``, ``lapsed``, ``worker_silent``, ``failures``, ``waiting``,
-        ``late_schedule``, ``quarantine``, ``deferred``, ``paused`` or ``unknown_class``.
+        ``late_schedule``, ``quarantine``, ``deferred``, ``paused``, ``unread`` or ``unknown_class``.
     text: str
         A sentence for people.
     is_grave: bool
@@ -61,6 +61,7 @@ def attention(seen: Overview, last: Series = NO_SERIES) -> list[Attention]:
         *_memory(seen),
         *_workers(seen),
         *_homes(seen),
+        *_unread(seen),
         *_pauses(seen),
         *_schedules(seen),
         *_failures(last),
@@ -80,6 +81,11 @@ def _workers(seen: Overview) -> Iterator[Attention]:
     for worker in seen.workers:
         if said := silent.get(worker.pk):
             yield Attention("worker_silent", f"The worker {one_line(worker.name)} has been {said}.", True)
+
+
+def _unread(seen: Overview) -> Iterator[Attention]:
+    if seen.unread:
+        yield Attention("unread", f"Not looked at: {unread_text(seen.unread, MAX_SHOWN)}.", False)
 
 
 def _homes(seen: Overview) -> Iterator[Attention]:

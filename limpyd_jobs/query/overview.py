@@ -17,7 +17,7 @@ from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.redis.servers import memory_of
-from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of
+from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of, unread_names
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.statuses import STATUSES
@@ -61,6 +61,7 @@ class Overview(NamedTuple):
     lapsed: Set[str]  # the idents of some that are recorded as running, but whose lease ended
     lateness: float = 0.0  # of the schedule that is due for longest, in seconds
     late_schedules: int = 0  # how many have been due for more than a minute
+    unread: Sequence[str] = ()  # the beginnings of keys that this user of Redis may not read
     parts: Mapping[int, Overview] = MappingProxyType({})  # if it is of several shards: that of each, by its number
 
 
@@ -82,7 +83,8 @@ def overview(
     name = database_name(database_of(database).connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     lapsed = lapsed_jobs(queues, database) if running else set()
-    return Overview(name, totals, queues, workers, running, lapsed, *lateness(database, LATE_SCHEDULE))
+    late = lateness(database, LATE_SCHEDULE)
+    return Overview(name, totals, queues, workers, running, lapsed, *late, unread_names(database))
 
 
 def overview_of_all(found: Mapping[int, Overview]) -> Overview:
@@ -103,6 +105,7 @@ def overview_of_all(found: Mapping[int, Overview]) -> Overview:
         lapsed=frozenset(),
         lateness=max(seen.lateness for seen in each),
         late_schedules=sum(seen.late_schedules for seen in each),
+        unread=sorted({without_tag(name) for seen in each for name in seen.unread}),
         parts=found,
     )
 

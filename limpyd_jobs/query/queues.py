@@ -21,10 +21,10 @@ from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 from limpyd_jobs.redis.cluster.tags import at, without_tag
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
-    classes_of,
     connection_to,
     imported_queue_model,
     is_board,
+    names_of_classes,
     queue_models_of,
     replies_to,
 )
@@ -141,7 +141,7 @@ def some_queue_states(
 
 
 def _names_of_classes(database: JobsDatabase | None) -> str:
-    return json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
+    return json.dumps(names_of_classes(database) or {"": ""})
 
 
 def _rank(state: QueueState) -> tuple[str, int, str]:

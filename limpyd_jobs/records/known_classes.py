@@ -152,11 +152,38 @@ def _field_of(kind: str, name: str) -> str:
     return f"{kind} {name}"
 
 
+class Written(NamedTuple):
+    """What processes wrote of classes and models.
+
+    Attributes
+    ----------
+    texts: dict of str to str
+        By field.
+    left_out: int
+        How many are not read, because there are too many, or they are too long.
+    unread: set of str
+        The beginnings of keys that this user of Redis may not read: of these, and of those that the caller named.
+    """
+
+    texts: Mapping[str, str]
+    left_out: int
+    unread: frozenset[str]
+
+    def without_unread(self, known: Mapping[str, KnownClass]) -> dict[str, KnownClass]:
+        """Return those whose records may be read."""
+        return {key: each for key, each in known.items() if each.name not in self.unread}
+
+
 def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the job classes of a database, by path: the readable ones that are written there, and the given ones,
     which this process knows better. If jobs of a class are in several namespaces, those in its own one count. The given
     classes come last."""
-    stored, given = sorted(_stored(connection), key=itemgetter(0)), list(imported)
+    return classes_in(read_written(connection), imported)
+
+
+def classes_in(written: Written, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
+    """Return the job classes among what is written, as `known_classes` does."""
+    stored, given = sorted(_stored(written.texts), key=itemgetter(0)), list(imported)
     ranks = (
         [known for field, known in stored if field == _field_of(known.path, known.name)],
         _all_of(each for each in given if origin_of(each) is not each),
@@ -201,22 +228,22 @@ class MaskedFields(NamedTuple):
 def masked_by_path(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> MaskedFields:
     """Return the names that are secret in the records of job classes, by path: what any process that wrote a class
     says, and this one. A class that moved to another module has one set of records, so one set of secrets."""
-    texts, unread = _read(connection)
-    known = [*filter(None, map(_parsed, texts.values())), *_all_of(imported)]
+    written = read_written(connection)
+    known = [*filter(None, map(_parsed, written.texts.values())), *_all_of(imported)]
     by_name: defaultdict[str, set[str]] = defaultdict(set)
     for each in known:
         by_name[each.name] |= each.masked
     by_path: defaultdict[str, set[str]] = defaultdict(set)
     for each in known:
         by_path[each.path] |= by_name[each.name]
-    return MaskedFields({path: frozenset(names) for path, names in by_path.items()}, not unread)
+    return MaskedFields({path: frozenset(names) for path, names in by_path.items()}, not written.left_out)
 
 
 def paths_by_name(connection: Any) -> dict[str, str]:
     """Return the paths of the job classes that are written in a database, by the beginning of their keys."""
     return {
         known.name: known.path
-        for field, known in _stored(connection)
+        for field, known in _stored(read_written(connection).texts)
         if field in (known.path, _field_of(known.path, known.name))
     }
 
@@ -228,7 +255,12 @@ def names_by_path(connection: Any) -> dict[str, str]:
 
 def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the models of queues, or of errors, by the beginning of their keys, as `known_classes` does."""
-    stored = _stored(connection, _field_of(kind, ""))
+    return models_in(read_written(connection), kind, imported)
+
+
+def models_in(written: Written, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
+    """Return the models of queues, or of errors, among what is written, as `known_models` does."""
+    stored = _stored(written.texts, _field_of(kind, ""))
     found = {known.name: known for field, known in stored if field == _field_of(kind, known.name)}
     return {**found, **{known.name: known for known in _all_of(imported)}}
 
@@ -245,10 +277,10 @@ def _known(model: type[RedisModel]) -> KnownClass:
     return KnownClass.of(model)
 
 
-def _stored(connection: Any, begin: str = "") -> Iterator[tuple[str, KnownClass]]:
+def _stored(texts: Mapping[str, str], begin: str = "") -> Iterator[tuple[str, KnownClass]]:
     """Yield the readable classes and models whose field begins so, each with its field; none if another program put
     something else there."""
-    for field, text in _texts(connection).items():
+    for field, text in texts.items():
         if field.startswith(begin) and (known := _parsed(text)):
             yield field, known
 
@@ -263,22 +295,20 @@ def _parsed(text: str) -> KnownClass | None:
 
 def unreadable_fields(connection: Any) -> set[str]:
     """Return the fields in which another program wrote something that is not a class."""
-    return {*_texts(connection)} - {field for field, _ in _stored(connection)}
-
-
-def _texts(connection: Any) -> Mapping[str, str]:
-    return _read(connection)[0]
+    texts = read_written(connection).texts
+    return {*texts} - {field for field, _ in _stored(texts)}
 
 
 def left_out(connection: Any) -> int:
     """Return how many classes and models are not read, because there are too many, or they are too long."""
-    return _read(connection)[1]
+    return read_written(connection).left_out
 
 
-def _read(connection: Any) -> tuple[Mapping[str, str], int]:
-    request = {"most": MAX_CLASSES, "longest": LONGEST}
-    return send(Call(connection, _read_classes, request, _classes_of, keys=[at(connection, KEY)]))
+def read_written(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> Written:
+    """Read what processes wrote, and find out which records of these classes, and of the given ones, may be read."""
+    request = {"most": MAX_CLASSES, "longest": LONGEST, "names": listed({known.name for known in _all_of(imported)})}
+    return send(Call(connection, _read_classes, request, _written_of, keys=[at(connection, KEY)]))
 
 
-def _classes_of(reply: Mapping[str, Any]) -> tuple[Mapping[str, str], int]:
-    return dict(reply["classes"]), reply["left_out"]
+def _written_of(reply: Mapping[str, Any]) -> Written:
+    return Written(dict(reply["classes"]), reply["left_out"], frozenset(reply["unread"]))

@@ -16,13 +16,16 @@ from limpyd_jobs.records.known_classes import (
     QUEUES,
     KnownClass,
     MaskedFields,
+    classes_in,
     known_classes,
-    known_models,
     masked_by_path,
+    models_in,
+    read_written,
 )
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.texts import one_line
 
 # The model of the boards of TaskFlow. Conductors serve them, and no worker.
 BOARDS = "taskflow:board"
@@ -50,8 +53,24 @@ def connection_to(database: JobsDatabase | None) -> Any:
 
 
 def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
-    """Return the job classes of a database by path: those that are written there, or imported here."""
-    return known_classes(connection_to(database), _imported_classes(database))
+    """Return the job classes of a database by path: those that are written there, or imported here, if this user of
+    Redis may read their jobs."""
+    imported = _imported_classes(database)
+    written = read_written(connection_to(database), imported)
+    return written.without_unread(classes_in(written, imported))
+
+
+def unread_names(database: JobsDatabase | None) -> list[str]:
+    """Return the beginnings of the keys of classes and models, written or imported, that this user of Redis may not
+    read. What is in them is left out wherever jobs, queues or errors are looked for."""
+    imported = [*_imported_classes(database), *_imported(database, roots.queue), *_imported(database, roots.error)]
+    return sorted(read_written(connection_to(database), imported).unread)
+
+
+def names_of_classes(database: JobsDatabase | None) -> dict[str, str]:
+    """Return the beginnings of the keys of job classes by path, also of those that may not be read."""
+    known = known_classes(connection_to(database), _imported_classes(database))
+    return {path: each.name for path, each in known.items()}
 
 
 def masked_fields(database: JobsDatabase | None) -> MaskedFields:
@@ -66,7 +85,8 @@ def _imported_classes(database: JobsDatabase | None) -> list[Any]:
 
 
 def queue_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:
-    """Return the models of queues: the given one, or all that are known, sorted by the beginning of their keys."""
+    """Return the models of queues: the given one, or all that are known and may be read, sorted by the beginning of
+    their keys."""
     return _models_of(database, QUEUES, roots.queue, only)
 
 
@@ -80,6 +100,12 @@ def standing_of(queue_models: Iterable[KnownClass], paths: Sequence[str]) -> dic
     ``finding.lua``."""
     queues = [(model.name, model.indexes.get("priority", f"{model.name}:priority:")) for model in queue_models]
     return {"standing": json.dumps({"paths": paths, "queues": queues})}
+
+
+def unread_text(names: Sequence[str], most: int) -> str:
+    """Say which keys these are, naming so many of them at most."""
+    keys = ", ".join(f"{one_line(name)}:*" for name in names[:most])
+    return f"{keys}{' and others' * (len(names) > most)}, which this user of Redis may not read"
 
 
 def imported_error_models(database: JobsDatabase | None, only: Any = None) -> list[Any]:
@@ -101,7 +127,9 @@ def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -
         return [KnownClass.of(on(only, database))]
     if only and only.name.startswith(database_of(database).prefix):
         return [only]
-    known = known_models(connection_to(database), kind, _imported(database, base)).values()
+    imported = _imported(database, base)
+    written = read_written(connection_to(database), imported)
+    known = written.without_unread(models_in(written, kind, imported)).values()
     if only:  # of another shard of a cluster
         return [each for each in known if without_tag(each.name) == without_tag(only.name)]
     return sorted(known, key=attrgetter("name"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from limpyd_jobs.commands.shared.tables import names_near, some_of
 from limpyd_jobs.query import QueueState, queue_names, queue_states, unknown_queue_models
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of
+from limpyd_jobs.search.classes import classes_of, unread_names, unread_text
 from limpyd_jobs.texts import one_line
 
 # How many classes a line names.
@@ -15,7 +15,10 @@ MAX_PATHS = 3
 
 
 def unknown_classes(states: Iterable[QueueState] | None = None, database: JobsDatabase | None = None) -> Iterator[str]:
-    """Yield a line about the classes that are not known, as of version 2, and have jobs in these queues, or in any."""
+    """Yield a line about the classes that are not known, as of version 2, and have jobs in these queues, or in any; and
+    one about keys that may not be read."""
+    if names := unread_names(database):
+        yield f"not looked at: {unread_text(names, MAX_PATHS)}"
     if states is None:
         states = queue_states(database=database)
         yield from () if states else unknown_models(database)
