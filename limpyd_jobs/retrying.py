@@ -292,7 +292,9 @@ class History(NamedTuple):
         age = self._waited_since(self.since) + ran
         try:
             return decide(policy, exception, self._counted, age)
-        except (Exception, SystemExit) as error:  # of the function
+        except KeyboardInterrupt:  # maybe of a signal, which the function cannot answer for
+            raise
+        except BaseException as error:  # of the function
             failed = f"{_name_of_function(policy.delay)}, the delay of its retry policy, failed: {described(error)}"
             log.error("[%s] %s. It is tried again as if that had returned None", one_line(ident), failed)
             return decide(replace(policy, delay=Exponential()), exception, self._counted, age)

@@ -6,14 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec
 
+from limpyd.exceptions import DoesNotExist
+
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClaimLost, JobGone, NotRecorded
 from limpyd_jobs.models import Job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
+from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.context import Context
-from limpyd_jobs.workers.naming import label_of, still_claimed
+from limpyd_jobs.workers.naming import ident_of, label_of, still_claimed
+from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.run import Run, Runs
 
@@ -57,7 +61,9 @@ class Guard:
             self._log_not_recorded(job, error)
         except NotRecorded as error:
             self.context.log(f"{label_of(job)} {one_line(error, MESSAGE)}", "error")
-        except Exception as error:
+        except BaseException as error:  # asyncio.CancelledError, for one, ends no worker, nor the jobs beside
+            if _ends_worker(error):
+                raise
             self._failed(run, error)
             self.abandon(run)
         else:
@@ -73,12 +79,17 @@ class Guard:
         text = f"{label_of(job)} {one_line(error, MESSAGE)}"
         self.context.log_repeated("how a job went is not recorded", text)
 
-    def _failed(self, run: Run, error: Exception) -> None:
+    def _failed(self, run: Run, error: BaseException) -> None:
         """Record a job whose hook failed as an error, unless its end is recorded; list it with the errors anyway."""
-        job = run.job
-        if isinstance(error, JobGone) and error.ident == job.ident:
+        job, ident = run.job, ident_of(run.job)
+        if isinstance(error, DoesNotExist) and "_pk" not in vars(job):  # it was deleted through this object
+            error = JobGone(run.delivery.ident or ident)
+            ident = error.ident
+        if isinstance(error, JobGone) and error.ident == ident:
             self._log_not_recorded(job, error)
             return
+        if not isinstance(error, Exception):
+            self.recorder.redis_retry.disconnect()  # a connection may still have a reply for the code it interrupted
         self.context.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
             self.recorder.retry(self._record_failure, run)
@@ -117,3 +128,9 @@ class Guard:
 
     def _delay(self, run: Run) -> None:
         self.recorder.end(run.delay, run.stored_delay())
+
+
+def _ends_worker(error: BaseException) -> bool:
+    """Whether what a hook raised ends the worker: because it says so, or because a signal came."""
+    is_interrupt = isinstance(error, KeyboardInterrupt) and is_by_signal(error)
+    return is_interrupt or isinstance(error, (SystemExit, LoopFailed))

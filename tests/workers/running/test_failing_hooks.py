@@ -8,9 +8,10 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from running import interrupt, messages, work
 from servers import RedisServer
 
-from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs import Cancel, Error, Job, Queue, Requeue, Worker
 from limpyd_jobs.models import BaseJobsModel
 
 
@@ -58,3 +59,49 @@ def test_what_is_not_an_exception_fails_the_job_and_the_next_one_runs(raised: ty
     Worker(queues="q", callback=callback, max_loops=2).run()
     assert (bad.status.hget(), good.status.hget()) == ("e", "s")
     assert [error.type.hget() for error in Error.collection().instances()] == [raised.__name__]
+
+
+class Parcel(Letter):
+    """A job whose method raises what the test says, if it is the first one."""
+
+    raised: Any = None
+
+    def on_success(self, queue: Queue, result: Any) -> None:
+        if self.identifier.hget() == "bad":
+            raise self.raised
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, GeneratorExit, KeyboardInterrupt])
+@pytest.mark.parametrize("concurrency", [1, 5])
+@pytest.mark.usefixtures("redis_client")
+def test_a_method_of_a_job_that_raises_it_ends_neither_the_worker_nor_the_jobs_beside(
+    raised: type[BaseException], concurrency: int, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Parcel, "raised", raised("on purpose"))
+    jobs = [Parcel.add_job(name) for name in ("bad", "good")]
+    work("q", callback=None, max_loops=2, concurrency=concurrency)
+    assert [job.status.hget() for job in jobs] == ["s", "s"]
+    assert [text for text in messages(log) if f"unexpected error: {raised.__name__}: on purpose" in text]
+    assert BaseJobsModel.database.connection.zcard("jobs:queue:1:_running") == 0
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_an_interrupt_by_a_signal_ends_the_worker_in_a_method_of_a_job_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Letter, "on_success", lambda job, queue, result: interrupt(job, queue), raising=False)
+    Letter.add_job("a")
+    with pytest.raises(KeyboardInterrupt):
+        work("q", callback=None)
+
+
+@pytest.mark.parametrize("ending", [None, ValueError("it failed"), Requeue(), Requeue(count=True), Cancel()], ids=repr)
+@pytest.mark.usefixtures("redis_client")
+def test_of_a_job_whose_code_deletes_it_one_line_is_logged(ending: Any, log: pytest.LogCaptureFixture) -> None:
+    def callback(job: Job, queue: Queue) -> None:
+        job.delete()
+        if ending:
+            raise ending
+
+    ident = str(Letter.add_job("a").ident)
+    work("q", callback=callback)
+    assert [text for text in messages(log) if "[a]" in text] == [f"[a] {ident} does not exist anymore"]
+    assert Error.collection().instances() == []

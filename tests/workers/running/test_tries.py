@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -255,6 +256,15 @@ class Leaves(Task):
     default_retry_policy = Retry(times=1, delay=lambda error, number: sys.exit(5))
 
 
+def pass_on(error: BaseException, number: int) -> float:
+    raise Passes.raised
+
+
+class Passes(Task):
+    raised: BaseException
+    default_retry_policy = Retry(times=1, delay=pass_on)
+
+
 class TestADelayOfTheException:
     def test_is_that_of_the_exception_and_the_number_of_tries(self) -> None:
         job = Asks.add_job("a")
@@ -284,6 +294,17 @@ class TestADelayOfTheException:
         work(callback=fail, max_loops=2)
         assert (state_of(job), other.tries.hget()) == ("DELAYED", "1")
         assert "Leaves.<lambda>, the delay of its retry policy, failed: SystemExit: 5" in log.text
+
+    @pytest.mark.parametrize(
+        ("raised", "state"),
+        [(CancelledError(), "DELAYED"), (GeneratorExit(), "DELAYED"), (KeyboardInterrupt(), "ERROR")],
+    )
+    def test_that_raises_what_is_no_exception_does_not_end_the_worker(self, raised: BaseException, state: str) -> None:
+        error = Busy()
+        Passes.raised = raised
+        job, other = Passes.add_job("a"), Task.add_job("b")
+        work(callback=raising(error), max_loops=2)
+        assert (state_of(job), other.tries.hget()) == (state, "1")
 
     def test_is_refused_with_the_job_itself(self, redis_client: redis.Redis) -> None:
         with pytest.raises(TypeError, match="cannot be stored with a job"):
