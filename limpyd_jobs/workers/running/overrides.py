@@ -23,7 +23,8 @@ ENDS = {
     "job_requeued": "on_requeued",
 }
 
-METHODS = frozenset(ENDS.values())
+# The methods of a job that an object may have of its own.
+METHODS = frozenset((*ENDS.values(), "on_started"))
 
 # What a job meets of its worker on its way from the list to its success, beside its code.
 ON_THE_WAY = frozenset(

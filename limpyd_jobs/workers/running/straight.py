@@ -22,7 +22,7 @@ class Straight:
     """Makes the objects of a job, and does what the hooks of the worker would do. What can be seen of it is the same.
 
     Its jobs are those whose class has no method for their start or success. An application may override methods on the
-    worker, or on the job, while that runs: from then on, the job goes by the hooks.
+    worker, on the job, or on its class, while that runs: from then on, the job goes by the hooks.
     """
 
     queue_model: type[Queue]
@@ -47,7 +47,7 @@ class Straight:
         return run
 
     def start(self, run: Run) -> None:
-        if self.overrides.is_straight:
+        if self.overrides.is_straight and not hasattr(type(run.job), "on_started"):
             self.announcer.started(run)
         else:
             self._by_hooks(run).start(run)
@@ -63,7 +63,7 @@ class Straight:
         self.succeed(run, run.strategy, result)
 
     def succeeded(self, run: Run) -> None:
-        if self.overrides.is_straight:
+        if self.overrides.is_straight and not hasattr(type(run.job), "on_success"):
             self.announcer.succeeded(run)
         else:
             self._by_hooks(run).succeeded(run)

@@ -43,6 +43,18 @@ class Unmakeable(Parcel):
             raise ValueError("no object of it can be made")
 
 
+class Odd(Parcel):
+    """Each second object has a method of its own."""
+
+    made = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        Odd.made += 1
+        if not Odd.made % 2:
+            self.on_started = note("on_started")
+
+
 @pytest.fixture(autouse=True)
 def _nothing_during_a_run() -> None:
     told.clear()
@@ -104,6 +116,29 @@ def test_a_method_that_a_job_gives_itself_is_called(kind: dict[str, Any]) -> Non
     during_run.append(lambda job: setattr(job, "on_success", note("on_success")))
     work(callback=None, **kind)
     assert told == ["on_success"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_methods_that_its_class_gets_while_it_runs_are_called(
+    kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a module that the code of a job imports only then."""
+    worker = worker_of(callback=None, max_loops=2, **kind)
+    Parcel.add_job("first")
+    for name in ("on_started", "on_success"):
+        during_run.append(lambda _, name=name: monkeypatch.setattr(Parcel, name, note(name), raising=False))
+    during_run.append(lambda job: job.identifier.hget() == "first" and Parcel.add_job("second"))
+    worker.run()
+    assert told.count("on_started") == 1
+    assert told.count("on_success") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_method_that_some_objects_of_a_class_have_is_called_for_these(kind: dict[str, Any]) -> None:
+    Odd.add_jobs(list("abcd"))
+    Odd.made = 0
+    work(callback=None, max_loops=4, **kind)
+    assert told == ["on_started"] * 2
 
 
 @pytest.mark.parametrize("name", ["job_started", "job_success", "get_job", "wait_for_job"])
