@@ -18,7 +18,7 @@ from limpyd_jobs.fields.new_fields import check_fields
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import Reply, sender_of, unique
-from limpyd_jobs.redis.calls import Call, given, listed, send
+from limpyd_jobs.redis.calls import Call, given, listed, outcome_of, send
 from limpyd_jobs.redis.scripting import Script
 
 _lease_due = Script("timed/lease_due")
@@ -200,6 +200,13 @@ def _pks(**lists: Iterable[str]) -> dict[str, str]:
         if isinstance(pks, str):  # each of its letters would be one
             raise TypeError(f"{name} must be a list of pks, as [{pks!r}], not {pks!r}")
     return {name: listed(pks) for name, pks in lists.items() if pks}
+
+
+def removal_of_schedule(model: Model, pk: str, key: str, expected: Mapping[str, str]) -> Call[str]:
+    """Return the call that deletes a schedule if some of its fields are so, but not its place among those that are due,
+    which `key` names; it returns ``done``, ``gone`` or ``changed``."""
+    request = {"model": layout_of(model).json, "pk": pk, "expected": dump_compact(expected)}
+    return Call(sender_of(model), _remove_record, request, outcome_of, keys=[key])
 
 
 def _is_done(model: Model, pk: str, reply: Reply) -> bool:

@@ -31,9 +31,10 @@ from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.fields.argument import as_stored
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, has_custom_placement, job_classes
 from limpyd_jobs.models.functions.function import JobFunction
-from limpyd_jobs.records import records
+from limpyd_jobs.records import records, timed
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.calls import Call, chunks, send, send_all
@@ -280,11 +281,31 @@ class Schedule(BaseJobsModel):
             _make_queue(cls, each.given["job_class"], each.values)
         done = [schedule for some in chunks(planned, _AT_ONCE) for schedule in cls._write_all(some, replace)]
         kept = {each.values["name"] for each in planned}
-        for name, (pk, found) in stored.items() if prune else ():
-            if found.get("owner") == owner and name not in kept:
-                with suppress(DoesNotExist):  # another process deleted it meanwhile
-                    records.attached(cls, pk).delete()
+        if prune and owner is not None:
+            others = (pk for name, (pk, found) in stored.items() if found.get("owner") == owner and name not in kept)
+            for some in chunks(others, _AT_ONCE):
+                cls._prune(some, owner)
         return done
+
+    @classmethod
+    def _prune(cls, pks: Sequence[str], owner: str) -> None:
+        """Delete schedules that still are of this owner: another process may have declared one for its own, or deleted
+        one, meanwhile."""
+        layout, connection, due = layout_of(cls), records.redis_of(cls), records.due_key(cls)
+        if layout.special or layout.outside or overrides(cls, Schedule, "delete"):
+            for pk in pks:
+                with suppress(DoesNotExist):
+                    schedule = records.attached(cls, pk)
+                    if schedule.owner.hget() == owner:
+                        schedule.delete()
+            return
+        calls = (timed.removal_of_schedule(cls, pk, due, {"owner": owner}) for pk in pks)
+        outcomes: list[str | Exception] = [*send_all(connection, calls)]
+        for pk, outcome in zip(pks, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome != "changed":
+                connection.zrem(due, pk)
 
     @classmethod
     async def aadd_many(cls, schedules: Iterable[Mapping[str, Any]], **options: Any) -> list[Schedule]:

@@ -132,6 +132,23 @@ def test_a_deployment_replaces_and_removes_what_it_owns(redis_client: redis.Redi
     assert names() == ["of nobody", "of others"]
 
 
+def test_what_another_owner_declares_meanwhile_is_not_removed(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Schedule.add_many([daily("moves"), daily("goes"), daily("is deleted")], owner="shop")
+    prune = Schedule._prune
+
+    def after_the_others(pks: Any, owner: str) -> None:
+        Schedule.add_many([daily("moves")], owner="billing", replace=True)
+        Schedule.get_by_name("is deleted").delete()
+        prune(pks, owner)
+
+    monkeypatch.setattr(Schedule, "_prune", after_the_others)
+    Schedule.add_many([], owner="shop", prune=True)
+    assert names() == names(owner="billing") == ["moves"]
+    assert redis_client.zcard("jobs:schedule:due") == 1
+
+
 def test_without_pruning_none_is_removed_and_pruning_needs_an_owner(redis_client: redis.Redis) -> None:
     Schedule.add_many([daily("a")], owner="shop")
     Schedule.add_many([daily("b")], owner="shop", replace=True)
