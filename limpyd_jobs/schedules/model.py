@@ -273,7 +273,8 @@ class Schedule(BaseJobsModel):
         ValueError
             If two have the same name, or it is to prune without an owner.
         """
-        if prune and owner is None:
+        of_whom = _stored_owner(owner)
+        if prune and not of_whom:
             raise ValueError("To prune needs an owner: only the schedules of that owner are deleted")
         stored = {found.get("name", ""): (pk, found) for pk, found in cls.read_many(cls.collection())}
         planned = cls._planned(schedules, owner, stored, replace)
@@ -281,10 +282,10 @@ class Schedule(BaseJobsModel):
             _make_queue(cls, each.given["job_class"], each.values)
         done = [schedule for some in chunks(planned, _AT_ONCE) for schedule in cls._write_all(some, replace)]
         kept = {each.values["name"] for each in planned}
-        if prune and owner is not None:
-            others = (pk for name, (pk, found) in stored.items() if found.get("owner") == owner and name not in kept)
+        if prune:
+            others = (pk for name, (pk, found) in stored.items() if found.get("owner") == of_whom and name not in kept)
             for some in chunks(others, _AT_ONCE):
-                cls._prune(some, owner)
+                cls._prune(some, of_whom)
         return done
 
     @classmethod

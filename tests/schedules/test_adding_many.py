@@ -154,6 +154,8 @@ def test_without_pruning_none_is_removed_and_pruning_needs_an_owner(redis_client
     Schedule.add_many([daily("b")], owner="shop", replace=True)
     with pytest.raises(ValueError, match="needs an owner"):
         Schedule.add_many([], prune=True)
+    with pytest.raises(ValueError, match="owner of a schedule must not be empty"):
+        Schedule.add_many([], owner="", prune=True)
     assert names() == ["a", "b"]
 
 
