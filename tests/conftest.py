@@ -289,9 +289,10 @@ def _is_of_tests(module: str) -> bool:
 def _is_on_a_server_that_is_gone(model: Any) -> bool:
     from limpyd_jobs.models import BaseJobsModel
 
-    if model.database is BaseJobsModel.database:
+    database = getattr(model, "database", BaseJobsModel.database)
+    if database is BaseJobsModel.database:
         return False
-    socket = model.database.connection_settings.get("unix_socket_path")
+    socket = database.connection_settings.get("unix_socket_path")
     return socket is not None and not Path(socket).exists()
 
 

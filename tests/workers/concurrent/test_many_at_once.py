@@ -25,7 +25,6 @@ from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent import turns
 from limpyd_jobs.workers.concurrent.ahead import Ahead
 from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.running.acknowledging import AckOfMany
@@ -493,7 +492,7 @@ class TestClaimingAhead:
     def test_releases_what_does_not_begin(
         self, why: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(turns, "MAX_WAIT_AHEAD", 0.3 if why == "late" else FOR_EVER)
+        monkeypatch.setattr(many_at_once, "MAX_WAIT_AHEAD", 0.3 if why == "late" else FOR_EVER)
         waiting = Queue.get_queue("queue").waiting
         jobs = Polling.add_jobs(map(str, range(20)))
         found: list[bool] = []
@@ -516,7 +515,7 @@ class TestClaimingAhead:
         assert found == [True, True]
 
     def test_lets_ends_wait_for_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(turns, "MAX_ACK_DELAY", FOR_EVER)
+        monkeypatch.setattr(many_at_once, "MAX_ACK_DELAY", FOR_EVER)
         record, steps = AckOfMany.record, []
 
         def counted(self: AckOfMany, limit: int = 0) -> int:
@@ -580,7 +579,7 @@ class TestACanceledJob:
     def test_does_not_begin_if_it_is_claimed_ahead(
         self, job_class: type[Job], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(turns, "MAX_WAIT_AHEAD", FOR_EVER)
+        monkeypatch.setattr(many_at_once, "MAX_WAIT_AHEAD", FOR_EVER)
         running = Polling.add_jobs(["a", "b"])
         job = job_class.add_job("ahead")
         worker, canceling = with_part(Canceling, lambda: many(3, 2, lease=3600))
