@@ -25,6 +25,7 @@ from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.waiter import Waiter
+from limpyd_jobs.workers.concurrent import many_at_once
 from limpyd_jobs.workers.concurrent.ahead import Ahead
 from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.running.acknowledging import AckOfMany
