@@ -43,8 +43,10 @@ from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies
 from limpyd_jobs.redis.servers import (
+    VARIABLE,
     as_lost,
     check_server,
+    note_default,
     of_cluster,
     reasons_to_leave,
     refuse_cluster,
@@ -52,8 +54,6 @@ from limpyd_jobs.redis.servers import (
 )
 
 Settings = dict[str, Any]
-
-VARIABLE = "LIMPYD_JOBS_DATABASE"
 
 # With one of these settings, each command goes through the client, which follows them.
 ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
@@ -593,6 +593,7 @@ def _improved(connection_class: Any) -> Any:
             except redis.RedisError as error:
                 host, port = getattr(self, "host", None), getattr(self, "port", 0)
                 refuse_other_protocol(error, host, port, is_tls=is_tls)
+                note_default(error, host, port)
                 raise
 
         def read_response(self, *args: Any, **kwargs: Any) -> Any:

@@ -29,7 +29,14 @@ from limpyd_jobs.redis.cluster.pool import ClusterPool
 from limpyd_jobs.redis.cluster.refusals import Patience, places_to_resend
 from limpyd_jobs.redis.connections import packed
 from limpyd_jobs.redis.primary import ANSWER_VALID_FOR, PrimaryPool
-from limpyd_jobs.redis.servers import as_lost, check_server, reasons_to_leave, refuse_cluster, refuse_other_protocol
+from limpyd_jobs.redis.servers import (
+    as_lost,
+    check_server,
+    note_default,
+    reasons_to_leave,
+    refuse_cluster,
+    refuse_other_protocol,
+)
 from limpyd_jobs.threads import in_own_thread
 
 # The settings of the connections of a pool that those of asyncio have, too.
@@ -357,6 +364,7 @@ async def _connected(pool: Any, address: tuple[str, int] | None) -> Wire:
             is_tls = issubclass(kind, redis_asyncio.SSLConnection)
             asked = error, given["host"], given.get("port", 6379)
             await in_own_thread(partial(refuse_other_protocol, *asked, is_tls=is_tls))
+            note_default(*asked)
         raise
     return Wire(connection, kwargs.get("socket_timeout"), reasons_to_leave(pool.connection_class))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
@@ -14,6 +15,12 @@ from redis.sentinel import SentinelManagedConnection
 from limpyd_jobs.exceptions import ConfigurationException
 
 OLDEST_REDIS = (6, 2)
+
+# The environment variable that names the database where the application does not.
+VARIABLE = "LIMPYD_JOBS_DATABASE"
+
+# The server that is used if none is named.
+DEFAULT = ("localhost", 6379)
 
 # How many seconds a server has to answer when it is asked whether it speaks TLS.
 PROBE_TIMEOUT = 1.0
@@ -48,6 +55,13 @@ def refuse_other_protocol(error: Exception, host: str | None, port: int, *, is_t
     told = ("no TLS", "redis:// instead of rediss://") if is_tls else ("TLS", "rediss:// instead of redis://")
     if speaks:
         raise OtherProtocol(f"{host}:{port} speaks {told[0]}: use {told[1]}") from error
+
+
+def note_default(error: Exception, host: str | None, port: int) -> None:
+    """Note with an exception what to do if no server is there that was connected to because no other one is named."""
+    is_default = (host, port) == DEFAULT and not os.environ.get(VARIABLE)
+    if is_default and isinstance(error.__context__, ConnectionRefusedError):
+        error.add_note(f"To use another server, set {VARIABLE}, or call BaseJobsModel.database.from_url(…) first")
 
 
 def _is_of_handshake(error: Exception) -> bool:

@@ -23,7 +23,8 @@ from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter, queue_states
 from limpyd_jobs.redis.cluster.tags import slot_of
-from limpyd_jobs.redis.database import VARIABLE, JobsDatabase, database_name, parse_database
+from limpyd_jobs.redis.database import JobsDatabase, database_name, parse_database
+from limpyd_jobs.redis.servers import VARIABLE
 from limpyd_jobs.schedules import Schedule
 
 pytestmark = pytest.mark.proof

@@ -21,6 +21,7 @@ from servers import RedisServer, certificate_in, free_port, wait_until
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis import database as database_module
+from limpyd_jobs.redis import servers as servers_module
 from limpyd_jobs.redis.database import JobsDatabase, hide_passwords, parse_database
 from limpyd_jobs.redis.lines import line_to
 
@@ -175,6 +176,21 @@ def test_environment_variable_names_the_default(monkeypatch: pytest.MonkeyPatch)
 def test_empty_environment_variable_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMPYD_JOBS_DATABASE", "")
     assert LOCAL.items() <= pool_settings(JobsDatabase()).items()
+
+
+def test_default_server_that_is_not_there_is_answered_with_how_to_name_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    database = JobsDatabase(host="localhost", port=port)
+    with pytest.raises(redis.ConnectionError) as of_another:
+        database.connection.ping()
+    assert not hasattr(of_another.value, "__notes__")
+    monkeypatch.setattr(servers_module, "DEFAULT", ("localhost", port))  # a server may be there on the real one
+    with pytest.raises(redis.ConnectionError) as of_thread:
+        database.connection.ping()
+    with pytest.raises(redis.ConnectionError) as of_loop:
+        asyncio.run(ping_by_asyncio(database))
+    for refused in (of_thread.value, of_loop.value):
+        assert "set LIMPYD_JOBS_DATABASE, or call " in refused.__notes__[0]
 
 
 def test_bad_environment_variable_is_named_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
