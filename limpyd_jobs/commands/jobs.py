@@ -297,8 +297,11 @@ A filter is made of words. All of them must be met:
                 named[-1].append(word)
             elif is_condition and (hint := is_meant(re.split("[=<>]", word)[0], [IDENTIFIER])):
                 raise ValueError(f"{one_line(word)!r} is not the ident of a job{hint}")
-            else:
+            elif is_condition or word.startswith(IDENTIFIER) or Ident.parse(word):
                 named.append([word])
+            else:
+                told = f"{one_line(word)!r} is not the ident of a job, for example myapp.jobs.SendMail:12"
+                raise ValueError(f"{told}: write {IDENTIFIER}{one_line(word)} if it is its identifier")
         return [self._ident(verb, each) if each[0].startswith(IDENTIFIER) else each[0] for each in named]
 
     def _ident(self, verb: str, words: Sequence[str]) -> str:

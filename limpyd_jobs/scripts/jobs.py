@@ -98,10 +98,22 @@ def refuse(argv: list[str]) -> None:
     """Answer a command line without a command: with the help, the version, or an error."""
     parser = create_parser()
     parser.disable_interspersed_args()
+    option = argv[0].partition("=")[0] if argv else ""
+    command = next((word for word in argv if word in COMMANDS), None)
+    if command and option.startswith("-") and not parser.has_option(option):
+        parser.error(f"{option} stands before the command: write {PROG} {command} {option}")
     _, words = parser.parse_args(argv)
-    near = is_meant(words[0], COMMANDS) if words else ""
+    near = (_is_verb(words[0]) or is_meant(words[0], COMMANDS)) if words else ""
     what = f"no such command: {words[0]!r}" if words else "a command is needed"
     parser.error(f"{what}, one of: {', '.join(COMMANDS)}; limpyd-jobs-worker runs a worker{near}")
+
+
+def _is_verb(word: str) -> str:
+    """Ask at the end of a message if a verb is meant, with the names of its commands; return nothing if it is none."""
+    from limpyd_jobs.commands.completion import words_of  # not at the start of each command
+
+    found = [name for name, command in COMMANDS.items() if word in words_of(name, command).verbs]
+    return f": is {' or '.join(f'{name} {word}' for name in found)} meant?" if found else ""
 
 
 def create_parser() -> OptionParser:

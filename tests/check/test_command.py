@@ -317,6 +317,10 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         ([], "limpyd-jobs: error: a command is needed, one of: check"),
         (["--nope"], "limpyd-jobs: error: no such option: --nope"),
         (["--versoin"], "limpyd-jobs: error: no such option: --versoin: is --version meant?"),
+        (
+            ["--database=localhost", "errors", "list"],
+            "limpyd-jobs: error: --database stands before the command: write limpyd-jobs errors --database\n",
+        ),
     ],
 )
 def test_a_command_line_that_is_wrong(run: Run, arguments: list[str], message: str) -> None:
@@ -324,6 +328,11 @@ def test_a_command_line_that_is_wrong(run: Run, arguments: list[str], message: s
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_verb_without_its_command_is_answered_with_the_command(run: Run) -> None:
+    assert run("explain").stderr.endswith("; limpyd-jobs-worker runs a worker: is jobs explain meant?\n")
+    assert run("requeue").stderr.endswith(": is errors requeue or jobs requeue meant?\n")
 
 
 def test_a_redis_that_does_not_answer(run: Run) -> None:

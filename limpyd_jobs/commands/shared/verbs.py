@@ -43,7 +43,9 @@ class VerbCommand(Command):
         verbs = self.verbs()
         verb, *words = self.given or [next(iter(verbs))]
         if verb not in verbs:
-            self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}{is_meant(verb, verbs)}")
+            forgotten = "show" if {*"=<>"}.isdisjoint(verb) else "list"  # what takes a name, or a filter
+            hint = is_meant(verb, verbs) or (f": is {forgotten} {verb} meant?" if forgotten in verbs else "")
+            self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}{hint}")
         for option in self.option_list:
             if option.dest in self.given_options and verb not in (getattr(option, "verbs", None) or verbs):
                 self.parser.error(f"{verb} does not support {option}")
