@@ -56,8 +56,8 @@ class Retention(NamedTuple):
         return [name for name, keep in self._asdict().items() if keep is None]
 
 
-# What ended in each of these lists, and the option of workers that limits it.
-FINISHED = {"success": ("succeeded", "--keep-success"), "errors": ("failed", "--keep-errors")}
+# The lists of finished jobs, and the option of workers that limits each. A job is in `errors` once for each failure.
+LIMITED_BY = {"success": "--keep-success", "errors": "--keep-errors"}
 
 
 def read_finished(connection: Any, queue_keys: Iterable[str], names: Sequence[str]) -> dict[str, int]:
@@ -74,8 +74,8 @@ def kept_for_ever(where: str, numbers: Mapping[str, int]) -> str:
     """Say how many finished jobs stand in lists that nothing limits, and what would limit them; '' if there is none."""
     if not any(numbers.values()):
         return ""
-    ended = ", ".join(f"{number:,} {FINISHED[name][0]}" for name, number in numbers.items())
-    options = " and ".join(FINISHED[name][1] for name in numbers)
+    ended = ", ".join(f"{number:,} in {name}" for name, number in numbers.items())
+    options = " and ".join(LIMITED_BY[name] for name in numbers)
     limit = f"{options} of workers limit{'s' * (len(numbers) == 1)} that"
     return f"Finished jobs are kept for ever in {where}, {ended} so far: {limit}"
 

@@ -90,7 +90,7 @@ def test_a_number_has_one_name_and_lists_are_called_lists(redis_server: RedisSer
 
 
 def test_what_is_kept_for_ever_is_told_until_a_worker_that_is_there_limits_it(redis_server: RedisServer) -> None:
-    told = "Finished jobs are kept for ever in tickets, 1 succeeded, 1 failed so far"
+    told = "Finished jobs are kept for ever in tickets, 1 in success, 1 in errors so far"
     assert told in run(redis_server, "info")[1]
     details = {"queues": ["tickets"], "queue_model": Queue._name, "options": {"keep_success": 9, "keep_errors": 9}}
     fields = {"kind": "worker", "name": "a:1:b", "host": "a", "pid": "1", "details": json.dumps(details)}

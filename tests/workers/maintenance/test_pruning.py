@@ -271,7 +271,7 @@ class TestWhatIsKeptForEver:
 
     def test_is_said_with_its_number_and_with_what_limits_it(self, caplog: pytest.LogCaptureFixture) -> None:
         assert self.told(caplog) == [
-            "Finished jobs are kept for ever in these queues, 999 succeeded, 1 failed so far: --keep-success and "
+            "Finished jobs are kept for ever in these queues, 999 in success, 1 in errors so far: --keep-success and "
             "--keep-errors of workers limit that"
         ]
 
@@ -279,7 +279,7 @@ class TestWhatIsKeptForEver:
         Queue.get_queue("queue").success.rpush("another")
         monkeypatch.setattr(Queue, "keep_errors", timedelta(days=30))
         assert self.told(caplog) == [
-            "Finished jobs are kept for ever in these queues, 1,000 succeeded so far: --keep-success of workers limits "
+            "Finished jobs are kept for ever in these queues, 1,000 in success so far: --keep-success of workers limits "
             "that"
         ]
         assert self.told(caplog, keep_success=10_000) == []
