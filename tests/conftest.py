@@ -25,6 +25,7 @@ from running import Collector
 from servers import Cluster, RedisServer
 from sharing import Schedule
 
+from limpyd_jobs import events
 from limpyd_jobs.classes import job_classes
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.observing import instruments
@@ -246,12 +247,12 @@ def _no_cluster_of_other_tests() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_instruments_of_other_tests() -> Iterator[None]:
-    """A worker that logs JSON installs one, for good: each job that is added then costs more, which tests count."""
-    before = instruments.installed
+def _no_observers_of_other_tests() -> Iterator[None]:
+    """A worker that logs JSON subscribes one, for good: each job then costs more, which tests count."""
+    before = {*instruments.installed, *events._observers}
     yield
-    for instrument in {*instruments.installed} - {*before}:
-        instruments.uninstall(instrument)
+    for observer in {*instruments.installed, *events._observers} - before:
+        events.unsubscribe(observer)
 
 
 @pytest.fixture(autouse=True)

@@ -279,8 +279,8 @@ class TestWhatIsKeptForEver:
         Queue.get_queue("queue").success.rpush("another")
         monkeypatch.setattr(Queue, "keep_errors", timedelta(days=30))
         assert self.told(caplog) == [
-            "Finished jobs are kept for ever in these queues, 1,000 in success so far: --keep-success of workers limits "
-            "that"
+            "Finished jobs are kept for ever in these queues, 1,000 in success so far: --keep-success of workers "
+            "limits that"
         ]
         assert self.told(caplog, keep_success=10_000) == []
 
