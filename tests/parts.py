@@ -14,21 +14,21 @@ from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
 from limpyd_jobs.workers.context import Context, RunState
+from limpyd_jobs.workers.log import Repeats
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
+from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.redis_retry import RedisRetry
-from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.leases import Leases
-from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.strategies import Strategies
-from limpyd_jobs.workers.running.timers import JobTimer
+from limpyd_jobs.workers.timers import JobTimer
 
 Part = TypeVar("Part")
 

@@ -40,6 +40,7 @@ from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.fleet.report import Report
+from limpyd_jobs.workers.log import Repeats
 from limpyd_jobs.workers.maintenance.of_integration import OfIntegration
 from limpyd_jobs.workers.maintenance.promoter import Promoter
 from limpyd_jobs.workers.maintenance.pruner import Pruner
@@ -49,24 +50,23 @@ from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.naming import label_of
-from limpyd_jobs.workers.one_at_a_time import OneAtATime
+from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
-from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches, AckOfMany
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.leases import Leases
-from limpyd_jobs.workers.running.overrides import Overrides
+from limpyd_jobs.workers.running.one_at_a_time import OneAtATime
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.straight import Straight
 from limpyd_jobs.workers.running.strategies import Strategies
-from limpyd_jobs.workers.running.timers import JobTimer
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
+from limpyd_jobs.workers.timers import JobTimer
 
 # For how many seconds the status of a worker may not be set, while it runs one job after the other.
 STATUS_EVERY = 1.0

@@ -13,7 +13,7 @@ from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.records import records
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
-from limpyd_jobs.workers.running.timers import JobTimer
+from limpyd_jobs.workers.timers import JobTimer
 
 
 @dataclass(eq=False)

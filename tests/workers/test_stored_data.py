@@ -269,7 +269,7 @@ class TestIdents:
         monkeypatch: pytest.MonkeyPatch,
         log: pytest.LogCaptureFixture,
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.repeats.PERIOD", 60)
+        monkeypatch.setattr("limpyd_jobs.workers.log.PERIOD", 60)
         job = Task.add_job("a")
         Queue.get_queue("queue").waiting.rpush(*[job.ident] * 9)
         Task.add_job("b")

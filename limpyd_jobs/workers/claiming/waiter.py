@@ -14,8 +14,8 @@ from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
-from limpyd_jobs.workers.running.overrides import Overrides
-from limpyd_jobs.workers.running.timers import WakeupTimer
+from limpyd_jobs.workers.overrides import Overrides
+from limpyd_jobs.workers.timers import WakeupTimer
 
 # The longest wait before the worker asks for a job, in seconds.
 LONGEST_WAIT = 30.0

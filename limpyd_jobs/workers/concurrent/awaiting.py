@@ -12,7 +12,7 @@ from typing import Any
 from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
 from limpyd_jobs.workers.run import Run
-from limpyd_jobs.workers.running.timers import JobTimer
+from limpyd_jobs.workers.timers import JobTimer
 
 # A coroutine that goes on after its time is over is canceled again after this many seconds.
 CANCEL_AGAIN_AFTER = 1.0

@@ -14,7 +14,7 @@ from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.threads import OnDeath
 from limpyd_jobs.workers.concurrent.awaiting import CANCEL_AGAIN_AFTER, LAST_SECONDS
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
-from limpyd_jobs.workers.running.timers import JobTimer, WakeupTimer
+from limpyd_jobs.workers.timers import JobTimer, WakeupTimer
 
 # How many seconds there are to record that jobs are released that go on.
 RECORD_WITHIN = 1.0

@@ -27,14 +27,14 @@ from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.prefetched import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.log import Repeats
 from limpyd_jobs.workers.naming import label_of
-from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.ack_buffer import AckBuffer
-from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.strategies import Strategy
-from limpyd_jobs.workers.running.timers import WakeupTimer
+from limpyd_jobs.workers.timers import WakeupTimer
 
 # How long the thread lets the worker release jobs itself after Redis failed, in seconds.
 RETRY_RELEASE_AFTER = 1.0

@@ -15,9 +15,9 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Recorder
 from limpyd_jobs.workers.running.strategies import Strategies, Strategy
 

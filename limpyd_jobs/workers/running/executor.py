@@ -34,14 +34,14 @@ from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.run import Run, Runs, Way
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.overrides import Overrides
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
-from limpyd_jobs.workers.running.timers import JobTimer
+from limpyd_jobs.workers.timers import JobTimer
 
 # How many values the `retry` of a delivery has if the job has no time limit of its own, and has not failed.
 WITHOUT_LIMIT = 3

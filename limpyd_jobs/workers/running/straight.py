@@ -11,9 +11,9 @@ from limpyd_jobs.models.claims.job_claim import queue_of
 from limpyd_jobs.records import records
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.overrides import METHODS, Overrides
 from limpyd_jobs.workers.run import Run, Runs, Way
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.overrides import METHODS, Overrides
 from limpyd_jobs.workers.running.strategies import Strategies, Strategy
 
 

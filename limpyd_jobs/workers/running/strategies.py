@@ -25,9 +25,9 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.overrides import METHODS, Overrides
 from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.announcer import Announcer
-from limpyd_jobs.workers.running.overrides import METHODS, Overrides
 from limpyd_jobs.workers.running.recorder import Recorder
 
 P = ParamSpec("P")

@@ -21,7 +21,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.workers import stopping
-from limpyd_jobs.workers.running.timers import JobTimer
+from limpyd_jobs.workers.timers import JobTimer
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

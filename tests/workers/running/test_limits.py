@@ -85,7 +85,7 @@ class TestJobTimeout:
 
     def test_the_error_says_where_it_was_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def callback(job: Job, queue: Queue) -> None:
-            monkeypatch.setattr("limpyd_jobs.workers.running.timers.monotonic", lambda: time.monotonic() + FOR_EVER)
+            monkeypatch.setattr("limpyd_jobs.workers.timers.monotonic", lambda: time.monotonic() + FOR_EVER)
             signal.raise_signal(signal.SIGALRM)
 
         job = Slow.add_job("a")
