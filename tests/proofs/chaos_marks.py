@@ -84,7 +84,7 @@ class Pulse:
         while not self._is_stopped:
             before = monotonic()
             time.sleep(PULSE)
-            with suppress(RedisError):
+            with suppress(RedisError, OSError, ValueError):  # the connection may be closed while it is read
                 self._ask()
             late = monotonic() - before - PULSE
             if late > HICCUP:

@@ -93,7 +93,7 @@ WRONGS = {
         "is added, though .*, of the same identifier, is r",
     ),
     "a running job moves up": (
-        Replacement("local is_running = hash[1] == 'r' or hash[3]", "local is_running = false"),
+        Replacement("local is_running = status == 'r' or token", "local is_running = false"),
         "assert 'moved' == 'existing'",
     ),
     "a spread begins anew": (
