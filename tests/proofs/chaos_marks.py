@@ -17,8 +17,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.records.records import redis_of
 
@@ -84,7 +82,7 @@ class Pulse:
         while not self._is_stopped:
             before = monotonic()
             time.sleep(PULSE)
-            with suppress(RedisError, OSError, ValueError):  # the connection may be closed while it is read
+            with suppress(Exception):  # of Redis; or any, if the connection is closed while it is read
                 self._ask()
             late = monotonic() - before - PULSE
             if late > HICCUP:
