@@ -256,6 +256,16 @@ def _no_observers_of_other_tests() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _handlers_of_signals() -> Iterator[None]:
+    """A worker that is made, and never run, keeps the signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def _level_of_the_log() -> Iterator[None]:
     """A worker sets the level of its log, for good."""
     logger = logging.getLogger("limpyd-jobs")

@@ -137,7 +137,6 @@ def test_the_child_handles_signals_as_if_there_were_no_worker() -> None:
         found.append({"status": status_of(pid)})
         found.append({signal.SIGTERM.name: signal.getsignal(signal.SIGTERM)})
 
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whatever another test has left: the child has to die of it
     before = {name: repr(signal.getsignal(signal.Signals[name])) for name in NAMES}
     Forking.add_job("1")
     worker = worker_of(callback=callback, terminate_gracefuly=True, job_timeout=60)
