@@ -124,10 +124,10 @@ class Context:
     def log(self, message: str, level: str = "info") -> None:
         self._worker.log(message, level)
 
-    @property
-    def connection(self) -> Redis:
-        """The connection to Redis, for any thread."""
-        return self._worker.connection
+    def connect(self) -> None:
+        """Take the connection for the threads of the worker. By the time they use it, a job may share a pipeline
+        with all threads, as a plain `PipelineDatabase` of limpyd can."""
+        self.connection: Redis = self._worker.connection
 
     def notify_status(self) -> None:
         """Notify others that the status changed, or that the worker is asked to end."""

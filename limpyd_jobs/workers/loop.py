@@ -294,6 +294,7 @@ class Loop:
     def _run(self) -> None:
         worker = self.worker
         worker.set_status("starting")
+        self.context.connect()
         self.strategies.refresh()
         self._check_visits()
         worker.start_date = utcnow()

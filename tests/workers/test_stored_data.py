@@ -165,6 +165,22 @@ class TestIdents:
         work(callback=collector, max_loops=1)
         assert collector.identifiers == ["a"]
 
+    def test_a_lease_is_renewed_while_a_job_shares_a_pipeline_of_a_plain_database_with_all_threads(
+        self, redis_server: RedisServer, redis_client: redis.Redis
+    ) -> None:
+        BaseJobsModel.use_database(PipelineDatabase(unix_socket_path=redis_server.socket, db=0))
+
+        def callback(job: Job, queue: Queue) -> None:
+            key, ident = queue.running.key, job.ident
+            before = redis_client.zscore(key, ident)
+            assert before
+            with BaseJobsModel.database.pipeline(share_in_threads=True):
+                wait_until(lambda: (redis_client.zscore(key, ident) or 0) > before)
+
+        job = Task.add_job("a")
+        work(callback=callback, lease=1)
+        assert job.status.hget() == STATUSES.SUCCESS
+
     @pytest.mark.matrix(3)
     @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
     def test_an_ident_of_no_job_that_an_idle_worker_gets(

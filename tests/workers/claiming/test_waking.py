@@ -230,6 +230,7 @@ def test_to_end_a_wait_raises_nothing_though_the_connection_is_closed_meanwhile(
         raise error("closed")
 
     _worker, waiter = with_part(Waiter, worker_of)
+    waiter.context.connect()
     monkeypatch.setattr(waiter.claimer, "end_wait", fail)
     waiter.end_wait()
 
