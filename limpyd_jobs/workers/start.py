@@ -169,10 +169,12 @@ class Start:
         queue_model, settings = self.worker.queue_model, self.context.settings
         names = Retention.of(queue_model, settings.keep_success, settings.keep_errors).unlimited
         with suppress(RedisError):
-            keys = self.context.queue_keys[:MAX_COUNTED] if names else ()
-            numbers = read_finished(records.redis_of(queue_model), keys, names) if keys else {}
+            keys = self.context.queue_keys if names else []
+            counted = keys[:MAX_COUNTED]
+            numbers = read_finished(records.redis_of(queue_model), counted, names) if counted else {}
             if sum(numbers.values()) >= MANY_KEPT:
-                self.worker.log(kept_for_ever("these queues", numbers))
+                where = "these queues" if counted == keys else f"the first {len(counted)} of these {len(keys):,} queues"
+                self.worker.log(kept_for_ever(where, numbers))
 
     def _log_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""

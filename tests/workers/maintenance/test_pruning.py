@@ -284,6 +284,16 @@ class TestWhatIsKeptForEver:
         ]
         assert self.told(caplog, keep_success=10_000) == []
 
+    def test_says_so_if_not_all_queues_were_counted(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("limpyd_jobs.workers.start.MAX_COUNTED", 1)
+        Queue.get_queue("queue", 1)
+        Queue.get_queue("queue", 2).success.rpush("another")  # the first one in turn
+        monkeypatch.setattr("limpyd_jobs.workers.start.MANY_KEPT", 1)
+        (line,) = self.told(caplog)
+        assert "are kept for ever in the first 1 of these 3 queues, 1 in success, 0 in errors so far" in line
+
     def test_is_not_said_of_a_few(self, caplog: pytest.LogCaptureFixture) -> None:
         Queue.get_queue("queue").errors.lpop()
         assert self.told(caplog) == []
