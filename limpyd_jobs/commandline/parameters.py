@@ -412,7 +412,8 @@ class Parameters:
     prefetch: int | str = new_row(
         1,
         "How many jobs to claim at once, at most 1000, to run them one after the other; ``auto`` for as many as are "
-        "run within ``prefetch_time``, and long ones one by one. See :ref:`Jobs in batches`.",
+        "run within ``prefetch_time``, and long ones one by one. With ``concurrency``, how many to claim beside those "
+        "that run; 1 for as many as will begin within 30 ms. See :ref:`Jobs in batches`.",
         option("auto", check=options.prefetch),
         group=WAIT,
         kind=whole_number(1, MAX_PREFETCH, or_word=options.AUTO),
@@ -522,10 +523,11 @@ class Parameters:
         self._read_settings(ours)
         if self._settings.burst and self._settings.processes == 1 and not _is_chosen(self, "max_loops"):
             self.max_loops = math.inf
-        if self._settings.concurrency > 1 and self._settings.prefetch != 1:
+        if self._settings.concurrency > 1 and self._settings.prefetch == options.AUTO:
             raise ConfigurationException(
-                f"concurrency={self._settings.concurrency} and prefetch={self._settings.prefetch} exclude each other: "
-                "a worker that runs several jobs at once claims as many as it has free slots. Leave prefetch out."
+                f"prefetch='auto' measures how long one job after the other takes, and concurrency="
+                f"{self._settings.concurrency} runs several at once: it finds out by itself how many jobs to claim "
+                "ahead. Leave prefetch out, or give a number"
             )
         if "home" in ours.difference(self._names_of_others) and self._settings.shards is None:
             raise ConfigurationException(f"home={self._settings.home} is the number of a shard, so it needs shards")

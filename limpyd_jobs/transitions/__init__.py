@@ -20,6 +20,7 @@ from limpyd_jobs.transitions.claiming import (
     Delivery,
     NextWakeups,
     Renewal,
+    Room,
     claim,
     claim_job,
     claim_state,

@@ -60,6 +60,29 @@ _renew = Script("claiming/renew")
 _renew_many = Script("claiming/renew_many")
 
 
+class Room(NamedTuple):
+    """How many suspects, which may kill it, a worker of several slots runs, and how many it may run at once; None if it
+    runs none."""
+
+    suspects: int = 0
+    most_suspects: int | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it may run another one."""
+        return self.most_suspects is None or self.suspects < self.most_suspects
+
+    def has_one_for(self, beside: int) -> bool:
+        """Whether it may run a suspect that allows so many at once, itself included."""
+        return self.suspects < min(beside, self.most_suspects or beside)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What a script is given."""
+        named: dict[str, Any] = {"is_concurrent": True}
+        return named if self.most_suspects is None else {**named, **self._asdict()}
+
+
 @dataclass(slots=True)  # not frozen, because that takes three times as long to make
 class ClaimRequest:
     """What a worker asks for: see ``claiming/claim.lua``. It is sent over its connection, or by the client of the
@@ -70,17 +93,17 @@ class ClaimRequest:
     lease: float
     classes: Mapping[str, type[RedisModel]]
     is_again: bool = False
-    connection: PinnedConnection | None = field(default=None, compare=False, repr=False)
+    connection: Any = field(default=None, compare=False, repr=False)
     registry: str = field(default="", compare=False, repr=False)
-    is_concurrent: str = ""
+    room: Room | None = None  # of a worker that runs several jobs at once
 
     def named(self, token: str = "token") -> dict[str, Any]:
         """Return the request as scripts take it, with the token by that name. Hundreds of waiting lists are one text,
         which travels much faster."""
         lists, classes = "\n".join(self.keys), classes_argument(self.classes)
         named = {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
-        if self.is_concurrent:
-            named["is_concurrent"] = self.is_concurrent
+        if self.room:
+            named.update(self.room.named)
         return {**named, "registry": self.registry} if self.registry else named
 
     @property

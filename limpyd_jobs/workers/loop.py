@@ -25,7 +25,7 @@ from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
-from limpyd_jobs.workers.claiming.prefetched import log_not_released
+from limpyd_jobs.workers.claiming.stock import Stock, log_not_released, size_for
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
@@ -55,9 +55,9 @@ from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.process.memory import MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.run import Run, Runs
-from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches, AckOfMany
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
+from limpyd_jobs.workers.running.endings import Endings
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.leases import Leases
 from limpyd_jobs.workers.running.one_at_a_time import OneAtATime
@@ -116,17 +116,19 @@ class Loop:
         error_model = worker.error_model if worker.save_errors else None
         self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.log)
         self._client = partial(records.redis_of, worker.queue_model)
+        settings = self.context.settings
+        self.stock = Stock(size_for(settings.concurrency, settings.prefetch, settings.prefetch_time))
+        self._room = None if self._is_one else self.slots.room
         self.claimer = Claimer(
             worker.queue_model,
             self.context.settings.lease,
             self.unresolved.defer,
             worker.error_model,
-            is_concurrent="" if self._is_one else "1",
-            schedules=records.due_key(Schedule) if is_here(worker.queue_model) else "",
+            stock=self.stock,
+            room=self._room,
             before_replies=None if self._is_one else lambda connection: self.turns.until_reply(connection),
         )
-        self.claimer.listen(worker.queues)
-        self.prefetched = self.claimer.prefetched
+        self.claimer.listen(worker.queues, records.due_key(Schedule) if is_here(worker.queue_model) else "")
         self.offers = Offers(worker, self.claimer, self.runs)
 
     def _build_tasks(self) -> None:
@@ -154,7 +156,7 @@ class Loop:
         worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
         self.timer = JobTimer()
         self.held = Held(worker, context, self.runs, self.slots, self.event_loop, self._end_wait)
-        self.report = Report(worker, context, self.runs, self.prefetched, self.held.lines)
+        self.report = Report(worker, context, self.runs, self.stock, self.held.lines)
         self.stopping = Stopping(
             worker,
             context,
@@ -175,19 +177,17 @@ class Loop:
             ends_burst=self.stopping.ends_burst,
             before_wait=self.repeats.sum_up,
             pause=pause,
-            visits=Visits(worker, context, self.runs, self.claimer, shards, context.settings.home) if shards else None,
+            visits=Visits(worker, context, self.runs, self._room) if shards else None,
         )
 
     def _build_hooks(self, base: type[Face]) -> None:
         worker, context, runs, announcer = self.worker, self.context, self.runs, self.announcer
-        # Several jobs at once are claimed when the ends of others are recorded together.
-        next_request = self.waiter.next_request if self._is_one else _nothing
-        self.recorder = recorder = Recorder(self.redis_retry, next_request, self.claimer.keep)
+        self.recorder = recorder = Recorder(self.redis_retry, context, self.waiter)
         self.guard = Guard(context, runs, recorder)
         policy, abandon = context.settings.retry_policy, self.guard.abandon
         self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer, abandon)
-        self.acknowledger = self._make_acknowledger()
-        succeed = self.acknowledger.succeed
+        self.endings = Endings(worker, context, recorder, self.guard, runs, self.waiter, self.overrides)
+        succeed = self.endings.succeed
         parts = self.overrides, strategies, recorder, announcer, succeed
         self.hooks = ByHooks(worker, context, runs, *parts, self.claimer.take)
         self.straight = Straight(worker.queue_model, runs, self.overrides, strategies, announcer, self.hooks, succeed)
@@ -197,18 +197,9 @@ class Loop:
         takes = self.hooks, self.claimer.take, self.offers.abandon
         self.executor = Executor(worker, context, runs, *others, *takes, note, self.stopping.ends_jobs)
 
-    def _make_acknowledger(self) -> AckAtOnce:
-        worker, context, recorder, runs = self.worker, self.context, self.recorder, self.runs
-        claimer, waiter, guard = self.claimer, self.waiter, self.guard
-        if not self._is_one:
-            return AckOfMany(worker, context, recorder, runs, claimer, waiter, guard)
-        if context.settings.prefetch != 1:
-            return AckInBatches(worker, context, recorder, runs, claimer, waiter, guard, self.overrides)
-        return AckAtOnce(worker, context, recorder)
-
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
-        self.leases = Leases(context, self.prefetched, self.runs, log_not_renewed, self.turns.cancel)
+        self.leases = Leases(context, self.stock, self.runs, log_not_renewed, self.turns.cancel)
         owner, paths, may_log = self.claimer.owner, self.unresolved.paths, self.redis_retry.may_log
         parts = owner, self.runs, self.stopping, self.report, paths, may_log
         self.registration = WorkerRegistration(worker, context, *parts)
@@ -222,7 +213,6 @@ class Loop:
             self.turns = OneAtATime(self.worker, self._run_job, self.leftovers, self._get, self._is_steady, cancel)
             return
         worker, context, slots, claimer = self.worker, self.context, self.slots, self.claimer
-        assert isinstance(self.acknowledger, AckOfMany)
         limits = Limits(slots, self.timer, self._end_by, self._stop_waiting, context.fail)
         canceling = Canceling(slots, self._client, claimer.canceled_key, limits.cancel, worker.log, context.fail)
         self.turns = ManyAtOnce(
@@ -235,7 +225,7 @@ class Loop:
             self.offers,
             self.guard,
             self.executor,
-            self.acknowledger,
+            self.endings,
             self.awaiting,
             self.event_loop,
             limits,
@@ -329,7 +319,7 @@ class Loop:
         from limpyd_jobs.workers.health.telling import telling
 
         self.maintenance.put_first(Turns(settings.stalled_after / 4))
-        monitor = Monitor(self.worker, self.context, self.runs, self.prefetched, self.held.too_long)
+        monitor = Monitor(self.worker, self.context, self.runs, self.stock, self.held.too_long)
         return telling(monitor, settings, parent, self.worker.log)
 
     def _start_and_loop(self, heartbeat: Heartbeat) -> None:
@@ -343,7 +333,7 @@ class Loop:
             worker.run_started()
             self.start.log_kept()
             try:
-                with self.waiter.wakeup_timer, self.acknowledger:
+                with self.waiter.wakeup_timer, self.endings:
                     worker._main_loop()
             finally:  # a job may call sys.exit()
                 self._write_metrics()
@@ -401,7 +391,7 @@ class Loop:
         """Whether the next job is there already. To set the status in between would be as costly as a job, so that is
         done once in a while; but each time if the application has its own `set_status`, and no jobs are prefetched."""
         is_seldom = self.overrides.has_our_status or self.context.settings.prefetch != 1
-        return is_seldom and bool(self.prefetched.deliveries) and monotonic() < self._next_status
+        return is_seldom and bool(self.stock.deliveries) and monotonic() < self._next_status
 
     def _next(self) -> Run | None:
         """Run the tasks that are due, then get a job; None if there is none, or something failed."""
@@ -499,7 +489,7 @@ class Loop:
 
     def _run_job(self, run: Run) -> None:
         self.executor.run(run)
-        self.acknowledger.job_done()
+        self.endings.job_done()
         if self.awaiting.left:
             self._leave_behind(run, self.awaiting.take_left())
         if self.memory_limit:
@@ -516,16 +506,12 @@ class Loop:
         """Release the next jobs, if some are claimed already, and end the registration of a worker that waits."""
         if self.context.is_too_late:
             return
-        self.acknowledger.flush()
+        self.endings.record()
         try:
             self.claimer.ask_again()
-            log_not_released(self.repeats.log, self.prefetched.release())
+            log_not_released(self.repeats.log, self.stock.release())
             self.claimer.unregister()
         except Exception as error:
             remedy = self.redis_retry.remedy_of(error)
             self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}{remedy}", "error")
         self.repeats.sum_up()
-
-
-def _nothing() -> None:
-    """What to claim with the end of a job, if jobs are claimed otherwise."""

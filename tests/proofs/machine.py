@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple
 
 import pytest
@@ -42,7 +43,7 @@ from limpyd_jobs.exceptions import ClaimLost, JobGone, NotClaimable, NotEditable
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.calls import listed
-from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending, many
+from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending, Room, many
 
 LEASE = 60
 WAIT = 30
@@ -80,7 +81,7 @@ queues = st.sampled_from(QUEUES)
 delays = st.sampled_from([None, 30, -1])
 limits = st.sampled_from([0, 0, 40])
 sometimes = st.booleans()
-rooms = st.sampled_from(["", "1", "2", "1 2"])  # for suspects, as claim.lua is told
+rooms = st.sampled_from([None, (0, inf), (1, 1), (1, 2)])  # how many suspects run, and how many may run at once
 
 
 class Claim(NamedTuple):
@@ -323,15 +324,16 @@ class Life(RuleBasedStateMachine):
     @rule(
         target=claims,
         limit=st.sampled_from([2, 9]),
-        is_concurrent=rooms,
+        room=rooms,
         again=sometimes,
     )
-    def a_worker_claims_several_jobs(self, limit: int, is_concurrent: str, again: bool) -> Any:
+    def a_worker_claims_several_jobs(self, limit: int, room: tuple[int, float] | None, again: bool) -> Any:
         """To run them one after the other, or at once. One that may kill its workers comes alone, or is passed over."""
-        request = replace(self._request(), is_concurrent=is_concurrent)
+        most = None if room is None or room[1] == inf else int(room[1])
+        request = replace(self._request(), room=None if room is None else Room(room[0], most))
         claim = partial(transitions.succeed_many, self.client, [])
         found = claim(request, limit)[1]
-        expected = self.expected.claim_several(limit, request.token, is_concurrent)
+        expected = self.expected.claim_several(limit, request.token, room)
         assert [(each.outcome, each.ident, each.queue_key, each.token) for each in found] == expected
         claims = [Claim(each.ident, each.queue_key, each.token) for each in found if each.outcome == "claimed"]
         if claims and again:

@@ -112,12 +112,6 @@ class Room(NamedTuple):
     taken: int
     fewest: float
 
-    @classmethod
-    def beside(cls, is_concurrent: str) -> Room:
-        if " " in is_concurrent:
-            return cls(*map(int, is_concurrent.split()))
-        return cls(1, 1) if is_concurrent == "2" else cls(0, inf)
-
     def refuses(self, number: int, beside: int) -> bool:
         return self.taken >= min(beside, self.fewest) or (beside == 1 and number > 1)
 
@@ -373,15 +367,15 @@ class Reference:
         self.queues[queue].running[ident] = self.now + self.lease
         return "claimed"
 
-    def claim_several(self, limit: int, token: str, is_concurrent: str) -> list[tuple[str, str, str, str]]:
+    def claim_several(self, limit: int, token: str, rooms: tuple[int, float] | None) -> list[tuple[str, str, str, str]]:
         """A worker takes several jobs at once, up to the first entry that is not a job to run: the outcome, the ident,
-        the queue and the token of each. `is_concurrent` as in claim.lua."""
+        the queue and the token of each. `rooms` are those of a worker of several slots."""
         found: list[tuple[str, str, str, str]] = []
         passed: set[str] = set()
-        room = Room.beside(is_concurrent)
+        room = Room(*(rooms or (0, inf)))
         while len(found) < limit:
             number = len(found) + 1
-            place = self._next_but_suspects(passed, partial(room.refuses, number), bool(is_concurrent))
+            place = self._next_but_suspects(passed, partial(room.refuses, number), rooms is not None)
             if place is None:
                 break
             queue, ident = place

@@ -30,7 +30,7 @@ from servers import RedisServer, SentinelServer, free_port, wait_until
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
-from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.workers.claiming.stock import Stock
 
 OUTAGE = 1  # seconds
 AS_ADMIN = {"username": "admin", "password": "any"}
@@ -85,7 +85,7 @@ class Scene:
         self.gate = threading.Event()
         self.lease = 20.0
         self.workers: list[Worker] = []
-        self.prefetched: list[Prefetched] = []
+        self.prefetched: list[Stock] = []
 
     def callback(self, job: Job, queue: Queue) -> None:
         identifier = job._cached_identifier
@@ -112,7 +112,7 @@ class Scene:
     @contextmanager
     def working(self, number: int = 3, **given: Any) -> Iterator[None]:
         options = {**given, "timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "callback": self.callback}
-        made = [with_part(Prefetched, partial(worker_of, lease=self.lease, **options)) for _ in range(number)]
+        made = [with_part(Stock, partial(worker_of, lease=self.lease, **options)) for _ in range(number)]
         self.workers, self.prefetched = [worker for worker, _ in made], [prefetched for _, prefetched in made]
         threads = [threading.Thread(target=worker.run) for worker in self.workers]
         try:

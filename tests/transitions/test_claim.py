@@ -14,7 +14,7 @@ from worlds import EVERYTHING, IDENTIFIERS, LATER, LEASE, STATES, TOKEN, Moment,
 
 from limpyd_jobs import Job, transitions
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.transitions import Delivery, Room
 
 After = Callable[[float], Moment]
 
@@ -594,13 +594,13 @@ def test_of_many_lists_those_that_have_no_job_to_run_are_passed_over(world: Worl
 
 
 class TestAWorkerThatRunsSeveralJobs:
-    def claim(self, world: World, is_concurrent: str) -> Any:
-        request = replace(world.request(token="many"), is_concurrent=is_concurrent)
+    def claim(self, world: World, *room: int) -> Any:
+        request = replace(world.request(token="many"), room=Room(*room))
         return transitions.claim(world.queue_class, request)[0]
 
     def test_gets_the_token_of_one_of_several(self, any_world: World) -> None:
         any_world.add("a")
-        assert self.claim(any_world, "1").token == "many/1"
+        assert self.claim(any_world).token == "many/1"
 
     def suspect(self, world: World, identifier: str, queue: str = "q") -> Any:
         _, job = world.add(identifier, queue)
@@ -611,11 +611,11 @@ class TestAWorkerThatRunsSeveralJobs:
     def test_gets_a_suspect_with_a_token_of_its_own(self, any_world: World, rescues: str, token: str) -> None:
         _, job = any_world.add("a")
         any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", rescues)
-        assert self.claim(any_world, "1").token == token
+        assert self.claim(any_world).token == token
 
     def test_gets_no_other_one_while_that_runs(self, any_world: World) -> None:
         suspects = [self.suspect(any_world, each) for each in "ab"]
-        assert self.claim(any_world, "2") is None
+        assert self.claim(any_world, 1, 1) is None
         assert any_world.waiting() == [pk_of(job) for job in suspects]
 
     def test_gets_what_is_behind_it_then_in_the_order_of_the_lists(self, any_world: World) -> None:
@@ -626,7 +626,7 @@ class TestAWorkerThatRunsSeveralJobs:
         any_world.client.lpush(any_world.waiting_key(), "not an ident")
         any_world.client.lmove(any_world.waiting_key(), any_world.waiting_key(), "LEFT", "RIGHT")
         request = replace(
-            any_world.request(any_world.waiting_key(), any_world.waiting_key("p"), token="many"), is_concurrent="2"
+            any_world.request(any_world.waiting_key(), any_world.waiting_key("p"), token="many"), room=Room(1, 1)
         )
         claimed = [transitions.claim(any_world.queue_class, request)[0] for _ in range(3)]
         assert [each and each.ident for each in claimed] == [job.ident for job in (*fresh, last)]

@@ -12,7 +12,7 @@ from worlds import LEASE, TOKEN, Bench, Moment, Till, World, pk_of
 
 from limpyd_jobs import Job, Queue, transitions
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.transitions import Delivery, Rescue
+from limpyd_jobs.transitions import Delivery, Rescue, Room
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
 
 After = Callable[[float], Moment]
@@ -281,7 +281,7 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
         request = any_world.request(token="1@worker")
         seen = []
         for _ in range(5):
-            claimed = transitions.succeed_many(any_world.client, [], replace(request, is_concurrent="1"), 9)[1]
+            claimed = transitions.succeed_many(any_world.client, [], replace(request, room=Room()), 9)[1]
             seen.append([(each.token.partition("/")[1], each.beside) for each in claimed])
             for each in claimed:
                 any_world.client.zadd(f"{each.queue_key}:_running", {each.ident: 1})
@@ -294,7 +294,7 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
 
     def test_is_no_suspect_if_its_worker_said_that_it_ends(self, any_world: World) -> None:
         job = any_world.add("a")[1]
-        request = replace(any_world.request(token="slot:1@worker"), is_concurrent="1")
+        request = replace(any_world.request(token="slot:1@worker"), room=Room())
         for rescues in ("once with others", "among 4", "1"):
             any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", rescues)
             transitions.claim(any_world.queue_class, request)

@@ -15,7 +15,7 @@ from limpyd_jobs import Job, transitions
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import ClaimLost, NotRecorded
 from limpyd_jobs.records import records
-from limpyd_jobs.transitions import Delivery, Ending
+from limpyd_jobs.transitions import Delivery, Ending, Room
 
 After = Callable[[float], Moment]
 
@@ -285,12 +285,10 @@ class TestASuspect:
         assert [fetched.ident for fetched in claimed] == [job.ident for job in jobs[:2]]
         assert any_world.waiting() == [pk_of(job) for job in jobs[2:]]
 
-    @pytest.mark.parametrize(("is_concurrent", "number"), [("1", 2), ("2", 0), ("2", 2)])
-    def test_is_passed_over_by_a_worker_that_runs_several(
-        self, any_world: World, is_concurrent: str, number: int
-    ) -> None:
+    @pytest.mark.parametrize(("room", "number"), [(Room(), 2), (Room(1, 1), 0), (Room(1, 1), 2)])
+    def test_is_passed_over_by_a_worker_that_runs_several(self, any_world: World, room: Room, number: int) -> None:
         jobs = self.rescued(any_world, number)
-        request = replace(any_world.request(token="next"), is_concurrent=is_concurrent)
+        request = replace(any_world.request(token="next"), room=room)
         _, claimed = transitions.succeed_many(any_world.client, [], request, 10)
         assert [each.ident for each in claimed] == [job.ident for job in jobs if job is not jobs[number]]
         assert [each.token for each in claimed] == ["next/1", "next/2", "next/3"]

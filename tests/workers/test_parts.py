@@ -19,9 +19,6 @@ STILL_ASSIGNED = {
     "workers/concurrent/limits.py: _timer.on_set",
     "workers/concurrent/many_at_once.py: _awaiting.before",
     "workers/concurrent/many_at_once.py: _awaiting.run_of_hook",
-    "workers/concurrent/many_at_once.py: _claimer.is_concurrent",
-    "workers/concurrent/many_at_once.py: _prefetched.release_at",
-    "workers/running/acknowledging.py: _prefetched.release_at",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
-from parts import Parts
+from parts import parts_of
 from running import messages, work, worker_of, working
 from servers import refuse_all, refuse_nothing, wait_until
 
@@ -241,7 +241,7 @@ class TestBackoff:
 
 
 def test_a_shard_that_failed_for_the_end_of_one_job_is_not_tried_for_the_next_ones() -> None:
-    retry, tried = Parts(worker_of(lease=0.1)).redis_retry, list[int]()
+    retry, tried = parts_of(worker_of(lease=0.1)).redis_retry, list[int]()
     shard = JobsDatabase(unix_socket_path="/nowhere/redis.sock")
 
     def record() -> None:

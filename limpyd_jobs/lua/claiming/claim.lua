@@ -6,8 +6,8 @@
 --   lists, token, lease, classes   for the token, see `is_only_taken`
 --   registry    see add.lua
 --   is_concurrent   '1' if the worker runs several jobs at once: the token is that of one of several, unless the job is a
---               suspect, which may kill the worker, and runs without another one (see rescue.lua). If it runs suspects
---               already, '2', to pass over others, or how many, and how many it may run at once: '3 12'
+--               suspect, which may kill the worker, and runs without another one (see rescue.lua)
+--   suspects, most_suspects   how many suspects that worker runs already, and how many it may run at once; or none
 --   ident       none to take a job from the lists; or a job that was taken from the only list by other means
 --   is_again    '1' if this is sent once more, as the reply was lost
 --   worker      its name, if it is about to wait: it is registered if there is no job, else no longer; or none
@@ -45,7 +45,7 @@ refuse_if_moved(request.registry)
 local lists, token = lists_from(request.lists), checked_token(request.token)
 local lease, ident = tonumber(request.lease), request.ident
 local classes, worker, is_again = classes_from(request.classes), request.worker, request.is_again
-is_concurrent = request.is_concurrent
+know_room(request.is_concurrent, request.suspects, request.most_suspects)
 local known = request.known and cjson.decode(request.known) or nil
 local first_key = lists(1)[1]
 

@@ -9,7 +9,7 @@
 --   limit           how many jobs to claim at most
 --   lists, lease    to claim them from
 --   token           of the claims: '/1', '/2'… is added if the limit is more than one and the job does not come alone
---   is_concurrent   see claim.lua
+--   is_concurrent, suspects, most_suspects   see claim.lua
 --   is_again        '1' if this is sent once more, as the reply was lost
 --   classes         of these jobs, too
 --   registry        see add.lua
@@ -28,7 +28,7 @@
 --@include repeated_claims
 
 local classes = classes_from(request.classes)
-is_concurrent = request.is_concurrent
+know_room(request.is_concurrent, request.suspects, request.most_suspects)
 
 local function record(row)
   local ident, token, queue, began, ended_at, erase, result, kept_for = unpack(row)

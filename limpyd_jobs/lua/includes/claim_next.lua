@@ -39,21 +39,19 @@ local function arguments_among(hash, first)
   return size <= 65536 and arguments or nil
 end
 
--- Whether the worker runs several jobs at once: see claim.lua. Then, once `allows` was asked, how many suspects it has, and
--- how many suspects one of these may have beside it, and itself.
-local is_concurrent, suspects, fewest
+-- Whether the worker runs several jobs at once, how many suspects it has, and how many it may have at once: see claim.lua.
+local is_concurrent, suspects, most_suspects = nil, 0, math.huge
+
+local function know_room(given, running, most)
+  is_concurrent, suspects, most_suspects = given, tonumber(running) or 0, tonumber(most) or math.huge
+end
 
 -- Whether a suspect may be claimed: a worker has no more of them at once than each allows. The one that may have none beside
 -- it comes alone, or, if the worker runs several jobs, first.
 --@rarely
 local function allows(beside, number)
   if not (number or is_concurrent) then return true end
-  if not suspects then
-    local running, least = string.match(is_concurrent or '', '^(%d+) (%d+)$')
-    suspects, fewest = tonumber(running) or 0, tonumber(least) or math.huge
-    if is_concurrent == '2' then suspects, fewest = 1, 1 end
-  end
-  return suspects < math.min(beside, fewest) and (beside > 1 or (number or 1) == 1)
+  return suspects < math.min(beside, most_suspects) and (beside > 1 or (number or 1) == 1)
 end
 
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it really waits. The reply is
@@ -116,7 +114,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   if beside and is_first and not allows(beside, number) then
     return {outcome = 'nothing'}
   end
-  if beside and suspects then suspects, fewest = suspects + 1, math.min(fewest, beside) end
+  if beside then suspects, most_suspects = suspects + 1, math.min(most_suspects, beside) end
   local is_among_others = (number or is_concurrent) and beside ~= 1
   token = is_among_others and one_of_several(token, number or 1) or token
   local start, tries = now_text(), string.format('%d', (tonumber(tries_before) or 0) + 1)

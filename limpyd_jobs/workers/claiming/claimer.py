@@ -25,8 +25,8 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.connections import PinnedConnection, shorter_than_timeout
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
-from limpyd_jobs.transitions import LISTENING, NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, NextWakeups
-from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.transitions import LISTENING, NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, NextWakeups, Room
+from limpyd_jobs.workers.claiming.stock import Stock
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
 REGISTRATION_MARGIN = 5.0
@@ -61,8 +61,8 @@ class Claimer:
         defer: Callable[[str, str, Exception], Any] | None = None,
         error_model: type[Error] | None = None,
         *,
-        is_concurrent: str = "",
-        schedules: str = "",
+        stock: Stock | None = None,
+        room: Callable[[], Room] | None = None,
         before_replies: Callable[[Any], None] | None = None,
     ) -> None:
         self.queue_model = queue_model
@@ -71,19 +71,19 @@ class Claimer:
         self._error_model = (
             error_model if error_model and is_same_database(error_model.database, queue_model.database) else None
         )
-        self.prefetched = Prefetched()
+        self.stock = stock or Stock()
         client = partial(records.redis_of, queue_model)
         self.connection = PinnedConnection(client)  # also for the ends of jobs
         # For claims that wait; another one if jobs may end meanwhile.
         self.waiting_connection = (
             PinnedConnection(client, before_replies=before_replies) if before_replies else self.connection
         )
-        self.is_concurrent = is_concurrent  # whether the worker runs several jobs at once: see claim.lua
+        self._room = room  # for a worker that runs several jobs at once: which ones it may run beside them
         self.next_wakeups = NextWakeups()  # what Redis said when there was no job
         # The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
         self.last_queue = ""
         self.signal_keys: list[str] = []  # the keys of the lists whose tokens end a wait
-        self.schedules = schedules  # the key of the schedules that `next_wakeups` tells of; empty for none
+        self._schedules = ""  # the key of the schedules that `next_wakeups` tells of; empty for none
         # The last exception about an entry of a list that cannot be run. No code is at fault, so no traceback helps.
         self.invalid: Exception | None = None
         self._no_signals_until = 0.0
@@ -97,14 +97,14 @@ class Claimer:
         self._unanswered: ClaimRequest | None = None
         self._registration = self._name
         self._is_registered = False
-        self._asked_as = ""  # the `is_concurrent` of the last request
+        self._asked_with: Room | None = None  # the room at the last request
         self._looked_into: Sequence[str] = ()
         self._looked_at = -inf
         self._logged: set[str] = set()
 
     def request(self, keys: Sequence[str] = (), *, only_taken: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a new token."""
-        kind = f"{ONLY_TAKEN if only_taken else ''}{LISTENING if self.is_concurrent else ''}"
+        kind = f"{ONLY_TAKEN if only_taken else ''}{LISTENING if self._room else ''}"
         token = f"{kind}{next(self._numbers)}{self._mark}"
         classes, registry = self._job_classes.known, ""
         if keys:
@@ -120,7 +120,7 @@ class Claimer:
             classes,
             connection=self.connection,
             registry=registry,
-            is_concurrent=self.is_concurrent,
+            room=self._room() if self._room else None,
         )
 
     def _models_of(self, classes: Mapping[str, type[Job]]) -> Models:
@@ -142,7 +142,7 @@ class Claimer:
 
         The wait may be shorter. See `next`. Errors that Redis answers to a wait are raised, too.
         """
-        if self._unanswered or not self._is_registered or self._asked_as != self.is_concurrent:
+        if self._unanswered or not self._is_registered or (self._room and self._asked_with != self._room()):
             return self.next(keys, may_wait=True, only_take=only_take)
         longest = min(seconds, self._longest_wait())
         return self._claim(keys, may_wait=True, after=longest, only_take=only_take) if keys else None
@@ -187,16 +187,18 @@ class Claimer:
             with suppress(Exception):  # for next() to raise
                 job_classes.resolve(delivery.path)
         elif delivery:
-            self.prefetched.deliveries.append(delivery)
+            self.stock.deliveries.append(delivery)
             self.last_queue = delivery.queues
 
     def ask_again(self) -> None:
-        """If the last reply was lost, put the job that it had among the prefetched ones. Not for other threads."""
+        """If the last reply was lost, put the job that it had in stock. Not for other threads."""
         if self._unanswered:
             self.keep(self._ask(self._unanswered.keys, "", may_wait=False))
 
-    def listen(self, names: Iterable[str]) -> None:
-        """Let the signals for queues of these names end a wait, and the signal for this worker alone."""
+    def listen(self, names: Iterable[str], schedules: str = "") -> None:
+        """Let the signals for queues of these names end a wait, and the signal for this worker alone. If a key of
+        schedules is given, `next_wakeups` tells when they are due."""
+        self._schedules = schedules
         self.signal_keys = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
 
     def say_that_it_ends(self) -> None:
@@ -261,14 +263,14 @@ class Claimer:
             self._leave_wait()
             registry = request.registry or self._unanswered.registry
             request = replace(request, token=self._unanswered.token, is_again=True, registry=registry)
-        self._unanswered, self._asked_as = request, self.is_concurrent
+        self._unanswered, self._asked_with = request, request.room
         known = self._known(keys) if may_wait else ""
         self._is_registered = may_wait
         next_wakeups: NextWakeups | None
         if after is None:
             worker, wait = (self._registration, MAX_WAIT + REGISTRATION_MARGIN) if may_wait else ("", 0)
             delivery, next_wakeups = transitions.claim(
-                self.queue_model, request, ident, worker, wait, self.schedules, known
+                self.queue_model, request, ident, worker, wait, self._schedules, known
             )
         else:
             delivery, next_wakeups = self._wait_and_ask(request, after, known)
@@ -288,7 +290,7 @@ class Claimer:
     def _wait_and_ask(
         self, request: ClaimRequest, seconds: float, known: str
     ) -> tuple[Delivery | None, NextWakeups | None]:
-        registration = self._registration, MAX_WAIT + REGISTRATION_MARGIN, self.schedules
+        registration = self._registration, MAX_WAIT + REGISTRATION_MARGIN, self._schedules
         signal, delivery, next_wakeups = transitions.wait_and_claim(
             self.waiting_connection, self.signal_keys, seconds, request, *registration, known
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from time import monotonic
 
@@ -13,10 +13,9 @@ from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.models import Error, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import job_class_of, queue_of
 from limpyd_jobs.records import records
-from limpyd_jobs.shards import Shards
 from limpyd_jobs.shards.placing import check_answers
 from limpyd_jobs.texts import MESSAGE, one_line
-from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.transitions import Delivery, Room
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.run import Runs
@@ -31,9 +30,11 @@ REFRESH, RETRY = 30.0, 60.0
 class Visit:
     """What a worker needs in one other shard."""
 
-    def __init__(self, queue_model: type[Queue], error_model: type[Error], lease: float) -> None:
+    def __init__(
+        self, queue_model: type[Queue], error_model: type[Error], lease: float, room: Callable[[], Room] | None
+    ) -> None:
         self._queue_model = queue_model
-        self.claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model))
+        self.claimer = Claimer(queue_model, lease, error_model=bound_like(error_model, queue_model), room=room)
         self._keys: Sequence[str] = ()
         self._last_queue = ""
         self._looked_at = -inf
@@ -66,11 +67,11 @@ class Visits:
     The worker's own shard comes first: it is asked between two such jobs. Each of them is recorded by itself.
     """
 
-    def __init__(self, worker: Face, context: Context, runs: Runs, claimer: Claimer, shards: Shards, home: int) -> None:
-        self._worker, self._context, self._runs, self._shards = worker, context, runs, shards
-        self._claimer = claimer  # that of its own shard
+    def __init__(self, worker: Face, context: Context, runs: Runs, room: Callable[[], Room] | None) -> None:
+        self._worker, self._context, self._runs, self._room = worker, context, runs, room
+        self._shards, home = context.settings.shards, context.settings.home
         # Those that it asks, the next one first: workers of each shard begin with another one.
-        self._numbers = deque([*range(home + 1, len(shards)), *range(home)])
+        self._numbers = deque([*range(home + 1, len(self._shards)), *range(home)])
         self._visits: dict[int, Visit] = {}
         self._interval = ROUND / len(self._numbers)
         self._due = monotonic() + self._interval  # when to ask next
@@ -109,7 +110,6 @@ class Visits:
                 check_answers(database)
                 del unusable[database]
             visit = self._visit(number)
-            visit.claimer.is_concurrent = self._claimer.is_concurrent
             return visit.next(self._worker.queues)
         except RedisError as error:
             unusable[database] = monotonic() + RETRY
@@ -121,7 +121,8 @@ class Visits:
     def _visit(self, number: int) -> Visit:
         if number not in self._visits:
             queue_model = self._shards.on(self._worker.queue_model, number)
-            self._visits[number] = Visit(queue_model, self._worker.error_model, self._context.settings.lease)
+            lease = self._context.settings.lease
+            self._visits[number] = Visit(queue_model, self._worker.error_model, lease, self._room)
         return self._visits[number]
 
     def _log(self, number: int, text: str) -> None:

@@ -44,9 +44,10 @@ class Waiter:
 
     def __post_init__(self) -> None:
         self._state = self.context.state
-        self._prefetched = self.claimer.prefetched
+        self.stock = self.claimer.stock
         self.queue_selector = QueueSelector()
         self.wakeup_timer = WakeupTimer(self.end_wait, self.context.fail)
+        self._is_one = self.context.settings.concurrency == 1
         self._is_strict = self.context.settings.queue_strategy == "strict"
         self.known_queue: str | None = None
         self._next_due: float | None = None
@@ -63,16 +64,21 @@ class Waiter:
     @property
     def may_claim(self) -> bool:
         """Whether to claim another job now, because nothing else has to be done before."""
-        is_free = not (self._state.is_quiet or self._state.is_behind or self._prefetched.releasing)
+        is_free = not (self._state.is_quiet or self._state.is_behind or self.stock.releasing)
         return is_free and monotonic() < self.maintenance.next_due and not self.worker.must_stop()
 
+    def request(self) -> ClaimRequest:
+        """Return what to claim now."""
+        return self.claimer.request(self.keys_in_turn)
+
     def next_request(self) -> ClaimRequest | None:
-        """Return what to claim in the step that ends a job, if anything."""
-        if self.worker.status != "running" or self._prefetched.deliveries or not self.may_claim:
+        """Return what to claim in the step that ends a job, if anything: a worker of several slots claims when the ends
+        of others are recorded together."""
+        if not self._is_one or self.worker.status != "running" or self.stock.deliveries or not self.may_claim:
             return None
         if self.visits and self.visits.is_away:
             return None
-        return self.claimer.request(self.keys_in_turn)
+        return self.request()
 
     def queues_are_known(self) -> None:
         """The queues were looked for."""
@@ -85,11 +91,15 @@ class Waiter:
             self.known_queue = str(max((read_pk(pk) or 0 for pk in pks), default=0))
         return self.claimer.last_queue not in ("", self.known_queue)
 
+    def keep(self, delivery: Delivery | None) -> None:
+        """Keep a job that was claimed with the ends of others."""
+        self.claimer.keep(delivery)
+
     # -- Waiting
 
     def wait(self, *, only_take: bool) -> Delivery | None:
         """Wait for a job. With `only_take`, it is not claimed to be run yet."""
-        delivery = self._prefetched.take() or self._wanted(
+        delivery = self.stock.take() or self._wanted(
             self.claimer.next(self.keys_in_turn, may_wait=True, only_take=only_take)
         )
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
@@ -149,7 +159,7 @@ class Waiter:
     def _wanted(self, delivery: Delivery | None) -> Delivery | None:
         """Return what was claimed; if the worker was meanwhile asked to begin no more, let it be released."""
         if delivery and delivery.token and self.context.begins_no_more:
-            self._prefetched.deliveries.appendleft(delivery)
+            self.stock.deliveries.appendleft(delivery)
             return None
         return delivery
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -22,9 +22,8 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import DaemonThreads
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.offers import Offers
-from limpyd_jobs.workers.claiming.prefetched import log_not_released
+from limpyd_jobs.workers.claiming.stock import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent.ahead import MAX_WAIT_AHEAD, Ahead
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
 from limpyd_jobs.workers.concurrent.bell import BrokenBell, can_read
 from limpyd_jobs.workers.concurrent.canceling import Canceling
@@ -35,8 +34,7 @@ from limpyd_jobs.workers.concurrent.stepping import running_job
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.run import Run, Runs
-from limpyd_jobs.workers.running.ack_buffer import MAX_ACK_DELAY
-from limpyd_jobs.workers.running.acknowledging import AckOfMany
+from limpyd_jobs.workers.running.endings import MAX_ACK_DELAY, Endings
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.recorder import Guard
 
@@ -76,7 +74,7 @@ class ManyAtOnce:
         offers: Offers,
         guard: Guard,
         executor: Executor,
-        acknowledger: AckOfMany,
+        endings: Endings,
         awaiting: AwaitingBeside,
         event_loop: EventLoop,
         limits: Limits,
@@ -87,17 +85,16 @@ class ManyAtOnce:
     ) -> None:
         self._worker, self._context, self._slots = worker, context, slots
         self._runs, self._claimer, self._waiter, self._offers = runs, claimer, waiter, offers
-        self._guard, self._executor, self._acknowledger = guard, executor, acknowledger
+        self._guard, self._executor, self._endings = guard, executor, endings
         self._awaiting, self._event_loop, self._limits, self._canceling = awaiting, event_loop, limits, canceling
         self._our_execute, self._get, self._after_ends = our_execute, get, after_ends
         self._threads = DaemonThreads(slots.limit, "limpyd-jobs-plain")
-        self._prefetched, self._ahead = claimer.prefetched, Ahead()
+        self._stock = claimer.stock
+        self._size = self._stock.size
         self._held: Run | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
         self._woken = 0.0  # when the loop was woken for a coroutine
-        # Those that run that may kill the worker: for each, how many of them may run at once.
-        self._suspects: list[int] = []
         self._has_given_up = False  # whether code of a job goes on, though its end is recorded
         self._unrecorded = 0  # how many ends were not recorded, because it was too late
         self._ending: list[Claimer] = []  # those that said that it ends: that of its own shard first
@@ -193,7 +190,7 @@ class ManyAtOnce:
             if run.delivery.database:  # those of the own shard are released together
                 self._offers.release(run)
             else:
-                self._prefetched.deliveries.appendleft(run.delivery)
+                self._stock.deliveries.appendleft(run.delivery)
 
     def _end(self) -> None:
         self._threads.shutdown()
@@ -205,46 +202,48 @@ class ManyAtOnce:
     @property
     def _claimable(self) -> int:
         """How many jobs to claim now: as many as there are free slots, and some ahead."""
-        worker, claimed = self._worker, self._prefetched.deliveries
+        worker, claimed = self._worker, self._stock.deliveries
         if self._held or self._runs_alone or not self._waiter.may_claim:
             return 0
         if any(each.suspects_beside for each in claimed):  # no other suspect may be claimed before they run
             return 0
-        wanted = min(self._slots.free + self._ahead.jobs, worker.max_loops - worker.num_loops, MAX_CLAIMS)
-        return int(max(0, wanted - len(claimed)))
+        ahead = self._size.jobs
+        most = max(MAX_CLAIMS, ahead)
+        wanted = min(self._slots.free + ahead, worker.max_loops - worker.num_loops, most)
+        return int(max(0, min(wanted - len(claimed), MAX_CLAIMS)))
 
     def _record(self, limit: int) -> None:
         """Record the successes that are kept, and claim jobs."""
         self._event_loop.begin()
-        claimed = self._acknowledger.record(limit)
+        claimed = self._endings.record(limit)
         if limit:
             self._may_be_more = claimed >= limit
         if claimed:
-            self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
+            self._stock.late_after(self._size.bound)
 
     def _release_ahead(self) -> None:
         """Release the jobs that are claimed, but not begun."""
         self._event_loop.begin()
         try:
-            log_not_released(self._context.log_repeated, self._prefetched.release())
+            log_not_released(self._context.log_repeated, self._stock.release())
         except RedisError:  # it is tried again soon, at the latest when the worker ends
-            self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
+            self._stock.late_after(self._size.bound)
 
     def wait_for_job(self) -> Run | None:
         """Return a job that may begin now; None if a job has ended, or something else is to be done."""
         is_full = self._runs_alone or self._slots.free < 1
-        if self._prefetched.releasing or ((is_full or self._held) and self._prefetched.are_late):
+        if self._stock.releasing or ((is_full or self._held) and self._stock.are_late):
             self._release_ahead()
         if self._held:
             self._begin_held(self._held)
             return None
         if is_full:
-            until_late = self._prefetched.release_at - monotonic()
+            until_late = self._stock.late_at - monotonic()
             self.wait(MAX_ACK_DELAY if self._runs.unrecorded else min(MAX_WAIT, until_late))
             return None
-        if self._may_be_more and not self._prefetched.deliveries:
+        if self._may_be_more and not self._stock.deliveries:
             self._claim(self._claimable)
-        is_claimed = bool(self._prefetched.deliveries)
+        is_claimed = bool(self._stock.deliveries)
         if not is_claimed:
             self._event_loop.begin()
         found = self._get()
@@ -280,7 +279,7 @@ class ManyAtOnce:
     # -- Beginning one
 
     def _take(self, run: Run) -> None:
-        self._prefetched.release_at = monotonic() + MAX_WAIT_AHEAD
+        self._stock.late_after(self._size.bound)
         try:
             is_to_run = self._executor.take_up(run)
         except BaseException as error:
@@ -303,27 +302,14 @@ class ManyAtOnce:
 
     def _has_to_wait(self, run: Run) -> bool:
         """Whether a job must not begin yet: it runs alone, or may kill its worker, as another one that runs."""
-        beside = run.delivery.suspects_beside
-        return _runs_alone(type(run.job)) or bool(
-            beside and self._suspects and len(self._suspects) >= min(beside, *self._suspects)
-        )
-
-    def _count_suspect(self, run: Run, change: Callable[[int], None]) -> None:
-        """Let no more suspects be claimed than may run at once, so that it is found out which one kills the worker."""
-        beside = run.delivery.suspects_beside
-        if beside:
-            change(beside)
-            had_room = self._claimer.is_concurrent != "2"
-            self._claimer.is_concurrent = _room_beside(self._suspects)
-            if not had_room and self._claimer.is_concurrent != "2":
-                self._waiter.end_wait()  # which passes over those that may be claimed now
+        beside, room = run.delivery.suspects_beside, self._slots.room()
+        return _runs_alone(type(run.job)) or bool(beside and room.suspects and not room.has_one_for(beside))
 
     def _begin(self, run: Run) -> None:
         run.began = monotonic()
         slot = Slot(run, copy_context(), self._slots.ended)
         self._slots.take(slot)
         self._runs_alone = _runs_alone(type(run.job))
-        self._count_suspect(run, self._suspects.append)
         self._canceling.begun(slot)
         try:
             slot.context.run(self._start, slot)
@@ -364,7 +350,7 @@ class ManyAtOnce:
             self._woken = moment
             return False
         is_free = self._slots.free > 0 and not self._runs_alone and self._waiter.may_claim
-        return is_free and bool(self._prefetched.deliveries)
+        return is_free and bool(self._stock.deliveries)
 
     def _call(self, awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
         """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
@@ -385,12 +371,13 @@ class ManyAtOnce:
         while (found := self._awaiting.pop_ended()) is not None:
             self._end_method(*found)
         most = MAX_ENDS - len(self._runs.unrecorded) if may_claim else MAX_RELEASES  # to begin others in between
+        had_room = self._slots.room().is_left
         ended = self._slots.pop_ended(most)
         if ended:
             self._event_loop.begin()
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
-            for slot in ended:
-                self._count_suspect(slot.run, self._suspects.remove)
+            if not had_room and self._slots.room().is_left:
+                self._waiter.end_wait()  # which passes over the suspects that may be claimed now
         if not self._context.is_too_late:
             self._release_together([slot.run for slot in ended if slot.gave_way])
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
@@ -400,7 +387,7 @@ class ManyAtOnce:
             else:
                 self._finish(slot)
         if ended:
-            self._ahead.note(len(ended))
+            self._size.observe(len(ended), 0.0)
             self._after_ends()
         if (ended or self._runs.unrecorded) and not (may_claim and self._may_record_later()):
             self._record(self._claimable if may_claim else 0)
@@ -423,13 +410,13 @@ class ManyAtOnce:
 
     def _may_record_later(self) -> bool:
         """Whether ends may wait for others: there are jobs to begin first, or enough to be begun meanwhile."""
-        unrecorded, stock = self._runs.unrecorded, len(self._prefetched.deliveries)
+        unrecorded, stock = self._runs.unrecorded, len(self._stock.deliveries)
         if self._held:
             return False
         if stock and self._slots.free > 0 and not self._runs_alone:
             return True
         is_late = unrecorded and monotonic() > unrecorded[0].ended_at + MAX_ACK_DELAY
-        return stock > self._ahead.jobs // 2 and len(unrecorded) < MAX_ENDS and not is_late
+        return stock > self._size.jobs // 2 and len(unrecorded) < MAX_ENDS and not is_late
 
     def _finish(self, slot: Slot) -> None:
         run = slot.run
@@ -482,13 +469,6 @@ def _raise(errors: list[BaseException]) -> NoReturn:
 
 
 def _nothing() -> None: ...
-
-
-def _room_beside(suspects: Sequence[int]) -> str:
-    """What a claim says of the suspects that run, see ``claim.lua``, given how many each allows at once."""
-    if not suspects:
-        return "1"
-    return "2" if len(suspects) >= min(suspects) else f"{len(suspects)} {min(suspects)}"
 
 
 @memoized

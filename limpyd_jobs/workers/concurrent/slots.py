@@ -11,11 +11,14 @@ from typing import Any
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.observing.instruments import Around
 from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.transitions import Room
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.bell import Bell
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
 from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.run import Run
+
+NO_SUSPECTS = Room()
 
 
 class Told:
@@ -220,6 +223,8 @@ class Slots:
         self.taken: set[Slot] = set()
         self.named: dict[str, Slot] = {}  # the same by their names; any thread may read both
         self.lost = 0  # those whose code was given up, and goes on
+        # Those that run that may kill the worker: for each, how many of them may run at once.
+        self._suspects: list[int] = []
         self.bell = Bell()
         self._ended: SimpleQueue[Slot] = SimpleQueue()
 
@@ -228,10 +233,16 @@ class Slots:
         """How many more jobs may run."""
         return self.limit - len(self.taken) - self.lost
 
+    def room(self) -> Room:
+        """Return which suspects may run beside those that do, so that it is found out which one kills the worker."""
+        return Room(len(self._suspects), min(self._suspects)) if self._suspects else NO_SUSPECTS
+
     def take(self, slot: Slot) -> None:
         """A job begins to run."""
         self.taken.add(slot)
         self.named[slot.name] = slot
+        if beside := slot.run.delivery.suspects_beside:
+            self._suspects.append(beside)
 
     def ended(self, slot: Slot) -> None:
         """The code of a job has ended, or is given up. Any thread may say so."""
@@ -253,6 +264,8 @@ class Slots:
             slot.is_over, slot.is_lost = True, slot.run.is_running
             self.lost += slot.is_lost
             self.taken.discard(slot)
+            if beside := slot.run.delivery.suspects_beside:
+                self._suspects.remove(beside)
             self.named.pop(slot.name, None)
             found.append(slot)
         return found

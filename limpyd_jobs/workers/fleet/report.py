@@ -12,7 +12,7 @@ from types import FrameType
 
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.naming import part_of
 from limpyd_jobs.workers.run import Runs
@@ -28,7 +28,7 @@ class Report:
     worker: Face
     context: Context
     runs: Runs
-    prefetched: Prefetched
+    stock: Stock
     held: Callable[[], Iterator[str]]  # what jobs hold, in lines
 
     def __call__(self, frame: FrameType | None, *, has_identifiers: bool = True) -> str:
@@ -47,7 +47,7 @@ class Report:
             yield f"has the claim {claim.token} on {name(claim.delivery)}, since {since:.1f} seconds"
         if not running:
             yield "idle"
-        following = list(self.prefetched.deliveries)
+        following = list(self.stock.deliveries)
         unrecorded = [each.delivery for each in self.runs.unrecorded.copy()]
         for what, waiting in (("to be run next", following), ("run, but not recorded yet", unrecorded)):
             if waiting:

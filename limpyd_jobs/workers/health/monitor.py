@@ -9,7 +9,7 @@ from time import monotonic
 
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import client_like
-from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.health.verdict import HEALTHY, Verdict
 from limpyd_jobs.workers.run import Runs
@@ -44,7 +44,7 @@ class Monitor:
     worker: Face
     context: Context
     runs: Runs
-    prefetched: Prefetched
+    stock: Stock
     held_for_too_long: Callable[[float], str]  # what jobs have held for a number of seconds
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Monitor:
         served, prefix = {*self.context.queue_keys}, self.worker.queue_model._name
         waits = any(waiting and not paused and f"{prefix}:{pk}" in served for pk, _, _, waiting, _, paused in rows)
         loops, self._loops = self._loops, self.worker.num_loops
-        is_idle = loops == self._loops and not (self.runs.running or self.prefetched.deliveries)
+        is_idle = loops == self._loops and not (self.runs.running or self.stock.deliveries)
         self._waits_since = min(self._waits_since, monotonic()) if waits and is_idle else inf
 
     def _log_change(self, verdict: Verdict) -> None:

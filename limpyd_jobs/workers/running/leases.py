@@ -17,7 +17,7 @@ from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import MAX_RENEWED, Delivery, Renewal
-from limpyd_jobs.workers.claiming.prefetched import Prefetched
+from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.run import Run, Runs
 
@@ -31,7 +31,7 @@ class Leases:
     """The leases of one worker. A thread renews them, so it uses a connection that threads share."""
 
     context: Context
-    prefetched: Prefetched
+    stock: Stock
     runs: Runs
     log_not_renewed: Callable[[str, Exception], None]  # for an identifier
     on_canceled: Callable[[Run], None] = lambda _: None  # called with a running job that was canceled
@@ -48,8 +48,8 @@ class Leases:
         self._began, self._number, self._lapsed = monotonic(), 0, ""
         self._failed_before, self._fails = self._fails, False
         # Looked at in the order in which a job goes from one to the next: none is missed that does so meanwhile.
-        prefetched = [delivery for delivery in self.prefetched.deliveries.copy() if self.prefetched.holds(delivery)]
-        releasing = self.prefetched.releasing.copy()
+        prefetched = [delivery for delivery in self.stock.deliveries.copy() if self.stock.holds(delivery)]
+        releasing = self.stock.releasing.copy()
         running = [*self.runs.offered.copy().values(), *self.runs.now_running()]
         known = set(running)
         unrecorded = [each.delivery for each in self.runs.unrecorded.copy() if each not in known]
@@ -128,7 +128,7 @@ class Leases:
     def _renew_others(self, connection: Redis, prefetched: Sequence[Delivery], others: Sequence[Delivery]) -> None:
         """Renew the leases of the jobs that are run next; of others, that are released, or whose end is not recorded
         yet."""
-        following = self.prefetched
+        following = self.stock
         claims = [*prefetched[::-1], *others[::-1]]  # so that they would be rescued in their order
         if not claims:
             return

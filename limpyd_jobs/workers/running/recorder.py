@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ParamSpec
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import Any, ParamSpec
 
 from limpyd.exceptions import DoesNotExist
 
@@ -13,7 +14,8 @@ from limpyd_jobs.exceptions import ClaimLost, JobGone, NotRecorded
 from limpyd_jobs.models import Job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
-from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
+from limpyd_jobs.transitions import Delivery, Ending
+from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.naming import ident_of, label_of, still_claimed
@@ -29,17 +31,28 @@ class Recorder:
     """Records ends, and tries again while Redis fails."""
 
     redis_retry: RedisRetry
-    next_request: Callable[[], ClaimRequest | None]  # what to claim in that step; None if there is else to do before
-    keep: Callable[[Delivery | None], None]
+    context: Context
+    waiter: Waiter
 
     def __post_init__(self) -> None:
         self.retry = self.redis_retry.retry
+        self.next_request = self.waiter.next_request  # what to claim in that step; None if there is else to do before
 
     def end(self, verb: Callable[P, Ending], *args: P.args, **kwargs: P.kwargs) -> Ending:
         """End a claim by a verb; keep the next job, if one was claimed."""
         ending = self.retry(verb, *args, **kwargs)
-        self.keep(ending.prefetched)
+        self.waiter.keep(ending.prefetched)
         return ending
+
+    def end_together(self, runs: Sequence[Run], limit: int) -> tuple[Sequence[Any], list[Delivery]]:
+        """Record that some jobs succeeded, and claim at most so many; return how each ended, and what was claimed."""
+        request = self.waiter.request()
+        requests = chain([request], repeat(replace(request, is_again=True)))
+        return self.retry(lambda: transitions.succeed_many(request.connection, runs, next(requests), limit))
+
+    def end_meanwhile(self, runs: Sequence[Run]) -> Sequence[Any]:
+        """Record that some jobs succeeded, once, over a connection that any thread may use."""
+        return transitions.succeed_many(self.context.connection, runs, self.waiter.claimer.request())[0]
 
 
 @dataclass(eq=False)

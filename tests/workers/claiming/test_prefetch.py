@@ -26,9 +26,9 @@ from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, tr
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.workers import backoff
-from limpyd_jobs.workers.claiming.prefetched import Prefetched
-from limpyd_jobs.workers.running import ack_buffer, acknowledging
-from limpyd_jobs.workers.running.acknowledging import AckInBatches
+from limpyd_jobs.workers.claiming.stock import Stock
+from limpyd_jobs.workers.running import endings
+from limpyd_jobs.workers.running.endings import Endings
 from limpyd_jobs.workers.running.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -82,7 +82,7 @@ def _invariants(redis_client: redis.Redis) -> Any:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No end is recorded but with others, however slow this machine is."""
-    monkeypatch.setattr(ack_buffer, "MAX_ACK_DELAY", 3600)
+    monkeypatch.setattr(endings, "MAX_ACK_DELAY", 3600)
 
 
 def add(number: int, job_class: type[Task] = Task) -> list[str]:
@@ -316,7 +316,7 @@ class TestWhatIsRecorded:
 
         def callback(job: Job, queue: Queue) -> None:
             seen.append(statuses_in_one_word())
-            threading.Event().wait(2 * ack_buffer.MAX_ACK_DELAY)
+            threading.Event().wait(2 * endings.MAX_ACK_DELAY)
 
         prefetching(3, callback=callback).run()
         assert seen == ["rww", "srr", "ssr"]
@@ -380,7 +380,7 @@ class TestAuto:
         identifiers, ran = add(20), list[str]()
         Queue.get_queue("queue", 9)
         if is_left_to_the_worker:
-            monkeypatch.setattr(AckInBatches, "_release_meanwhile", lambda _: None)
+            monkeypatch.setattr(Endings, "_look_meanwhile", lambda _: None)
 
         def callback(job: Job, queue: Queue) -> None:
             ran.append(job._cached_identifier)
@@ -393,7 +393,7 @@ class TestAuto:
                 Task.add_job("urgent", priority=9)
 
         options = {"prefetch_time": 0.5, "callback": callback}
-        worker, prefetched = with_part(Prefetched, lambda: prefetching(21, "auto", **options))
+        worker, prefetched = with_part(Stock, lambda: prefetching(21, "auto", **options))
         assert "release" in sent_by(worker.run, commands)
         assert ran == [*identifiers[:10], "urgent", *identifiers[10:]]
         assert {job.tries.hget() for job in Task.collection().instances()} == {"1"}
@@ -416,7 +416,7 @@ class TestAuto:
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
-        monkeypatch.setattr(acknowledging, "RETRY_RELEASE_AFTER", 0.01)
+        monkeypatch.setattr(endings, "RETRY_AFTER", 0.01)
         add(20)
 
         def callback(job: Job, queue: Queue) -> None:
@@ -426,9 +426,7 @@ class TestAuto:
                 refuse_nothing(redis_client)
                 wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "w" * 10, "all others in their list")
 
-        worker, prefetched = with_part(
-            Prefetched, lambda: prefetching(20, "auto", prefetch_time=0.5, callback=callback)
-        )
+        worker, prefetched = with_part(Stock, lambda: prefetching(20, "auto", prefetch_time=0.5, callback=callback))
         worker.run()
         assert statuses_in_one_word() == "s" * 20
 
@@ -480,7 +478,7 @@ class TestAuto:
         for name in ("succeed_many", "release_all"):
             monkeypatch.setattr(transitions, name, counted(name))
         options = {"prefetch_time": 0.5, "lease": 0.5, "callback": callback}
-        worker, prefetched = with_part(Prefetched, lambda: prefetching(20, "auto", **options))
+        worker, prefetched = with_part(Stock, lambda: prefetching(20, "auto", **options))
         with working(worker):
             wait_until(lambda: worker.status == "terminated", "the end")
             refuse_nothing(redis_client)
@@ -498,7 +496,7 @@ class TestAuto:
                 leases.renew(redis_client)
 
         def renew_once_another_has_one(*args: Any) -> list[str]:
-            assert leases.prefetched.release() == []
+            assert leases.stock.release() == []
             with Task.get(identifier="010").claim(owner="another"):
                 return renew_all(*args)
 
@@ -506,7 +504,7 @@ class TestAuto:
         worker, leases = with_part(Leases, lambda: prefetching(19, "auto", prefetch_time=3600, callback=callback))
         worker.run()
         assert statuses_in_one_word() == "s" * 20
-        assert leases.prefetched._outcomes == {}
+        assert leases.stock._outcomes == {}
         assert "lost" not in log.text
 
     @pytest.mark.usefixtures("patient")
@@ -583,8 +581,8 @@ import os, signal, sys
 from limpyd_jobs import Worker
 from limpyd_jobs.models import BaseJobsModel
 from test_prefetch import Task
-from limpyd_jobs.workers.running import ack_buffer
-ack_buffer.MAX_ACK_DELAY = 3600
+from limpyd_jobs.workers.running import endings
+endings.MAX_ACK_DELAY = 3600
 def callback(job, queue):
     if job._cached_identifier == {die_at!r}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -683,7 +681,7 @@ class TestTheLeases:
                 Task.get(identifier="003").cancel()
                 wait_until(lambda: prefetched._outcomes, "the news")
 
-        worker, prefetched = with_part(Prefetched, lambda: prefetching(6, lease=1, callback=callback))
+        worker, prefetched = with_part(Stock, lambda: prefetching(6, lease=1, callback=callback))
         worker.run()
         assert collector.identifiers == ["000", "001", "002", "004", "005"]
         assert statuses_in_one_word() == "ssscss"

@@ -24,12 +24,12 @@ from limpyd_jobs.models import job as job_module
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.retrying import Cancel, Requeue
+from limpyd_jobs.workers.claiming import stock
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.concurrent import many_at_once
-from limpyd_jobs.workers.concurrent.ahead import Ahead
 from limpyd_jobs.workers.concurrent.canceling import Canceling
-from limpyd_jobs.workers.running.acknowledging import AckOfMany
+from limpyd_jobs.workers.running.endings import Endings
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -478,14 +478,13 @@ class TestTheEnd:
 
 @pytest.fixture
 def claiming_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a worker claim ten jobs ahead, as if as many had ended a moment ago; no task that is due is done before."""
+    """Let a worker claim jobs ahead even if a task is due."""
 
     def may_claim(waiter: Waiter) -> bool:
         begins_no_more = waiter.context.state.is_quiet or waiter.worker.must_stop()
-        return not (begins_no_more or waiter.claimer.prefetched.releasing)
+        return not (begins_no_more or waiter.stock.releasing)
 
     job_classes.look_again()  # what is claimed together ends at a job of a class that is not known yet
-    monkeypatch.setattr(Ahead, "jobs", 10)
     monkeypatch.setattr(Waiter, "may_claim", property(may_claim))
 
 
@@ -495,7 +494,7 @@ class TestClaimingAhead:
     def test_releases_what_does_not_begin(
         self, why: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(many_at_once, "MAX_WAIT_AHEAD", 0.3 if why == "late" else FOR_EVER)
+        monkeypatch.setattr(stock, "MAX_WAIT_AHEAD", 0.3 if why == "late" else FOR_EVER)
         waiting = Queue.get_queue("queue").waiting
         jobs = Polling.add_jobs(map(str, range(20)))
         found: list[bool] = []
@@ -513,21 +512,21 @@ class TestClaimingAhead:
 
         thread = threading.Thread(target=look)
         thread.start()
-        many(1000, 2, terminate_gracefuly=True, grace_period=FOR_EVER).run()
+        many(1000, 2, prefetch=10, terminate_gracefuly=True, grace_period=FOR_EVER).run()
         thread.join()
         assert found == [True, True]
 
     def test_lets_ends_wait_for_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(many_at_once, "MAX_ACK_DELAY", FOR_EVER)
-        record, steps = AckOfMany.record, []
+        record, steps = Endings.record, []
 
-        def counted(self: AckOfMany, limit: int = 0) -> int:
+        def counted(self: Endings, limit: int = 0) -> int:
             steps.append(limit)
             return record(self, limit)
 
-        monkeypatch.setattr(AckOfMany, "record", counted)
+        monkeypatch.setattr(Endings, "record", counted)
         Quick.add_jobs(map(str, range(200)))
-        run(200, 2)
+        run(200, 2, prefetch=10)
         assert statuses(Quick) == ["s"] * 200
         assert len(steps) < 80
 
@@ -582,10 +581,10 @@ class TestACanceledJob:
     def test_does_not_begin_if_it_is_claimed_ahead(
         self, job_class: type[Job], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(many_at_once, "MAX_WAIT_AHEAD", FOR_EVER)
+        monkeypatch.setattr(stock, "MAX_WAIT_AHEAD", FOR_EVER)
         running = Polling.add_jobs(["a", "b"])
         job = job_class.add_job("ahead")
-        worker, canceling = with_part(Canceling, lambda: many(3, 2, lease=3600))
+        worker, canceling = with_part(Canceling, lambda: many(3, 2, lease=3600, prefetch=10))
         with working(worker):
             wait_until(lambda: len(Base.seen) == 2 and job.status.hget() == STATUSES.RUNNING)
             told = calls_of(canceling, "_cancel")
@@ -658,9 +657,9 @@ class TestWrongOptions:
         with pytest.raises(ConfigurationException, match="concurrency must be a number from 1 to 10000"):
             worker_of(concurrency=concurrency)
 
-    def test_prefetch_with_it_is_refused(self) -> None:
-        with pytest.raises(ConfigurationException, match="concurrency=2 and prefetch=5 exclude each other"):
-            worker_of(concurrency=2, prefetch=5)
+    def test_a_measured_batch_with_it_is_refused(self) -> None:
+        with pytest.raises(ConfigurationException, match="concurrency=2 runs several at once: it finds out by itself"):
+            worker_of(concurrency=2, prefetch="auto")
 
     @pytest.mark.parametrize("name", ["execute", "wait_for_job"])
     def test_a_worker_with_its_own_way_is_refused(self, name: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import redis
 from invariants import violations
 from limpyd import fields
-from parts import Parts
+from parts import parts_of
 from running import fail, messages, work, worker_of
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker
@@ -163,7 +163,7 @@ class TestARound:
         monkeypatch.setattr(rounds, "MAX_STEPS", 1)
         run_jobs(PRUNE_LIMIT + 10)
         pruner = Pruner(Queue, Error, keep_success=0)
-        context = Parts(worker_of()).context
+        context = parts_of(worker_of()).context
         monkeypatch.setattr(Context, "queue_keys", keys_of(Queue))
         assert pruner.run(context) < 1
         assert len(Job.collection(status=STATUSES.SUCCESS)) == 10

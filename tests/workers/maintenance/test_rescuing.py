@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from parts import Parts, run_task
+from parts import parts_of, run_task
 from running import work, worker_of
 from servers import RedisServer, wait_until
 
@@ -124,7 +124,7 @@ def test_after_a_moment_without_redis_its_workers_may_renew_their_leases_before_
 def test_a_worker_that_could_not_renew_its_own_lease_takes_no_other_for_lapsed() -> None:
     Patient.add_job("job:1", QUEUE)
     ours, was_away = worker(), list[bool]()
-    parts = Parts(ours)
+    parts = parts_of(ours)
     retry = RedisRetry(ours, parts.context, lambda: was_away.append(True))
     parts.runs.offer(claim())
     parts.leases.log_not_renewed = retry.log_lease_not_renewed

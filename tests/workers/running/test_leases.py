@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 from all_scripts import ALL_SCRIPTS
-from parts import Parts, calls_of, with_part
+from parts import calls_of, parts_of, with_part
 from running import messages, worker_of, working
 from servers import RedisServer, wait_until
 
@@ -61,7 +61,7 @@ class Claimed:
         Loop.add_jobs([str(each) for each in range(number)])
         job_classes.resolve(f"{__name__}.Loop")
         self.worker = worker_of(**{"lease": 60, **options})
-        self.parts = Parts(self.worker)
+        self.parts = parts_of(self.worker)
         self.client = records.redis_of(Queue)
         self.key = Queue.get_queue("queue").running.key
         request = self.parts.claimer.request(Queue.get_waiting_keys("queue"))
@@ -173,7 +173,7 @@ class TestRenewals:
         self, redis_server: RedisServer, redis_client: redis.Redis
     ) -> None:
         claimed = Claimed(4)
-        runs, following = claimed.parts.runs, claimed.parts.claimer.prefetched.deliveries
+        runs, following = claimed.parts.runs, claimed.parts.claimer.stock.deliveries
         for run in claimed.runs[:2]:  # those that have not begun
             del runs.running[run]
             following.append(run.delivery)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 from hooking import Task
-from parts import Parts
+from parts import parts_of
 
 from limpyd_jobs import Job, Queue, Worker
 
@@ -21,7 +21,7 @@ class Assembled(Worker):
     def __init__(self) -> None:
         self.barrier = Barrier(2, timeout=60)
         super().__init__("queue", callback=self.call, terminate_gracefuly=False)
-        self.parts = Parts(self)
+        self.parts = parts_of(self)
         self.steps: list[tuple[str, list[str]]] = []
         self.status = "running"
 
