@@ -30,7 +30,7 @@ from limpyd_jobs.records.audit import acting_for as acting_for
 from limpyd_jobs.records.known_classes import masked_fields_of as masked_fields_of
 from limpyd_jobs.redis.calls import is_of_wrong_type as is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase as JobsDatabase
-from limpyd_jobs.responder import is_own_name as is_own_name
+from limpyd_jobs.responder import Answer as Answer
 from limpyd_jobs.schedules.search_budget import SearchBudget as SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger as describe_trigger
 from limpyd_jobs.schedules.triggers import trigger_of as trigger_of

@@ -1,4 +1,4 @@
-"""A small HTTP server that needs no thread: probes and autoscalers ask it, and it answers from memory."""
+"""A small HTTP server that needs no thread: probes, autoscalers and Prometheus ask it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import selectors
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
@@ -20,7 +21,8 @@ from limpyd_jobs.exceptions import ConfigurationException
 
 log = logging.getLogger("limpyd-jobs.responder")
 
-# How long a request may be, how many seconds it may take to arrive, and how many may arrive at once.
+# How long a request may be, how many seconds it may take to arrive, or its reply to be read, and how many clients there
+# may be at once.
 MAX_REQUEST = 8192
 REQUEST_TIMEOUT = 5.0
 MAX_CONNECTIONS = 100
@@ -37,6 +39,16 @@ class Answer(NamedTuple):
     status: int
     body: str
     kind: str = TEXT
+
+
+@dataclass(eq=False)
+class _Client:
+    """What has arrived of a request, what the client has not taken of the reply, and since when it is waited for."""
+
+    connection: socket.socket
+    request: bytes = b""
+    reply: bytes = b""
+    since: float = field(default_factory=monotonic)
 
 
 NOT_FOUND = Answer(404, "not found\n")
@@ -89,7 +101,7 @@ class Responder:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number and number > 0 else error
             raise ConfigurationException(f"Cannot listen on {_shown(host)}:{port}: {reason}") from None
@@ -97,7 +109,7 @@ class Responder:
         self.address = f"http://{_shown(host)}:{port}"
         self._answer = answer
         self._is_own_name = partial(is_own_name, address=listens_on, bound=host)
-        self._arriving: dict[socket.socket, tuple[float, bytes]] = {}  # in the order of their beginning
+        self._clients: dict[socket.socket, _Client] = {}  # in the order of their beginning
         self._has_failed = False
         self._ender, self._end = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -129,7 +141,7 @@ class Responder:
     def close(self) -> None:
         """Listen no more. A forked process does so, too, with what it inherits."""
         self._selector.close()  # forked processes share what it waits for, so nothing is unregistered
-        for each in (self._listener, self._ender, self._end, *self._arriving):
+        for each in (self._listener, self._ender, self._end, *self._clients):
             each.close()
 
     def _serve(self, seconds: float) -> bool:
@@ -137,22 +149,25 @@ class Responder:
         for each in ready:
             if each is self._listener:
                 self._accept()
-            elif isinstance(each, socket.socket) and each in self._arriving:  # else it was let go just now
-                self._receive(each)
-        for each, (began, _) in [*self._arriving.items()]:
-            if monotonic() > began + REQUEST_TIMEOUT:
-                self._drop(each)
+            elif isinstance(each, socket.socket) and (client := self._clients.get(each)):  # else it was let go just now
+                (self._send if client.reply else self._receive)(client)
+        for client in [*self._clients.values()]:
+            if monotonic() > client.since + REQUEST_TIMEOUT:
+                self._drop(client)
         return self._ender not in ready
 
     def _start_over(self) -> None:
         """Log an error, unless there was one before, and let all clients go."""
+        self._log_first_error()
+        for client in [*self._clients.values()]:
+            with suppress(Exception):
+                self._drop(client)
+        sleep(ACCEPT_PAUSE)
+
+    def _log_first_error(self) -> None:
         if not self._has_failed:
             log.exception("%s could not serve a request, and goes on. Further errors are not logged", self.address)
         self._has_failed = True
-        for each in [*self._arriving]:
-            with suppress(Exception):
-                self._drop(each)
-        sleep(ACCEPT_PAUSE)
 
     def _accept(self) -> None:
         try:
@@ -162,39 +177,50 @@ class Responder:
         except OSError:
             sleep(ACCEPT_PAUSE)
             return
-        if len(self._arriving) >= MAX_CONNECTIONS:
-            self._drop(next(iter(self._arriving)))
+        if len(self._clients) >= MAX_CONNECTIONS:
+            self._drop(next(iter(self._clients.values())))
         connection.setblocking(False)
         self._selector.register(connection, selectors.EVENT_READ)
-        self._arriving[connection] = (monotonic(), b"")
+        self._clients[connection] = _Client(connection)
 
-    def _receive(self, connection: socket.socket) -> None:
-        began, request = self._arriving[connection]
+    def _receive(self, client: _Client) -> None:
         try:
-            received = connection.recv(MAX_REQUEST)
+            received = client.connection.recv(MAX_REQUEST)
         except BlockingIOError:
             return
         except OSError:
             received = b""
-        request += received
-        if b"\r\n\r\n" in request or b"\n\n" in request:
-            with suppress(OSError):
-                connection.send(self._reply_to(request))
-        elif received and len(request) < MAX_REQUEST:
-            self._arriving[connection] = (began, request)
-            return
-        self._drop(connection)
+        client.request += received
+        if b"\r\n\r\n" in client.request or b"\n\n" in client.request:
+            client.reply, client.since = self._reply_to(client.request), monotonic()
+            self._send(client)
+        elif not received or len(client.request) >= MAX_REQUEST:
+            self._drop(client)
+
+    def _send(self, client: _Client) -> None:
+        """Send what the client takes of the reply; the rest when it takes more."""
+        try:
+            client.reply = client.reply[client.connection.send(client.reply) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            client.reply = b""
+        if client.reply:
+            self._selector.modify(client.connection, selectors.EVENT_WRITE)
+        else:
+            self._drop(client)
 
     def _reply_to(self, request: bytes) -> bytes:
         try:
             return _Exchange(request, self._answer, self._is_own_name).reply
         except Exception:  # no request may end what serves it
+            self._log_first_error()
             return b"HTTP/1.0 500 Internal Server Error\r\nConnection: close\r\n\r\n"
 
-    def _drop(self, connection: socket.socket) -> None:
-        del self._arriving[connection]
-        self._selector.unregister(connection)
-        connection.close()
+    def _drop(self, client: _Client) -> None:
+        del self._clients[client.connection]
+        self._selector.unregister(client.connection)
+        client.connection.close()
 
 
 def _shown(host: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from servers import wait_until
@@ -148,7 +148,27 @@ def test_an_error_that_was_not_foreseen_ends_nothing_and_is_logged_once(
     assert [record.name for record in caplog.records] == ["limpyd-jobs.responder"]
 
 
-@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("not a host", 0), ("127.0.0.1", 70_000)])
+def test_a_long_answer_arrives_as_a_whole_if_its_reader_is_slow_and_keeps_no_other_waiting() -> None:
+    long = "x" * 20_000_000  # more than the system takes at once
+    made = Responder("127.0.0.1", 0, lambda path: Answer(200, long if path == "/long" else "ok\n"))
+    with closing(made) as responder, sending(responder, b"GET /long HTTP/1.0\r\n\r\n") as client:
+        assert "200 OK" in reply_to(responder, b"GET /ok HTTP/1.0\r\n\r\n")
+        client.setblocking(False)
+        received = bytearray()
+        wait_until(lambda: responder.serve() and is_taken(client, received))
+    assert received.endswith(b"\r\n\r\n" + long.encode())
+
+
+def is_taken(client: socket.socket, received: bytearray) -> bool:
+    """Take what has arrived, and return whether that was all."""
+    with suppress(BlockingIOError):
+        while part := client.recv(1_000_000):
+            received += part
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("not a host", 0), ("x" * 64, 0), ("127.0.0.1", 70_000)])
 def test_an_address_that_is_not_of_this_machine_is_refused(host: str, port: int) -> None:
     with pytest.raises(ConfigurationException, match=f"^Cannot listen on {host}:{port}: "):
         Responder(host, port, lambda path: NOT_FOUND)

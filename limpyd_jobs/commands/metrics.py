@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commandline.options import WorkerOption, between
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import READING_OPTIONS
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.texts import one_line
 
@@ -54,13 +56,13 @@ same under /metrics, to those who may look."""
         return 0
 
     def _serve(self, host: str, port: int) -> None:
-        from limpyd_jobs.contrib.prometheus.server import MetricsServer
+        from limpyd_jobs.contrib.prometheus.exposition import PATH, answering
+        from limpyd_jobs.responder import Responder  # not at the start of each command
 
         try:
-            server = MetricsServer(host, port, BaseJobsModel.database)
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or one_line(error)
-            self.fail(1, f"cannot listen on {one_line(host)}, port {port}: {reason}")
-        with server:
-            print(server.address, flush=True)
-            server.serve_forever()
+            responder = Responder(host, port, answering(BaseJobsModel.database))
+        except ConfigurationException as error:
+            self.fail(1, one_line(error))
+        with closing(responder):
+            print(f"{responder.address}{PATH}", flush=True)
+            responder.serve_until_ended()

@@ -1,17 +1,21 @@
-"""The metrics as text."""
+"""The metrics as text, and what is answered to who asks for it over HTTP."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
+from redis.exceptions import RedisError
 
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.prometheus.collector import FleetCollector
-from limpyd_jobs.integration import JobsDatabase
+from limpyd_jobs.integration import Answer, JobsDatabase, described
+
+PATH = "/metrics"
 
 # The format of the text, which all versions of Prometheus read, and of its client write.
 KIND = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,3 +43,18 @@ def exposition(database: JobsDatabase | None = None) -> Exposition:
             _registries[database] = CollectorRegistry()
             _registries[database].register(FleetCollector(database))
     return Exposition(generate_latest(_registries[database]), KIND)
+
+
+def answering(database: JobsDatabase | None = None) -> Callable[[str], Answer]:
+    """Return what a `Responder` answers for a path: the metrics of a database."""
+
+    def answer(path: str) -> Answer:
+        if path.partition("?")[0] != PATH:
+            return Answer(404, f"The metrics are at {PATH}\n")
+        try:
+            found = exposition(database)
+        except RedisError as error:
+            return Answer(503, f"Redis cannot be used: {described(error)}\n")
+        return Answer(200, found.content.decode(), found.kind)
+
+    return answer
