@@ -1,14 +1,14 @@
-"""Waiting for the ends of jobs. All threads of a process that wait for jobs of one model share a listener."""
+"""Waiting for the ends of jobs. All threads and tasks of a process that wait for jobs of one model share a listener."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from math import inf
-from threading import TIMEOUT_MAX, Event, Lock, Thread
+from threading import TIMEOUT_MAX, Lock, Thread
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -48,16 +48,15 @@ def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool | None:
     if timeout == 0:
         return finish(has_ended(model, pk))
     deadline = deadline_of(timeout)
-    with _waiter(model, pk) as waiter:
-        listener = waiter.listener
-        if listener.listens.wait(_left(deadline)) and not waiter.woken.is_set():
+    with listening(model, pk) as (listener, ended):
+        try:
+            listener.listens.result(_left(deadline))
             with suppress(TimeoutError):
-                if one_at_a_time(model, lambda: finish(has_ended(model, pk)), deadline):
+                if not ended.done() and one_at_a_time(model, lambda: finish(has_ended(model, pk)), deadline):
                     return True
-            waiter.woken.wait(_left(deadline))
-        if waiter.failure:
-            raise waiter.failure
-        return waiter.woken.is_set() or (False if listener.reaches_redis else None)
+            return ended.result(_left(deadline))
+        except TimeoutError:
+            return False if listener.reaches_redis else None
 
 
 def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: float) -> Answer:
@@ -111,22 +110,20 @@ def ended_of(model: type[RedisModel], pks: Sequence[str]) -> Steps[list[str]]:
     return found
 
 
-@dataclass(eq=False)
-class _Waiter:
-    """A thread that waits for the end of a job."""
+class Listener:
+    """Reads the changes of the jobs of a model, in a thread of its own, as long as any thread or task of this process
+    waits.
 
-    listener: _Listener
-    woken: Event = field(default_factory=Event)
-    failure: BaseException | None = None
-
-
-class _Listener:
-    """Reads the changes of the jobs of a model, in a thread of its own, as long as any thread of this process waits."""
+    Attributes
+    ----------
+    listens: Future
+        It is done once each change that comes is read.
+    """
 
     def __init__(self, model: type[RedisModel], key: tuple[Any, ...]) -> None:
-        self.listens = Event()  # set once each change that comes is read
+        self.listens: Future[None] = _future()
         self._model, self._key = model, key
-        self._waiting: dict[str, list[_Waiter]] = {}
+        self._waiting: dict[str, list[Future[bool]]] = {}
         self._changes: Changes | None = None
 
     @property
@@ -134,16 +131,16 @@ class _Listener:
         """Whether Redis answered the last time."""
         return self._changes is not None and self._changes.failure is None
 
-    def add(self, pk: str) -> _Waiter:
-        """Let a thread wait. The caller holds the lock."""
-        waiter = _Waiter(self)
-        self._waiting.setdefault(pk, []).append(waiter)
-        return waiter
+    def add(self, pk: str) -> Future[bool]:
+        """Return what is done when a job ends. The caller holds the lock."""
+        ended: Future[bool] = _future()
+        self._waiting.setdefault(pk, []).append(ended)
+        return ended
 
-    def remove(self, pk: str, waiter: _Waiter) -> None:
+    def remove(self, pk: str, ended: Future[bool]) -> None:
         """Let it wait no more. The caller holds the lock."""
-        with suppress(KeyError, ValueError):  # it was woken
-            self._waiting[pk].remove(waiter)
+        with suppress(KeyError, ValueError):  # it is done
+            self._waiting[pk].remove(ended)
             if not self._waiting[pk]:
                 del self._waiting[pk]
 
@@ -166,7 +163,8 @@ class _Listener:
         with Changes([self._model], wants=self._is_awaited) as changes:
             self._wake_ended()
             self._changes, looked_at = changes, monotonic()
-            self.listens.set()
+            if not self.listens.done():
+                self.listens.set_result(None)
             while self._is_needed():
                 for change in changes.read(CHANGES_WAIT):
                     self._wake(change.pk)
@@ -188,19 +186,19 @@ class _Listener:
 
     def _wake(self, pk: str) -> None:
         with _lock:
-            woken = self._waiting.pop(pk, ())
-        for waiter in woken:
-            waiter.woken.set()
+            waiting = self._waiting.pop(pk, ())
+        for ended in waiting:
+            ended.set_result(True)
 
     def _fail(self, error: Exception) -> None:
         """Let all that wait raise an error."""
         with _lock:
             _listeners.pop(self._key, None)
-            failed = [waiter for waiters in self._waiting.values() for waiter in waiters]
-        for waiter in failed:
-            waiter.failure = error
-            waiter.woken.set()
-        self.listens.set()
+            waiting = [ended for some in self._waiting.values() for ended in some]
+        for each in waiting:
+            each.set_exception(error)
+        if not self.listens.done():
+            self.listens.set_exception(error)
 
     def _is_needed(self) -> bool:
         with _lock:
@@ -209,21 +207,28 @@ class _Listener:
             return bool(self._waiting)
 
 
+def _future() -> Future[Any]:
+    """Return a future that a task of asyncio may await, and cannot cancel."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
 @contextmanager
-def _waiter(model: type[RedisModel], pk: str) -> Iterator[_Waiter]:
-    """Wait for a job inside the block."""
+def listening(model: type[RedisModel], pk: str) -> Iterator[tuple[Listener, Future[bool]]]:
+    """Wait for the end of a job inside the block: the future is done then."""
     key = (model, redis_of(model).connection_pool)  # the database of a model may be moved
     with _lock:
-        listener = _listeners.get(key) or _Listener(model, key)
-        waiter = listener.add(pk)
+        listener = _listeners.get(key) or Listener(model, key)
+        ended = listener.add(pk)
         if key not in _listeners:
             Thread(target=listener.run, name=f"limpyd-jobs-listener-{model.__name__}", daemon=True).start()
             _listeners[key] = listener
     try:
-        yield waiter
+        yield listener, ended
     finally:
         with _lock:
-            listener.remove(pk, waiter)
+            listener.remove(pk, ended)
 
 
 def _turn_of(pool: Any) -> Lock:
@@ -238,7 +243,7 @@ def _begin() -> None:
 
 
 _lock: Lock
-_listeners: dict[tuple[Any, ...], _Listener]
+_listeners: dict[tuple[Any, ...], Listener]
 _turns: WeakKeyDictionary[Any, Lock]
 _begin()
 os.register_at_fork(after_in_child=_begin)
