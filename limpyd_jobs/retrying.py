@@ -14,9 +14,9 @@ from inspect import signature
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import is_number, own_duration, read_priority, read_seconds, stored_priority
-from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
+from limpyd_jobs.functions import is_async
 from limpyd_jobs.texts import MESSAGE, described, one_line
 
 log = logging.getLogger("limpyd-jobs.retrying")

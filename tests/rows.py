@@ -35,7 +35,7 @@ TOUCHED = (
     "tests/redis/test_defaults.py",
     "tests/redis/test_embedded.py",
     "tests/classes/test_job_classes.py",  # imports
-    "tests/classes/test_unrun.py",
+    "tests/test_functions.py",
     "tests/test_package.py",
     "tests/test_startup.py",
     "tests/redis/test_replication.py",

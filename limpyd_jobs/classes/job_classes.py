@@ -20,9 +20,8 @@ from limpyd_jobs.classes.binding import bound_like, origin_of
 from limpyd_jobs.classes.imports import NotAllowed, hint_for, why_not_imported
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.classes.sources import bare_folders, defines_job_function, defines_subclass, is_ours, is_standard
-from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.functions import frames_of_ours
+from limpyd_jobs.functions import REMEDY, frames_of_ours, unrun_kind
 
 T = TypeVar("T")
 

@@ -19,12 +19,12 @@ from optparse import Option
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from limpyd_jobs.classes.unrun import REMEDY, is_async, unrun_kind
 from limpyd_jobs.commandline import checks, options
 from limpyd_jobs.commandline.checks import amount, or_none, whole_number
 from limpyd_jobs.commandline.observers import subscribe_named
 from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import REMEDY, is_async, unrun_kind
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import MAX_DELTA

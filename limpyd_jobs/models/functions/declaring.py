@@ -21,9 +21,8 @@ from limpyd_jobs.arguments import (
 from limpyd_jobs.classes.awaitable import in_thread
 from limpyd_jobs.classes.naming import made_model
 from limpyd_jobs.classes.sources import definitions_of
-from limpyd_jobs.classes.unrun import is_async
 from limpyd_jobs.fields.argument import arguments_of
-from limpyd_jobs.functions import memoized
+from limpyd_jobs.functions import is_async, memoized
 from limpyd_jobs.models.functions.parameters import Parameter, came_along, parameters_of, values_of
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.functions.uniqueness import identify_by

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import REMEDY, unrun_kind
 
 AT_TOP = "define it at the top level of a module that workers can import, such as myapp/jobs.py"
 

@@ -12,9 +12,8 @@ from typing import Any, NoReturn
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
-from limpyd_jobs.functions import memoized
+from limpyd_jobs.functions import is_async, is_coroutine, is_unrun, memoized
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread

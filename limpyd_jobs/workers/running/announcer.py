@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import Any
 
 from limpyd_jobs import events
-from limpyd_jobs.classes.unrun import is_async
+from limpyd_jobs.functions import is_async
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing.instruments import log_failure
 from limpyd_jobs.records.lazy_fields import has_method

@@ -10,7 +10,6 @@ from types import CoroutineType, NoneType
 from typing import Any
 
 from limpyd_jobs.arguments import own_seconds, read_seconds
-from limpyd_jobs.classes.unrun import is_async, is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.exceptions import (
     CodeNotRun,
     GracePeriodOver,
@@ -20,6 +19,7 @@ from limpyd_jobs.exceptions import (
     RetriedTooOften,
 )
 from limpyd_jobs.fields.argument import know_all_arguments
+from limpyd_jobs.functions import is_async, is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.models import Job, JobClaim
 from limpyd_jobs.models.claims.job_claim import release_all
 from limpyd_jobs.observing import instruments

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.classes.unrun import is_async, unrun_kind
+from limpyd_jobs.functions import is_async, unrun_kind
 
 
 async def asynchronous(*args: Any) -> None:
