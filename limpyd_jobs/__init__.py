@@ -29,10 +29,10 @@ from limpyd_jobs.exceptions import (
     ResultTimeout,
 )
 from limpyd_jobs.fields.argument import Argument, ValueField
+from limpyd_jobs.indexes import DateTimeRangeIndex
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
 from limpyd_jobs.models.functions.decorator import job
 from limpyd_jobs.models.functions.function import AddedJob, JobFunction
-from limpyd_jobs.records.indexes import DateTimeRangeIndex
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION

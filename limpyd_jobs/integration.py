@@ -24,13 +24,13 @@ from limpyd_jobs.models.written.calls import write_call as write_call
 from limpyd_jobs.observing.instruments import Adding as Adding
 from limpyd_jobs.observing.instruments import Instrument as Instrument
 from limpyd_jobs.observing.instruments import Running as Running
+from limpyd_jobs.observing.responder import Answer as Answer
 from limpyd_jobs.observing.worker_tasks import WorkerTask as WorkerTask
 from limpyd_jobs.observing.worker_tasks import register_worker_task as register_worker_task
 from limpyd_jobs.records.audit import acting_for as acting_for
 from limpyd_jobs.records.known_classes import masked_fields_of as masked_fields_of
 from limpyd_jobs.redis.calls import is_of_wrong_type as is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase as JobsDatabase
-from limpyd_jobs.responder import Answer as Answer
 from limpyd_jobs.schedules.search_budget import SearchBudget as SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger as describe_trigger
 from limpyd_jobs.schedules.triggers import trigger_of as trigger_of

@@ -37,9 +37,6 @@ BESIDE_THE_CODE = {
 # Folders with files of others, each with a list of them.
 VENDORED = ("limpyd_jobs/contrib/web/static/vendor", "tests/web/vendor")
 
-# Folders where circles are left.
-FOLDERS_WITH_CIRCLES = {"classes", "fields", "records", "redis"}
-
 
 def imported_by(path: Path) -> Iterator[str]:
     """The files of this library that a file imports, also inside functions, or for types only."""
@@ -173,8 +170,7 @@ def test_imports_make_no_circle() -> None:
     for name, some in imports.items():
         folder = name.split("/")[1]
         folders.setdefault(folder, set()).update(each.split("/")[1] for each in some)
-    of_folders = {name: some - {name} for name, some in folders.items() if name not in FOLDERS_WITH_CIRCLES}
-    TopologicalSorter(of_folders).prepare()
+    TopologicalSorter({name: some - {name} for name, some in folders.items()}).prepare()
 
 
 def test_no_folder_has_so_many_modules_that_one_must_search_in_it() -> None:

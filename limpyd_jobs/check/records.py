@@ -14,8 +14,9 @@ from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Found, Model, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
+from limpyd_jobs.indexes import special_indexes
 from limpyd_jobs.models import Error, Job, TimedRecord
-from limpyd_jobs.records.layout import layout_of, special_indexes
+from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.calls import chunks
 
 # How many records one call of the script looks at, so that it takes about a millisecond.

@@ -57,7 +57,7 @@ same under /metrics, to those who may look."""
 
     def _serve(self, host: str, port: int) -> None:
         from limpyd_jobs.contrib.prometheus.exposition import PATH, answering
-        from limpyd_jobs.responder import Responder  # not at the start of each command
+        from limpyd_jobs.observing.responder import Responder  # not at the start of each command
 
         try:
             responder = Responder(host, port, answering(BaseJobsModel.database))

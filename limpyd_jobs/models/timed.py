@@ -10,9 +10,10 @@ from limpyd import fields
 from limpyd_jobs.arguments import checked_lease, stored_owner
 from limpyd_jobs.dates import datetime_to_score, utcnow
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.records import records, timed
+from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.records.timed import NextDue
+from limpyd_jobs.transitions import timed
+from limpyd_jobs.transitions.timed import NextDue
 
 
 class TimedRecord(BaseJobsModel):

@@ -1,1 +1,1 @@
-"""What observers may do beside being told of events."""
+"""What looks at jobs and workers from outside: instruments, tasks of integrations, the server for probes."""

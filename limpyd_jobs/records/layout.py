@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedModel
 from limpyd.fields import InstanceHashField, RedisField
-from limpyd.indexes import BaseIndex, EqualIndex, NumberRangeIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import own_duration, own_seconds, stored_duration, stored_value
 from limpyd_jobs.classes.job_classes import check_addable
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized, overrides
+from limpyd_jobs.indexes import DateTimeRangeIndex, prefixes, range_keys, special_indexes
 from limpyd_jobs.observing import instruments
-from limpyd_jobs.records.indexes import DateTimeRangeIndex
 from limpyd_jobs.redis.cluster.names import check_namespace
 
 Model = TypeVar("Model", bound=type)
@@ -89,11 +88,11 @@ def layout_of(model: type[RedisModel]) -> Layout:
     description = {
         "name": model._name,
         "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
-        "indexes": {name: _prefixes(field) for name, field in hash_fields.items() if field.indexable},
-        "ranges": {name: keys for name, field in hash_fields.items() if (keys := _range_keys(field))},
-        "dates": {key: True for field in hash_fields.values() for key in _range_keys(field, DateTimeRangeIndex)},
+        "indexes": {name: prefixes(field) for name, field in hash_fields.items() if field.indexable},
+        "ranges": {name: keys for name, field in hash_fields.items() if (keys := range_keys(field))},
+        "dates": {key: True for field in hash_fields.values() for key in range_keys(field, DateTimeRangeIndex)},
         "special": dict.fromkeys(special, True),
-        "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
+        "unique": {name: prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
         "keys": [name for name in fields if name not in hash_fields],
         "leases": f"{model._name}:leases" if _has_leases(model) else "",
@@ -205,7 +204,7 @@ def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
     """Raise `ConfigurationException` if a script cannot find records by these fields: they lack plain indexes."""
     for name in names:
         field = model.get_field(name) if model.has_field(name) else None
-        if not isinstance(field, InstanceHashField) or not _prefixes(field):
+        if not isinstance(field, InstanceHashField) or not prefixes(field):
             raise ConfigurationException(
                 f"The field {name!r} of {model.__name__} must be indexed by a plain EqualIndex"
             )
@@ -216,35 +215,5 @@ def _is_of_no_other_kind(field: Any) -> bool:
     return type(field) is InstanceHashField or "stores_the_same" in vars(type(field))
 
 
-def special_indexes(field: Any) -> list[Any]:
-    """Return the indexes of a field that only limpyd can maintain: all but plain ones of `EqualIndex`, and of
-    ranges if the field is not unique."""
-    return [index for index in field._indexes if not _is_plain(index) and (field.unique or not _is_plain_range(index))]
-
-
-def _prefixes(field: Any) -> list[str]:
-    return [index.get_storage_key("") for index in field._indexes if _is_plain(index)]
-
-
-def _range_keys(field: Any, kind: type[BaseIndex] = NumberRangeIndex) -> list[str]:
-    ranges = [] if field.unique else [index for index in field._indexes if _is_plain_range(index)]
-    return [index.get_storage_key("") for index in ranges if isinstance(index, kind)]
-
-
 def _holds_dates(field: Any) -> bool:
-    return getattr(field, "kind", None) is datetime or bool(_range_keys(field, DateTimeRangeIndex))
-
-
-_OF_INDEXES = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
-
-
-def _is_plain(index: BaseIndex) -> bool:
-    """Whether an index keeps the pks of a value in a set whose key ends with that value."""
-    return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *_OF_INDEXES)
-
-
-def _is_plain_range(index: BaseIndex) -> bool:
-    """Whether an index keeps all pks in one sorted set, with the value as a number, or as a date."""
-    base = DateTimeRangeIndex if isinstance(index, DateTimeRangeIndex) else NumberRangeIndex
-    names = (*_OF_INDEXES, "prepare_data_to_store", "raise_if_not_float")
-    return isinstance(index, base) and not overrides(type(index), base, *names)
+    return getattr(field, "kind", None) is datetime or bool(range_keys(field, DateTimeRangeIndex))

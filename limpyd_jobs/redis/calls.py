@@ -18,7 +18,7 @@ from redis import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from limpyd_jobs.exceptions import DatabaseMoved, NotRecorded
-from limpyd_jobs.records.layout import special_indexes
+from limpyd_jobs.indexes import special_indexes
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.redis.replication import CopyingSender

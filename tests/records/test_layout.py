@@ -13,7 +13,8 @@ from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 from limpyd_extensions.related import FKInstanceHashField
 
 from limpyd_jobs import Argument, ConfigurationException, DateTimeRangeIndex, Error, Job, Queue, ValueField
-from limpyd_jobs.records.layout import layout_of, special_indexes
+from limpyd_jobs.indexes import special_indexes
+from limpyd_jobs.records.layout import layout_of
 
 HARD_TEXT = 'é"\\\n\0😀'
 

@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commandline.options import queue_names, time_span
 from limpyd_jobs.commandline.parser import cannot_use_redis
+from limpyd_jobs.observing.responder import JSON, NOT_FOUND, Answer, Responder
 from limpyd_jobs.query.backlog import Backlog
-from limpyd_jobs.responder import JSON, NOT_FOUND, Answer, Responder
 from limpyd_jobs.texts import MESSAGE, one_line
 
 # For how many seconds an answer is given again, so that many who ask cost no more than one; and how many are kept.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from struct import Struct
 from time import monotonic
 
-from limpyd_jobs.responder import Responder
+from limpyd_jobs.observing.responder import Responder
 from limpyd_jobs.workers.health.monitor import LOOK_EVERY
 from limpyd_jobs.workers.health.verdict import HealthFile, Verdict, Verdicts, answering, of_all
 

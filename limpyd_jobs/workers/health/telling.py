@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from threading import Thread
 from types import SimpleNamespace
 
-from limpyd_jobs.responder import Responder
+from limpyd_jobs.observing.responder import Responder
 from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.workers.health.monitor import Monitor
 from limpyd_jobs.workers.health.verdict import HealthFile, Verdict, answering

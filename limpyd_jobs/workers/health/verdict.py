@@ -10,7 +10,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.responder import JSON, NOT_FOUND, Answer
+from limpyd_jobs.observing.responder import JSON, NOT_FOUND, Answer
 
 # How many processes are told of one by one.
 MAX_TOLD = 100

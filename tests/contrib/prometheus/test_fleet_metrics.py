@@ -27,11 +27,11 @@ from limpyd_jobs.contrib.prometheus.catalogue import MAX_NAMED, ROWS
 from limpyd_jobs.contrib.prometheus.exposition import answering
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.integration import JobsDatabase
+from limpyd_jobs.observing.responder import Responder
 from limpyd_jobs.query import Metrics
 from limpyd_jobs.records import metrics as stored
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.calls import chunks
-from limpyd_jobs.responder import Responder
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.search.classes import queue_models_of
 

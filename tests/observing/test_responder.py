@@ -9,9 +9,9 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from servers import wait_until
 
-from limpyd_jobs import responder as responders
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.responder import MAX_REQUEST, NOT_FOUND, Answer, Responder
+from limpyd_jobs.observing import responder as responders
+from limpyd_jobs.observing.responder import MAX_REQUEST, NOT_FOUND, Answer, Responder
 
 
 @pytest.fixture
