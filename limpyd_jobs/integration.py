@@ -31,6 +31,7 @@ from limpyd_jobs.records.audit import acting_for as acting_for
 from limpyd_jobs.records.known_classes import masked_fields_of as masked_fields_of
 from limpyd_jobs.redis.calls import is_of_wrong_type as is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase as JobsDatabase
+from limpyd_jobs.redis.servers import is_transient as is_transient
 from limpyd_jobs.schedules.search_budget import SearchBudget as SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger as describe_trigger
 from limpyd_jobs.schedules.triggers import trigger_of as trigger_of
@@ -42,4 +43,3 @@ from limpyd_jobs.texts import described as described
 from limpyd_jobs.texts import one_line as one_line
 from limpyd_jobs.texts import traceback_of as traceback_of
 from limpyd_jobs.transitions import adding_once as adding_once
-from limpyd_jobs.workers.backoff import is_transient as is_transient

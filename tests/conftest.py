@@ -25,10 +25,9 @@ from running import Collector
 from servers import Cluster, RedisServer
 from sharing import Schedule
 
-from limpyd_jobs import events
 from limpyd_jobs.classes import job_classes
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.observing import instruments
+from limpyd_jobs.observing import emitting, instruments
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.embedded import PACKAGES, find_packaged_server, find_server
 
@@ -249,10 +248,10 @@ def _no_cluster_of_other_tests() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_observers_of_other_tests() -> Iterator[None]:
     """A worker that logs JSON subscribes one, for good: each job then costs more, which tests count."""
-    before = {*instruments.installed, *events._observers}
+    before = {*instruments.installed, *emitting._observers}
     yield
-    for observer in {*instruments.installed, *events._observers} - before:
-        events.unsubscribe(observer)
+    for observer in {*instruments.installed, *emitting._observers} - before:
+        emitting.unsubscribe(observer)
 
 
 @pytest.fixture(autouse=True)

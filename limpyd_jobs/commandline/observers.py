@@ -7,9 +7,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from limpyd_jobs import events
 from limpyd_jobs.classes.imports import import_class, installed_only, is_not_found, not_imported
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.observing.emitting import subscribe
 from limpyd_jobs.observing.instruments import Instrument
 from limpyd_jobs.texts import is_meant
 
@@ -47,7 +47,7 @@ def subscribe_named(names: Any) -> None:
     for name in observer_names(names):
         observer = _made(name) if name in INTEGRATIONS else _imported(name)
         if isinstance(observer, Instrument) or (callable(observer) and not isinstance(observer, type)):
-            events.subscribe(observer)
+            subscribe(observer)
         elif not isinstance(observer, ModuleType):
             raise ConfigurationException(f"observers: {name} is not an observer, but {observer!r}: {_choices()}")
 

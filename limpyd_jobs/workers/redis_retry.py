@@ -13,8 +13,9 @@ from redis.exceptions import RedisError
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.records.wrong_types import remedy_of
+from limpyd_jobs.redis.servers import is_connection_error, is_denied, is_of_replica, is_transient
 from limpyd_jobs.texts import MESSAGE, OncePer, one_line
-from limpyd_jobs.workers.backoff import Backoff, is_connection_error, is_denied, is_of_replica, is_transient
+from limpyd_jobs.workers.backoff import Backoff
 from limpyd_jobs.workers.context import Context, Face
 
 P = ParamSpec("P")

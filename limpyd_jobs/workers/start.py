@@ -21,9 +21,8 @@ from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import QUEUES, known_models
 from limpyd_jobs.records.relocations import refuse_moved
 from limpyd_jobs.redis.database import database_name
-from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, memory_of
+from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, is_away, is_connection_cut, is_transient, memory_of
 from limpyd_jobs.texts import MESSAGE, one_line
-from limpyd_jobs.workers.backoff import is_away, is_connection_cut, is_transient
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 

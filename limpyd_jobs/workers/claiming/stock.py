@@ -13,10 +13,10 @@ from time import monotonic
 from limpyd_jobs import transitions
 from limpyd_jobs.commandline.options import AUTO
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.redis.servers import is_denied, is_transient
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.backoff import is_denied, is_transient
 
 # The most jobs of a measured batch: with more, jobs that do nothing are run no faster, and scripts take longer.
 MAX_BATCH = 200

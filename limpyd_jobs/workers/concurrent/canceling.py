@@ -10,9 +10,9 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from limpyd_jobs.redis.connections import PinnedConnection, shorter_than_timeout
+from limpyd_jobs.redis.servers import is_transient
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import OnDeath, start_thread
-from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots, name_of
 from limpyd_jobs.workers.run import Run
 

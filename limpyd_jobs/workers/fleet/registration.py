@@ -22,9 +22,9 @@ from limpyd_jobs.models.presence import Order
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.servers import is_transient
 from limpyd_jobs.texts import LOGGED, MESSAGE, NAME, one_line, shortened
 from limpyd_jobs.version import EXACT_VERSION
-from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.fleet.report import Report
 from limpyd_jobs.workers.log import Repeats

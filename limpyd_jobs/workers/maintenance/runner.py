@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
+from limpyd_jobs.redis.servers import is_denied, is_transient
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
-from limpyd_jobs.workers.backoff import is_denied, is_transient
 from limpyd_jobs.workers.context import Context
 
 

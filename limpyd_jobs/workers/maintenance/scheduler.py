@@ -21,13 +21,13 @@ from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.redis.servers import is_transient
 from limpyd_jobs.schedules.misfires import Step, steps
 from limpyd_jobs.schedules.model import Schedule, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.schedules.search_budget import SearchTooLong
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.transitions import instrumented
-from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.context import Context
 
 # The most schedules that are read at once, beside the schedules that rest. If more are due, each worker reads some at

@@ -18,10 +18,10 @@ from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.models import Job
 from limpyd_jobs.models.following.results import kept_result
 from limpyd_jobs.records.layout import kept_for
+from limpyd_jobs.redis.servers import is_denied, is_transient
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery, Ending, KeptResult
-from limpyd_jobs.workers.backoff import is_denied, is_transient
 from limpyd_jobs.workers.claiming.stock import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.context import Context, Face
