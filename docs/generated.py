@@ -7,12 +7,12 @@ import os
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from docutils import nodes
@@ -106,13 +106,19 @@ def _row(first: str, *others: str) -> Iterator[str]:
 
 
 class Modules(SphinxDirective):
-    """All modules of the package, each with the first paragraph of its docstring."""
+    """The modules of some folders of the package, or of all ``but`` some, each with the first paragraph of its
+    docstring."""
+
+    optional_arguments, final_argument_whitespace = 1, True
+    option_spec: ClassVar = {"but": str.split}
 
     def run(self) -> list[nodes.Node]:
-        return self.parse_text_to_nodes("\n".join(lines_of(PACKAGE)))
+        folders = [PACKAGE / name for name in self.arguments[0].split()] if self.arguments else [PACKAGE]
+        lines = (line for folder in folders for line in lines_of(folder, self.options.get("but", ())))
+        return self.parse_text_to_nodes("\n".join(lines))
 
 
-def lines_of(directory: Path) -> Iterator[str]:
+def lines_of(directory: Path, but: Collection[str] = ()) -> Iterator[str]:
     """Describe a package in reStructuredText: its own docstring, then its modules, then the packages in it."""
     modules = sorted(directory.glob("*.py"), key=lambda path: (path.name != "__init__.py", path.name))
     yield from (".. list-table::", "   :widths: 30 70", "")
@@ -123,7 +129,7 @@ def lines_of(directory: Path) -> Iterator[str]:
             yield f"   * - ``{name.relative_to(ROOT)}{'/' if name.is_dir() else ''}``"
             yield f"     - {text}"
     yield ""
-    for package in sorted(path.parent for path in directory.glob("*/__init__.py")):
+    for package in sorted(path.parent for path in directory.glob("*/__init__.py") if path.parent.name not in but):
         yield from lines_of(package)
 
 

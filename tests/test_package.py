@@ -197,6 +197,15 @@ def floor_of(path: str) -> str:
     return "values" if folder in VALUES else folder
 
 
+def test_the_core_is_small_and_needs_nothing_of_the_outer_rooms() -> None:
+    [rooms] = re.findall(r":but: (.+)", (ROOT / "docs" / "explanation" / "design.rst").read_text())
+    files = [path for path in (ROOT / "limpyd_jobs").rglob("*") if path.suffix in (".lua", ".py")]
+    core = [path for path in files if path.relative_to(ROOT).parts[1] not in rooms.split()]
+    used = {name.split("/")[1] for path in core if path.suffix == ".py" for name in imported_by(path)}
+    assert not used & {*rooms.split()}
+    assert sum(path.read_text().count("\n") for path in core) <= 45_000
+
+
 def test_no_folder_has_so_many_modules_that_one_must_search_in_it() -> None:
     numbers = Counter(path.parent for path in (ROOT / "limpyd_jobs").rglob("*.py"))
     del numbers[ROOT / "limpyd_jobs" / "commands"]  # one for each command
