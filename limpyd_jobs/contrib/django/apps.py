@@ -1,11 +1,13 @@
-"""The application of Django."""
+"""The application of Django, and its system checks."""
 
 from __future__ import annotations
 
 import os
 from importlib import import_module
+from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings as of_django
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
@@ -13,7 +15,6 @@ from django.utils.module_loading import autodiscover_modules
 from limpyd_jobs import Job
 from limpyd_jobs.contrib.django import instances, settings
 from limpyd_jobs.contrib.django.around import AroundJobs, forget_inherited_connections
-from limpyd_jobs.contrib.django.checks import check_settings
 from limpyd_jobs.integration import events
 
 # Where jobs and tasks are looked for in each application.
@@ -22,7 +23,21 @@ MODULES = ("jobs", "tasks")
 # Before any module of jobs is imported: Django imports all AppConfigs first.
 INSTANCES = instances.form_of_model
 
+VARIABLE = "LIMPYD_JOBS_DATABASE"
+
 around_jobs = AroundJobs()
+
+
+def check_settings(**options: Any) -> list[checks.CheckMessage]:
+    """Check the setting ``LIMPYD_JOBS``. The checks are ``limpyd_jobs.E001`` and those that follow."""
+    found: list[checks.CheckMessage] = [
+        checks.Error(problem.text, id=f"limpyd_jobs.E{problem.number:03}") for problem in settings.problems()
+    ]
+    if not (found or of_django.DEBUG or settings.database_settings() or os.environ.get(VARIABLE)):
+        text = "Jobs go to the Redis at localhost:6379, because no database is named"
+        hint = f"Set {settings.NAME} = {{'DATABASE': 'redis://…'}}, or the environment variable {VARIABLE}."
+        found.append(checks.Warning(text, hint=hint, id="limpyd_jobs.W001"))
+    return found
 
 
 class LimpydJobsConfig(AppConfig):

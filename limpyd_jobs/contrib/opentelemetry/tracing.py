@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TracerProvider,
+    TraceState,
+)
 
 from limpyd_jobs import EXACT_VERSION, Cancel, Requeue
 from limpyd_jobs.contrib.opentelemetry import conventions as names
-from limpyd_jobs.contrib.opentelemetry import propagation
 from limpyd_jobs.integration import (
     Adding,
     GracePeriodOver,
@@ -27,6 +38,11 @@ from limpyd_jobs.integration import (
 FLUSH_TIMEOUT = 5000  # milliseconds
 
 STYLES = ("parent", "link")
+
+KNOWN_FLAGS = 0b11  # whether it is sampled, and whether its id is random
+MAX_STATE = 512  # in characters, as W3C demands of those who pass it on
+
+_STORED = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?: ([!-~ ]{1,512}))?", re.ASCII)
 
 # What leaves the code of a job and is not a failure, with the outcome that the span tells.
 OUTCOMES: Mapping[type[BaseException], str] = {
@@ -75,7 +91,7 @@ class Tracing(Instrument):
         # each time of a schedule begins a trace: what the worker does meanwhile is not its cause
         context = Context() if adding.schedule else None
         span = self._start(SpanKind.PRODUCER, attributes, context)
-        adding.trace_context = propagation.stored(span.get_span_context())
+        adding.trace_context = stored_context(span.get_span_context())
         with _current(span):
             yield
         if adding.outcome == "not due":
@@ -110,7 +126,7 @@ class Tracing(Instrument):
 
     def _origin(self, running: Running) -> tuple[Context | None, list[Link]]:
         """Return the parent of a run, and the spans it is linked to: the one that added it, and the current one."""
-        origin = propagation.read(running.trace_context)
+        origin = read_context(running.trace_context)
         if origin is None:
             return None, []
         here = trace.get_current_span().get_span_context()
@@ -178,3 +194,24 @@ def _attributes(job_class: Any, queue_name: str, operation: str, kind: str) -> d
         attributes[names.SERVER_ADDRESS] = str(where["host"])
         attributes[names.SERVER_PORT] = int(where.get("port") or 6379)
     return attributes
+
+
+def stored_context(context: SpanContext) -> str:
+    """Return the context of a span as it is stored with a job: the ``traceparent`` of W3C, and a ``tracestate`` if
+    there is one; empty if it is not the context of a span. Baggage is not stored: it may hold what no one should find
+    in Redis."""
+    if not context.is_valid:
+        return ""
+    parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    state = context.trace_state.to_header()
+    return f"{parent} {state}" if 0 < len(state) <= MAX_STATE else parent
+
+
+def read_context(text: str) -> SpanContext | None:
+    """Return the context of a stored text; None if it is any other text."""
+    found = _STORED.fullmatch(text)
+    if not found:
+        return None
+    trace_id, span_id, flags, state = found.groups()
+    known = TraceState.from_header([state]) if state else None
+    return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16) & KNOWN_FLAGS), known)

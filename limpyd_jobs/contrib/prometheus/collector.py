@@ -14,7 +14,6 @@ from prometheus_client.utils import floatToGoString
 
 from limpyd_jobs.contrib.prometheus import catalogue
 from limpyd_jobs.contrib.prometheus.catalogue import MAX_NAMED, OTHER, OUTCOMES, STATUSES, Row
-from limpyd_jobs.contrib.prometheus.counting import Counters
 from limpyd_jobs.integration import JobsDatabase, one_line
 from limpyd_jobs.query import BOUNDS, Fleet, Metrics, QueueState, look_at_fleet
 
@@ -28,6 +27,10 @@ LISTENING = ("starting", "busy", "idle")
 
 LES = (*map(floatToGoString, BOUNDS), "+Inf")
 
+# How many rows are kept at most, of names that are not in Redis any more. There, fewer fit in.
+MAX_KEPT = 2_000
+
+Key = tuple[str, str]
 Labels = tuple[str, ...]
 Samples = Mapping[Labels, float]
 
@@ -147,3 +150,31 @@ def _family(row: Row, samples: Samples | None = None) -> Metric:
 def _label(text: str) -> str:
     """Return a stored text as the value of a label: in one line, and not too long."""
     return one_line(text) or OTHER
+
+
+class Counters:
+    """The sums of all time, by queue and class. If those in Redis fall or are gone, because they were deleted or a
+    backup was restored, what was counted until then is kept, and they are added to it."""
+
+    def __init__(self) -> None:
+        self._last: Mapping[Key, Metrics] = {}
+        self._kept: dict[Key, Metrics] = {}
+
+    def count(self, totals: Mapping[Key, Metrics]) -> dict[Key, Metrics]:
+        """Take the sums as they are in Redis now; return those that never fall."""
+        for key, last in self._last.items():
+            now = totals.get(key)
+            if now is None or any(number < before for number, before in zip(now.numbers, last.numbers, strict=True)):
+                self._kept.setdefault(key, Metrics()).add(last)
+        self._last = totals
+        gone = [key for key in self._kept if key not in totals]
+        for key in gone[: max(len(self._kept) - MAX_KEPT, 0)]:
+            del self._kept[key]
+        return {key: self._sum_of(key) for key in {**self._kept, **totals}}
+
+    def _sum_of(self, key: Key) -> Metrics:
+        total = Metrics()
+        for part in (self._kept, self._last):
+            if key in part:
+                total.add(part[key])
+        return total

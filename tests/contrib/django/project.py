@@ -86,6 +86,6 @@ def set_up() -> None:
 def observers() -> list[Any]:
     """Return what the integration subscribes to events."""
     from limpyd_jobs.contrib.django.apps import around_jobs
-    from limpyd_jobs.contrib.django.tasks.signals import send_signals
+    from limpyd_jobs.contrib.django.tasks.backend import send_signals
 
     return [around_jobs, send_signals]

@@ -27,10 +27,20 @@ from limpyd_jobs.contrib.django.tasks.framework import (
     normalize_json,
     task_backends,
     task_enqueued,
+    task_finished,
+    task_started,
 )
 from limpyd_jobs.contrib.django.tasks.job import TaskJob, unique_id
-from limpyd_jobs.contrib.django.tasks.results import as_of_django, new_result, result_of, stored_result, update
-from limpyd_jobs.contrib.django.tasks.signals import send_signals
+from limpyd_jobs.contrib.django.tasks.resolving import UnknownTask, task_at
+from limpyd_jobs.contrib.django.tasks.results import (
+    as_of_django,
+    end_result,
+    new_result,
+    result_of,
+    running_result,
+    stored_result,
+    update,
+)
 from limpyd_jobs.contrib.django.tasks.task import OUTBOX, LimpydTask
 from limpyd_jobs.contrib.django.transactions import add_job_through_outbox, is_in_transaction
 from limpyd_jobs.integration import GracePeriodOver, events, stored_queue_name
@@ -227,3 +237,26 @@ class InProcessBackend(LimpydBackend):
 def _aware(moment: datetime | None) -> datetime | None:
     """Return a moment of Django, which is local if it is naive."""
     return moment if moment is None or is_aware(moment) else make_aware(moment)
+
+
+def send_signals(event: events.Event) -> None:
+    """Send the signal for an event of a task: that it begins, or has ended for good."""
+    if not (isinstance(event, events.JobEvent) and isinstance(event.job, TaskJob)):
+        return
+    is_failure = isinstance(event, events.JobFailed) and not event.requeued
+    if not (is_failure or isinstance(event, (events.JobStarted, events.JobSucceeded))):
+        return
+    try:
+        result = running_result(event.job, task_at(event.job.arguments.task))
+    except UnknownTask:
+        return
+    if isinstance(event, events.JobSucceeded):
+        end_result(result, event.result)
+    elif isinstance(event, events.JobFailed):
+        end_result(result, None, event.exception, event.trace)
+    signal = task_started if isinstance(event, events.JobStarted) else task_finished
+    signal.send(_sender(event.job), task_result=result)
+
+
+def _sender(job: TaskJob) -> Any:
+    return type(task_backends[job.arguments.backend])

@@ -1,4 +1,9 @@
-"""Reports of failed jobs."""
+"""Reports of failed jobs to Sentry, grouped as this library groups errors.
+
+>>> from limpyd_jobs import events
+>>> from limpyd_jobs.contrib.sentry import Sentry
+>>> events.subscribe(Sentry())
+"""
 
 from __future__ import annotations
 
