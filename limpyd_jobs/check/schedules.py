@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Found, Model
+from limpyd_jobs.check.catalogue import Catalogue, Finding, Model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records.records import due_key
 from limpyd_jobs.redis.calls import chunks
-from limpyd_jobs.schedules.misfires import steps
+from limpyd_jobs.schedules.misfires import due_times
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.texts import printable
 
@@ -36,12 +36,12 @@ class Schedules:
         self.is_suspicious = found > 0
         yield found
 
-    def look_again(self, repair: bool) -> Iterator[Found]:
+    def look_again(self, repair: bool) -> Iterator[Finding]:
         for model in self._catalogue.schedules:
             yield from self._places(model, repair)
             yield from self._obstacles(model)
 
-    def _places(self, model: Model, repair: bool) -> Iterator[Found]:
+    def _places(self, model: Model, repair: bool) -> Iterator[Finding]:
         due = due_key(model)
         pks = {pk for chunk in self._members(model) for pk in chunk}
         pks.update(pk for chunk in self._reader.scores(due) for pk, _ in chunk)
@@ -49,7 +49,7 @@ class Schedules:
             for pk, kind, detail in scripts.repair_schedules(self._reader.connection, model, batch, repair):
                 yield model, pk or due, kind, (detail,)
 
-    def _obstacles(self, model: Model) -> Iterator[Found]:
+    def _obstacles(self, model: Model) -> Iterator[Finding]:
         """Yield the schedules whose jobs no worker can add."""
         for pk, stored in self._hashes(model):
             obstacle = stored and self._obstacle(stored)
@@ -78,7 +78,7 @@ class Schedules:
             plan, now = Plan.read(stored, job_class), datetime.now(timezone.utc)
             plan.identifier(now)
             if plan.due:
-                steps(plan.times, plan.due, max(plan.due, now), plan.misfire_policy)
+                due_times(plan.times, plan.due, max(plan.due, now), plan.misfire_policy)
         except ConfigurationException:
             return ""  # not known without APScheduler
         except Exception as error:

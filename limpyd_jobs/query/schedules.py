@@ -18,7 +18,7 @@ from limpyd_jobs.query.queues import paused_queues
 from limpyd_jobs.records.records import due_key
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.schedules.misfires import steps
+from limpyd_jobs.schedules.misfires import due_times
 from limpyd_jobs.schedules.model import Schedule, aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
 from limpyd_jobs.search.classes import classes_of, connection_to, on, replies_to
@@ -121,7 +121,7 @@ def _obstacle(next_run: str, trigger: str, timezone: str, misfire_policy: str) -
     if not due or not now:
         return f"cannot be enqueued: its next_run is not a date: {one_line(next_run)}"
     try:
-        steps(Times.of(trigger, timezone), due, max(due, now), misfire_policy)
+        due_times(Times.of(trigger, timezone), due, max(due, now), misfire_policy)
     except ConfigurationException:  # without APScheduler
         return ""
     except Exception as error:

@@ -82,21 +82,21 @@ def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) ->
     return send(Call(sender_of(model), _give_order, request, outcome_of, keys=keys)) == "done"
 
 
-class Found(NamedTuple):
+class Alive(NamedTuple):
     """Those who are there: when, by the clock of Redis, and the pk, the end and the fields of each."""
 
     now: float
     records: list[tuple[str, float, dict[str, str]]]
 
 
-def alive(model: Model, kind: str = "") -> Found:
+def alive(model: Model, kind: str = "") -> Alive:
     """Return those who are there, of one kind if it is given. Nothing is written."""
 
-    def read(reply: Reply) -> Found:
+    def read(reply: Reply) -> Alive:
         records = [
             (pk, float(end), dict(zip(flat[::2], flat[1::2], strict=True))) for pk, end, flat in reply["records"]
         ]
-        return Found(float(reply["now"]), records)
+        return Alive(float(reply["now"]), records)
 
     layout = layout_of(model)
     keys = [layout.description["leases"]]

@@ -14,30 +14,30 @@ MISFIRE_POLICIES = ("latest", "all", "none")
 DEFAULT_GRACE_TIME = timedelta(minutes=1)
 
 
-class Step(NamedTuple):
+class DueTime(NamedTuple):
     """A time to run, None to pass over missed times; and the next time, None for never again."""
 
     run: datetime | None
     following: datetime | None
 
 
-def steps(
+def due_times(
     times: Times,
     due: datetime,
     now: datetime,
     misfire_policy: str = "latest",
     misfire_grace_time: timedelta | None = None,
     most: int = 100,
-) -> list[Step]:
-    """Return the steps to do, one after the other, from the first time that was not run yet; all times are aware."""
+) -> list[DueTime]:
+    """Return what to do, one after the other, from the first time that was not run yet; all times are aware."""
     if misfire_grace_time is None and misfire_policy == "none":
         misfire_grace_time = DEFAULT_GRACE_TIME
     following = times.after(now)
     missed = _missed(times, due, now, most) if misfire_policy == "all" else [times.latest(due, now)]
     to_run = [time for time in missed if misfire_grace_time is None or now - time <= misfire_grace_time]
     if not to_run:
-        return [Step(None, following)]
-    return [Step(run, after) for run, after in zip(to_run, [*to_run[1:], following], strict=True)]
+        return [DueTime(None, following)]
+    return [DueTime(run, after) for run, after in zip(to_run, [*to_run[1:], following], strict=True)]
 
 
 def _missed(times: Times, due: datetime, now: datetime, most: int) -> list[datetime]:

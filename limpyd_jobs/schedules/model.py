@@ -38,7 +38,7 @@ from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.calls import Call, chunks, send, send_all
-from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES, steps
+from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES, due_times
 from limpyd_jobs.schedules.triggers import Times, describe
 from limpyd_jobs.transitions import timed
 
@@ -546,7 +546,7 @@ class Schedule(BaseJobsModel):
         times = Times.of(trigger, timezone)
         first = times.after(now or now_of_redis(cls))
         if first is not None:
-            steps(times, first, first)  # as a worker will ask
+            due_times(times, first, first)  # as a worker will ask
         elif not may_be_over:
             raise ValueError(f"This would never run: {trigger}")
         return {"next_run": "" if paused else text_of(first), "paused": "1" if paused else ""}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.schedules.misfires import steps
+from limpyd_jobs.schedules.misfires import due_times
 from limpyd_jobs.schedules.triggers import Times
 
 HOURLY = Times({"cron": "@hourly"})
@@ -19,7 +19,7 @@ def at(hour: int, minute: int = 0, second: int = 0, day: int = 1) -> datetime:
 
 def told(due: datetime, now: datetime, **options: Any) -> list[tuple[int | None, int]]:
     """The hours that are run, each with the one that follows."""
-    found = steps(HOURLY, due, now, **options)
+    found = due_times(HOURLY, due, now, **options)
     return [(run.hour if run else None, following.hour) for run, following in found if following]
 
 
@@ -51,20 +51,20 @@ def test_what_was_missed_is_run_as_is_said(options: Any, expected: Any) -> None:
 
 
 def test_each_step_begins_where_the_one_before_ended() -> None:
-    found = steps(HOURLY, at(5), at(12, 30), "all")
+    found = due_times(HOURLY, at(5), at(12, 30), "all")
     assert [step.run for step in found[1:]] == [step.following for step in found[:-1]]
 
 
 def test_years_of_seconds_are_made_up_for_with_the_latest_ones() -> None:
-    found = steps(Times({"cron": "* * * * * *"}), datetime(2020, 1, 1, tzinfo=timezone.utc), at(0), "all", most=3)
+    found = due_times(Times({"cron": "* * * * * *"}), datetime(2020, 1, 1, tzinfo=timezone.utc), at(0), "all", most=3)
     assert [step.run for step in found] == [at(0) - timedelta(seconds=number) for number in (2, 1, 0)]
 
 
 @pytest.mark.parametrize("misfire_policy", ["latest", "all", "none"])
 def test_what_never_comes_again_is_over(misfire_policy: str) -> None:
     once = Times({"date": "2026-01-01T05:00:00"})
-    assert steps(once, at(5), at(5), misfire_policy) == [(at(5), None)]
+    assert due_times(once, at(5), at(5), misfire_policy) == [(at(5), None)]
 
 
 def test_what_is_too_late_and_never_comes_again_is_over() -> None:
-    assert steps(Times({"date": "2026-01-01T05:00:00"}), at(5), at(9), "none") == [(None, None)]
+    assert due_times(Times({"date": "2026-01-01T05:00:00"}), at(5), at(9), "none") == [(None, None)]

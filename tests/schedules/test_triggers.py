@@ -19,7 +19,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.schedules import search_budget
-from limpyd_jobs.schedules.misfires import steps
+from limpyd_jobs.schedules.misfires import due_times
 from limpyd_jobs.schedules.triggers import Times, describe, describe_trigger, trigger_of
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -335,7 +335,7 @@ def minutes(first: int, number: int) -> list[Any]:
 def test_a_search_that_would_last_ends(description: Any, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_budget, "MAX_STEPS", 5000)
     with pytest.raises(ValueError, match=r"no time in 5,000 steps|leave the years"):
-        steps(Times(description), utc("0001-01-01 00:00:00"), utc("2026-11-25 10:00:00"), policy)
+        due_times(Times(description), utc("0001-01-01 00:00:00"), utc("2026-11-25 10:00:00"), policy)
 
 
 def test_a_time_after_the_last_second_that_there_is_is_refused() -> None:
@@ -357,7 +357,7 @@ def test_a_time_after_the_last_second_that_there_is_is_refused() -> None:
 )
 def test_years_of_missed_times_are_found(description: Any, runs: int) -> None:
     """The first is the one that is due."""
-    found = steps(Times(description), utc("2003-01-01 00:00:00"), utc("2026-11-25 10:00:00"), "all")
+    found = due_times(Times(description), utc("2003-01-01 00:00:00"), utc("2026-11-25 10:00:00"), "all")
     assert len(found) == runs
     assert all(step.run is not None for step in found)
 

@@ -22,7 +22,7 @@ from limpyd_jobs.models.following.changes import (
     Change,
     Position,
     checked_timeout,
-    is_transient,
+    is_interruption,
     refusing_other_keys,
     slice_of,
 )
@@ -137,7 +137,7 @@ class AwaitedChanges:
         except RedisError as error:
             if self._is_closed:
                 return []
-            if not is_transient(error):
+            if not is_interruption(error):
                 raise
             log.warning("Changes cannot be read, trying again: %s", described(error))
             self.failure = error

@@ -10,7 +10,13 @@ from typing import Any
 from limpyd.model import RedisModel
 from redis.exceptions import RedisError
 
-from limpyd_jobs.models.following.changes import FIRST_RETRY, MAX_RETRY, check_notifies, checked_timeout, is_transient
+from limpyd_jobs.models.following.changes import (
+    FIRST_RETRY,
+    MAX_RETRY,
+    check_notifies,
+    checked_timeout,
+    is_interruption,
+)
 from limpyd_jobs.models.following.results import checked_wait, not_ended, not_known, outcome, read
 from limpyd_jobs.models.following.waiting import deadline_of, has_ended, listening
 from limpyd_jobs.records.lazy_fields import pk_of
@@ -38,7 +44,7 @@ async def _has_ended(model: type[RedisModel], pk: str) -> bool:
     try:
         return await finished(has_ended(model, pk))
     except RedisError as error:
-        if not is_transient(error):
+        if not is_interruption(error):
             raise
         return False  # the listener asks again
 
@@ -56,7 +62,7 @@ async def result_of(job: Any, timeout: float | None, error_model: Any) -> Any:
         try:
             return outcome(job, await finished(read(job, error_model)))
         except RedisError as error:
-            if not is_transient(error):
+            if not is_interruption(error):
                 raise
             if monotonic() >= deadline:
                 raise not_known(job, timeout, error) from error

@@ -291,7 +291,7 @@ class Changes:
                 except BaseException as error:
                     called = getattr(notify, "__qualname__", notify)
                     log.warning("The function %s, which is notified of changes, failed: %s", called, described(error))
-                    if is_transient(error):
+                    if is_interruption(error):
                         self._pause()
                     else:
                         changes = None
@@ -315,7 +315,7 @@ class Changes:
         except Exception as error:  # a connection that another thread closes raises other errors, too
             if self._closed.is_set():
                 return []
-            if not is_transient(error):
+            if not is_interruption(error):
                 raise
             log.warning("Changes cannot be read, trying again: %s", described(error))
             self.failure = error
@@ -417,7 +417,7 @@ def refusing_other_keys(kind: str, *keys: str) -> Iterator[None]:
         raise LimpydJobsException(f"{names} is not {kind}: another program wrote it; rename or delete it") from error
 
 
-def is_transient(error: BaseException) -> bool:
+def is_interruption(error: BaseException) -> bool:
     """Whether Redis may answer if it is asked once more."""
     lost = (RedisConnectionError, RedisTimeoutError)
     return isinstance(error, lost) or (

@@ -24,7 +24,7 @@ from limpyd_jobs.models.following.changes import (
     Changes,
     check_notifies,
     checked_timeout,
-    is_transient,
+    is_interruption,
     refusing_other_keys,
 )
 from limpyd_jobs.records.lazy_fields import pk_of
@@ -70,7 +70,7 @@ def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: 
         try:
             return ask()
         except RedisError as error:
-            if not is_transient(error):
+            if not is_interruption(error):
                 raise
             if monotonic() >= deadline:
                 raise TimeoutError(one_line(error, MESSAGE)) from error
@@ -151,7 +151,7 @@ class Listener:
             try:
                 self._listen()
             except Exception as error:
-                if not is_transient(error):
+                if not is_interruption(error):
                     self._fail(error)
                     return
                 self._changes = None

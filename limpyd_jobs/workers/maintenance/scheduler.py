@@ -22,7 +22,7 @@ from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.servers import is_transient
-from limpyd_jobs.schedules.misfires import Step, steps
+from limpyd_jobs.schedules.misfires import DueTime, due_times
 from limpyd_jobs.schedules.model import Schedule, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.schedules.search_budget import SearchTooLong
@@ -179,7 +179,7 @@ class Scheduler:
             raise ValueError("it has no next_run")
         seen = stored["next_run"]
         policy = plan.misfire_policy, plan.misfire_grace_time, Schedule.max_missed_runs
-        for step in steps(plan.times, plan.due, now, *policy):
+        for step in due_times(plan.times, plan.due, now, *policy):
             outcome, job_pk = self._make(pk, plan, seen, step)
             if outcome == "not due":
                 return
@@ -190,7 +190,7 @@ class Scheduler:
         if step.following is not None:
             self._look_again_at((step.following - now).total_seconds(), 0)
 
-    def _make(self, pk: str, plan: Plan, seen: str, step: Step) -> tuple[str, str]:
+    def _make(self, pk: str, plan: Plan, seen: str, step: DueTime) -> tuple[str, str]:
         following = text_of(step.following)
         occurrence = {
             "seen": [seen, plan.stored["trigger"], plan.stored["timezone"]],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What the application answers."""
 
     status: int
@@ -34,7 +34,7 @@ class Bridge:
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
-    def ask(self, scope: Mapping[str, Any], body: bytes = b"") -> Answer:
+    def ask(self, scope: Mapping[str, Any], body: bytes = b"") -> Response:
         """Return the whole answer. What the application raises is raised here."""
         app, loop = self._running()
         return asyncio.run_coroutine_threadsafe(_answer(app, scope, body), loop).result()
@@ -52,7 +52,7 @@ class Bridge:
             return self._made
 
 
-async def _answer(app: App, scope: Mapping[str, Any], body: bytes) -> Answer:
+async def _answer(app: App, scope: Mapping[str, Any], body: bytes) -> Response:
     sent: list[Any] = []
     received = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -66,4 +66,4 @@ async def _answer(app: App, scope: Mapping[str, Any], body: bytes) -> Answer:
 
     await app({**scope}, receive, send)
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in sent[0].get("headers", ())]
-    return Answer(sent[0]["status"], headers, b"".join(each.get("body", b"") for each in sent[1:]))
+    return Response(sent[0]["status"], headers, b"".join(each.get("body", b"") for each in sent[1:]))

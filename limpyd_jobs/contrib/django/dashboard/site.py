@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ImproperlyConfigured
 
 from limpyd_jobs.contrib.django import settings
-from limpyd_jobs.contrib.django.dashboard.bridge import Answer, Bridge
+from limpyd_jobs.contrib.django.dashboard.bridge import Bridge, Response
 
 try:
     from limpyd_jobs.contrib.web import User, application
@@ -60,7 +60,7 @@ class Request(NamedTuple):
     body: bytes = b""
 
 
-def ask(user: User, request: Request) -> Answer:
+def ask(user: User, request: Request) -> Response:
     """Ask the dashboard as a user."""
     scope = {
         "type": "http",
