@@ -1,4 +1,5 @@
-"""Models bound to a database at run time: subclasses with the same path as the classes they come from."""
+"""Models made at run time: subclasses that are bound to a database, with the same path as the classes they come from;
+and how a model is named in its keys. limpyd makes that name of the name of the class, in lower case."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any, TypeVar
 from limpyd.contrib.related import RelatedFieldMixin
 from limpyd.model import RedisModel
 
-from limpyd_jobs.classes.naming import key_name_of, made_model
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.cluster.names import without_prefix
 from limpyd_jobs.redis.database import JobsDatabase, databases_lock, default_settings
 
 Model = TypeVar("Model", bound=type[RedisModel])
@@ -99,3 +100,24 @@ def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
             f"{origin.__module__}.{origin.__name__} cannot be bound: on that database, {name!r} is "
             f"{other.__module__}.{other.__name__}"
         )
+
+
+class KeyName(str):
+    """A name of a model in its keys that stays as it is."""
+
+    __slots__ = ()
+
+    def lower(self) -> str:
+        return self
+
+
+def key_name_of(model: type[RedisModel]) -> str:
+    """Return the name of a model in its keys, without its namespace: ``sendmail``; of a function, its path."""
+    return without_prefix(model).removeprefix(f"{model.namespace}:")
+
+
+def made_model(base: Any, name: str, key_name: str, attributes: dict[str, Any]) -> Any:
+    """Return a new subclass of a model, which has one name in Python, and another one in its keys."""
+    model = type(base)(KeyName(key_name), (base,), attributes)
+    model.__name__ = name
+    return model

@@ -19,7 +19,7 @@ from limpyd_jobs.arguments import (
     stored_queue_name,
 )
 from limpyd_jobs.classes.awaitable import in_thread
-from limpyd_jobs.classes.naming import made_model
+from limpyd_jobs.classes.binding import made_model
 from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import is_async, memoized

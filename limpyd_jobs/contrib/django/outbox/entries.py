@@ -8,9 +8,13 @@ from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.dispatch import Signal
 from django.utils import timezone
 
 APPLICATION = "limpyd_jobs.contrib.django.outbox"
+
+# Sent once a job was added that another process had written to the outbox, or this one before: with `job`.
+relayed_later = Signal()
 
 
 def entries_of(database: str) -> Any:

@@ -20,8 +20,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from limpyd_jobs import Job, NotReplicated
 from limpyd_jobs.contrib.django import settings
 from limpyd_jobs.contrib.django.around import close_old_connections
-from limpyd_jobs.contrib.django.outbox.entries import after, entries_of, is_due
-from limpyd_jobs.contrib.django.outbox.signals import relayed_later
+from limpyd_jobs.contrib.django.outbox.entries import after, entries_of, is_due, relayed_later
 from limpyd_jobs.integration import (
     WorkerTask,
     adding_once,

@@ -18,7 +18,7 @@ from django.utils.timezone import is_aware, make_aware
 
 from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.contrib.django import settings
-from limpyd_jobs.contrib.django.outbox.signals import relayed_later
+from limpyd_jobs.contrib.django.outbox.entries import relayed_later
 from limpyd_jobs.contrib.django.tasks.framework import (
     TASK_REFRESH_ATTRS,
     BaseTaskBackend,
