@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
-from datetime import timedelta
 from optparse import Option, OptionParser, OptionValueError, Values
 from typing import Any, TypeVar
 
-from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.classes.job_classes import module_names
-from limpyd_jobs.commandline.observers import observer_names
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
-from limpyd_jobs.texts import described, read_size
-
-# The most jobs to claim at once: longer scripts would block Redis for too long.
-MAX_PREFETCH = 1000
+from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF
 
 # The size of batches is measured.
 AUTO = "auto"
-
-MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
 
 Number = TypeVar("Number", int, float)
 
 
 class OutOfRange(ValueError):
     """A number that an option cannot have; the message says what it must be."""
-
-
-def count(number: int) -> int:
-    """Return a number of 0 or more, or raise `OutOfRange`."""
-    if number < 0:
-        raise OutOfRange("a positive integer (including 0)")
-    return number
 
 
 def one_of(*words: str) -> Callable[[str], str]:
@@ -52,7 +33,7 @@ def one_of(*words: str) -> Callable[[str], str]:
     return check
 
 
-def between(low: int, high: int) -> Callable[[Number], Number]:
+def between(low: int, high: float) -> Callable[[Number], Number]:
     """Return a function that returns a number in a range, and raises `OutOfRange` for others."""
 
     def check(number: Number) -> Number:
@@ -61,14 +42,6 @@ def between(low: int, high: int) -> Callable[[Number], Number]:
         raise OutOfRange(f"a number from {low} to {high}")
 
     return check
-
-
-def prefetch(text: str) -> int | str:
-    """Return a number of jobs that can be claimed at once, or ``auto``, or raise `OutOfRange`."""
-    try:
-        return text if text == AUTO else between(1, MAX_PREFETCH)(int(text))
-    except ValueError:
-        raise OutOfRange(f"{AUTO}, or a number from 1 to {MAX_PREFETCH}") from None
 
 
 def seconds(number: float) -> float:
@@ -108,65 +81,6 @@ def rate(text: str) -> float:
     return found
 
 
-def prefetch_time(number: float) -> float:
-    """Return a duration as `interval` does; the message for 0 says what to write instead."""
-    if number == 0:
-        raise OutOfRange("more than 0; to claim jobs one by one, use --prefetch=1")
-    return interval(number)
-
-
-def retention(text: str) -> int | timedelta:
-    """Return how many jobs to keep, or for how long, if the text is like ``7d``, ``36h``, ``90m`` or ``30s``."""
-    found = re.fullmatch(r"(\d{1,18})([dhms]?)", text, re.ASCII)
-    if not found:
-        raise ValueError(f"{text!r} is neither a number of jobs nor a duration such as 7d, 36h, 90m or 30s")
-    number = int(found[1])
-    return timedelta(seconds=seconds(float(number * SECONDS_OF[found[2]]))) if found[2] else number
-
-
-def memory(text: str) -> int:
-    """Return a number of bytes, of a text like ``512MB``, or raise `OutOfRange`."""
-    try:
-        return read_size(text)
-    except ValueError:
-        raise OutOfRange("a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB behind it") from None
-
-
-def retry_policy(text: str) -> Retry:
-    """Return the retry policy of a text, or raise `ValueError`; the exceptions that it names are imported."""
-    try:
-        policy = Retry.parse(text)
-        only_on = None if policy.only_on is None else [*map(_exception, policy.only_on)]
-        return replace(policy, only_on=only_on, never_on=[*map(_exception, policy.never_on)])
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-
-
-def _exception(name: str) -> Any:
-    if "." not in name:
-        return name
-    try:
-        return import_class(name)
-    except Exception as error:  # the module may raise any exception
-        raise ValueError(f"cannot import {name!r}: {described(error)}") from None
-
-
-def level(text: str) -> int:
-    """Return a level of logging, given as a number or as a name in any case, or raise `ValueError`."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = logging.getLevelName(text.upper())
-    if not isinstance(number, int):
-        number = -1
-    if number < 0:
-        raise ValueError(
-            f"Invalid logger-level {text}: it is neither a positive number nor a level such as DEBUG, INFO, WARNING or "
-            "ERROR"
-        )
-    return number
-
-
 def queue_names(text: str) -> str:
     """Return a text that has a name between its commas, or raise `ValueError`."""
     text.encode()  # bytes of the command line that are not UTF-8 raise here
@@ -175,7 +89,7 @@ def queue_names(text: str) -> str:
     return text
 
 
-def _naming(read: Callable[[str], object]) -> Callable[[str], str]:
+def naming(read: Callable[[str], object]) -> Callable[[str], str]:
     """Return a check that a text has such names between its commas."""
 
     def check(text: str) -> str:
@@ -188,7 +102,7 @@ def _naming(read: Callable[[str], object]) -> Callable[[str], str]:
     return check
 
 
-modules, observers = _naming(module_names), _naming(observer_names)
+modules = naming(module_names)
 
 
 def flag_of(name: str) -> str:

@@ -19,10 +19,10 @@ from optparse import Option
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from limpyd_jobs.commandline import checks, options
-from limpyd_jobs.commandline.checks import amount, or_none, whole_number
+from limpyd_jobs.commandline import kinds, options
+from limpyd_jobs.commandline.kinds import MAX_PREFETCH, amount, count, number_or_none, or_none, whole_number
 from limpyd_jobs.commandline.observers import subscribe_named
-from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.commandline.options import AUTO, SCRIPT_OPTIONS, WorkerOption, between, flag_of, interval
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import REMEDY, is_async, unrun_kind
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
@@ -44,6 +44,8 @@ SYNCHRONOUS = (
 )
 
 MAX_PORT = 65535
+
+MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
 
 # The greatest number of jobs that a process runs at once.
 MAX_CONCURRENCY = 10_000
@@ -83,7 +85,7 @@ class Row:
         about: str,
         *options: MakeOption,
         group: str,
-        kind: checks.Kind = checks.ANYTHING,
+        kind: kinds.Kind = kinds.ANYTHING,
         is_new: bool = False,
     ) -> None:
         self.default, self.about, self.options = default, about, options
@@ -102,7 +104,7 @@ def option(*examples: str, default: str | None = None, **attributes: Any) -> Mak
         shown = f" (default: {said})" if said else ""
         text = row.about.partition(". ")[0].rstrip(".").replace("``", "")
         text += f"{shown}, e.g. {' or '.join(f'{flag}={example}' for example in examples)}"
-        return _made([flag], name, row, help=text, **attributes)
+        return _made([flag], name, row, **{"help": text, "check": row.kind.read, **attributes})
 
     return make
 
@@ -129,7 +131,7 @@ def _as_shards(name: str, value: Any) -> Shards:
 
 
 number = partial(option, type="int")
-seconds = partial(option, type="float", check=options.seconds)
+seconds = partial(option, type="float")
 
 
 def with_rows(cls: type[T]) -> type[T]:
@@ -155,8 +157,9 @@ class Parameters:
         None,
         "The names of the queues to take jobs from, joined by commas. A list or a tuple is fine, too. Without any, "
         "``ConfigurationException`` is raised.",
-        option("queue1,queue2", default="", check=options.queue_names),
+        option("queue1,queue2", default=""),
         group=WHAT,
+        kind=kinds.QUEUES,
     )
     callback: Callable[[Any, Any], Any] | None = row(
         None,
@@ -181,8 +184,9 @@ class Parameters:
     logger_level: int = row(
         logging.INFO,
         "The least level to log, as a name or a number. It is set on the logger.",
-        option("ERROR", default="INFO", check=options.level),
+        option("ERROR", default="INFO"),
         group=LOG,
+        kind=kinds.LEVEL,
     )
     save_errors: bool = row(
         True,
@@ -203,9 +207,9 @@ class Parameters:
         "End after this number of jobs. So leaks of memory remain small. Let something start the worker again: a "
         "parent (see :ref:`Several processes`), or systemd. With ``burst`` the default is no limit, unless there are "
         "several processes, each of which is replaced.",
-        number("100", default="1000, no limit in a burst", check=options.count),
+        number("100", default="1000, no limit in a burst"),
         group=END,
-        kind=amount(most=float("inf")),
+        kind=amount(most=float("inf"), read=count),
     )
     max_duration: float | timedelta | None = row(
         None,
@@ -213,7 +217,7 @@ class Parameters:
         "attribute is. ``None`` or 0: no limit.",
         seconds("3600", default="never"),
         group=END,
-        kind=checks.DURATION,
+        kind=kinds.DURATION,
     )
     terminate_gracefuly: bool = row(
         True,
@@ -245,63 +249,63 @@ class Parameters:
         25,
         "The most seconds between two looks for queues of new priorities. The worker is told of them before, see "
         ":ref:`When does a job begin?`",
-        seconds("20", check=options.interval),
+        seconds("20"),
         group=WAIT,
-        kind=amount(),
+        kind=amount(read=interval),
     )
     fetch_delayed_delay: float = row(
         25,
         "The most seconds between two looks of a busy worker for delayed jobs that are due. An idle one wakes up at "
         "their time.",
-        seconds("20", check=options.interval),
+        seconds("20"),
         group=WAIT,
-        kind=amount(),
+        kind=amount(read=interval),
     )
     requeue_times: int | None = row(
         0,
         "How many times to put a failed job back in its queue.",
-        number("5", check=options.count),
+        number("5"),
         group=FAILURE,
-        kind=checks.NUMBER_OR_NONE,
+        kind=number_or_none(count),
     )
     requeue_priority_delta: int | None = row(
         -1,
         "What to add to the priority of a job that is put back, each time.",
-        number("-2", default="-1, one level lower", check=options.between(-MAX_DELTA, MAX_DELTA)),
+        number("-2", default="-1, one level lower"),
         group=FAILURE,
-        kind=checks.NUMBER_OR_NONE,
+        kind=number_or_none(between(-MAX_DELTA, MAX_DELTA)),
     )
     requeue_delay_delta: float | timedelta | None = row(
         30,
         "How many seconds to delay a job that is put back, each time. A ``timedelta`` is fine, too.",
         seconds("15"),
         group=FAILURE,
-        kind=checks.NUMBER_OR_NONE,
+        kind=number_or_none(options.seconds),
     )
     retry_policy: Any = new_row(
         None,
         "When to try again a job that failed, instead of what the three options before say: after these seconds, or "
         "random ones that grow up to a cap, after which exceptions, up to which age of the job. It is a ``Retry``, or "
         "the text of one, for jobs that have no policy themselves, nor their class. See :ref:`Retries`.",
-        option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none", check=options.retry_policy),
+        option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none"),
         group=FAILURE,
-        kind=checks.POLICY,
+        kind=kinds.POLICY,
     )
     lease: float = new_row(
         60,
         "How many seconds without a sign of life from its worker make a running job one to be rescued. A thread renews "
         "the lease four times during each. Once it lapsed, any other worker puts the job back. See "
         ":ref:`How long a lease?`",
-        seconds("300", check=options.interval),
+        seconds("300"),
         group=FAILURE,
         kind=amount(more_than=0),
     )
     max_rescues: int = new_row(
         3,
         "How often a job may lose its worker before it is an error, of type ``WorkerLost``.",
-        number("0", check=options.count),
+        number("0"),
         group=FAILURE,
-        kind=amount(),
+        kind=amount(read=count),
     )
     burst: bool | str = new_row(
         False,
@@ -315,7 +319,7 @@ class Parameters:
             const="delayed",
         ),
         group=END,
-        kind=checks.one_of(True, False, "delayed"),
+        kind=kinds.one_of(True, False, "delayed"),
     )
     grace_period: float | None = new_row(
         None,
@@ -339,16 +343,16 @@ class Parameters:
         "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
         "behind it. In code, that is an ``int`` or a ``timedelta``. ``None`` leaves it to the attribute of the same "
         "name of the queue model.",
-        option("1000", "7d", default="all", check=options.retention),
+        option("1000", "7d", default="all"),
         group=KEEP,
-        kind=checks.RETENTION,
+        kind=kinds.RETENTION,
     )
     keep_errors: int | timedelta | None = new_row(
         None,
         "The same for jobs that failed.",
-        option("30d", default="all", check=options.retention),
+        option("30d", default="all"),
         group=KEEP,
-        kind=checks.RETENTION,
+        kind=kinds.RETENTION,
     )
     job_modules: Any = new_row(
         None,
@@ -356,23 +360,23 @@ class Parameters:
         "with all that is in them, and nothing else is because a job says so. A list or a tuple is fine, too. It holds "
         "for the whole process. If one cannot be imported, ``ConfigurationException`` is raised as the worker is made. "
         "See :ref:`Which classes are imported`.",
-        option("myapp.jobs,other", default="any but the standard library", check=options.modules),
+        option("myapp.jobs,other", default="any but the standard library"),
         group=WHAT,
-        kind=checks.MODULES,
+        kind=kinds.MODULES,
     )
     processes: int = new_row(
         1,
         "In how many processes to run such a worker; with more than one, a parent starts them, and starts another one "
         "for each that ends. The command does so (see :ref:`Several processes`), ``run`` itself starts none.",
-        number("4", check=options.between(1, MAX_PROCESSES)),
+        number("4"),
         group=WHAT,
-        kind=whole_number(1),
+        kind=whole_number(1, read=between(1, MAX_PROCESSES)),
     )
     concurrency: int = new_row(
         1,
         "How many jobs to run at once in a process, at most 10000: async functions on an event loop, ordinary ones in "
         "threads. See :ref:`Many jobs at once`.",
-        number("100", check=options.between(1, MAX_CONCURRENCY)),
+        number("100"),
         group=WHAT,
         kind=whole_number(1, MAX_CONCURRENCY),
     )
@@ -382,12 +386,12 @@ class Parameters:
         "While the worker is idle, it takes jobs of the shards that are not its home. See :ref:`Workers of shards`.",
         option("redis+cluster://redis-1,redis-2/shop?shards=8", default="none"),
         group=WHAT,
-        kind=or_none(checks.Kind(_as_shards, lambda value: isinstance(value, (str, Shards)))),
+        kind=or_none(kinds.Kind(_as_shards, lambda value: isinstance(value, (str, Shards)))),
     )
     home: int | None = new_row(
         None,
         "The number of the shard that the worker works for, from 0 on.",
-        number("3", default="none"),
+        number("3", default="none", check=None),
         group=WHAT,
         kind=or_none(whole_number(0, MAX_SHARDS - 1)),
     )
@@ -398,7 +402,7 @@ class Parameters:
         "See :ref:`Coroutines and fields`.",
         option("allow", type="choice", choices=BLOCKING_CALLS),
         group=WHAT,
-        kind=checks.one_of(*BLOCKING_CALLS),
+        kind=kinds.one_of(*BLOCKING_CALLS),
     )
     queue_strategy: str = new_row(
         QUEUE_STRATEGIES[0],
@@ -407,25 +411,25 @@ class Parameters:
         "``queue1:3,queue2:1``. See :ref:`Queues that share a worker`.",
         option("round_robin", type="choice", choices=QUEUE_STRATEGIES),
         group=WHAT,
-        kind=checks.one_of(*QUEUE_STRATEGIES),
+        kind=kinds.one_of(*QUEUE_STRATEGIES),
     )
     prefetch: int | str = new_row(
         1,
         "How many jobs to claim at once, at most 1000, to run them one after the other; ``auto`` for as many as are "
         "run within ``prefetch_time``, and long ones one by one. With ``concurrency``, how many to claim beside those "
         "that run; 1 for as many as will begin within 30 ms. See :ref:`Jobs in batches`.",
-        option("auto", check=options.prefetch),
+        option("auto"),
         group=WAIT,
-        kind=whole_number(1, MAX_PREFETCH, or_word=options.AUTO),
+        kind=whole_number(1, MAX_PREFETCH, or_word=AUTO, read=kinds.read_prefetch),
     )
     prefetch_time: float = new_row(
         0.02,
         "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
         "until it is released. Successes are recorded within this time, too, or within 0.02 seconds if that is "
         "shorter.",
-        seconds("0.1", check=options.prefetch_time),
+        seconds("0.1"),
         group=WAIT,
-        kind=amount(more_than=0),
+        kind=amount(more_than=0, read=kinds.read_prefetch_time),
     )
     metrics: bool = new_row(
         True,
@@ -434,21 +438,21 @@ class Parameters:
         switch("Write metrics for limpyd-jobs stats (the default)", action="store_true"),
         switch("Write no metrics", "--no-metrics", action="store_false"),
         group=LOG,
-        kind=checks.one_of(True, False),
+        kind=kinds.one_of(True, False),
     )
     max_memory: int | None = new_row(
         None,
         "End after the job that leaves the process with more memory in use than this, so that another one is started: "
         "bytes, or a number with kB, MB, GB, KiB, MiB or GiB behind it. ``None`` is no limit. See :ref:`Memory`.",
-        option("512MB", default="no limit", check=options.memory),
+        option("512MB", default="no limit"),
         group=END,
-        kind=or_none(checks.MEMORY),
+        kind=or_none(kinds.MEMORY),
     )
     health_port: int | None = new_row(
         None,
         "The port where to answer probes over HTTP: ``/health/live``, ``/health/ready`` and ``/health``. 0 stands for "
         "any that is free, which is logged. With ``processes``, the parent answers for all. See :ref:`Health`.",
-        number("8080", default="none", check=options.between(0, MAX_PORT)),
+        number("8080", default="none"),
         group=HEALTH,
         kind=or_none(whole_number(0, MAX_PORT)),
     )
@@ -457,7 +461,7 @@ class Parameters:
         "The address where to answer probes. By default only this machine can ask; ``0.0.0.0`` lets others do so, too.",
         option("0.0.0.0"),
         group=HEALTH,
-        kind=checks.TEXT,
+        kind=kinds.TEXT,
     )
     health_file: str | None = new_row(
         None,
@@ -465,13 +469,13 @@ class Parameters:
         ":ref:`Health`.",
         option("/tmp/healthy", default="none"),
         group=HEALTH,
-        kind=or_none(checks.TEXT),
+        kind=or_none(kinds.TEXT),
     )
     stalled_after: float = new_row(
         60,
         "For how many seconds jobs may wait, while the worker is idle, before it is not ready; and for how many its "
         "loop may stand still before it is not alive.",
-        seconds("120", check=options.interval),
+        seconds("120"),
         group=HEALTH,
         kind=amount(more_than=0),
     )
@@ -491,9 +495,9 @@ class Parameters:
         "``opentelemetry-links``, ``sentry``, or the path of a function, an instrument, or a module that subscribes "
         "them. A list or a tuple is fine, too. It holds for the whole process. If one cannot be imported, "
         "``ConfigurationException`` is raised as the worker is made. See :ref:`Observers by name`.",
-        option("opentelemetry,myapp.metrics.count", default="none", check=options.observers),
+        option("opentelemetry,myapp.metrics.count", default="none"),
         group=LOG,
-        kind=checks.OBSERVERS,
+        kind=kinds.OBSERVERS,
     )
     log_format: str = new_row(
         LOG_FORMATS[0],
@@ -501,7 +505,7 @@ class Parameters:
         "queue and try, and the ids of its trace. See :ref:`Logs in JSON`.",
         option("json", type="choice", choices=LOG_FORMATS),
         group=LOG,
-        kind=checks.one_of(*LOG_FORMATS),
+        kind=kinds.one_of(*LOG_FORMATS),
     )
 
     terminate_gracefully = True
@@ -523,7 +527,7 @@ class Parameters:
         self._read_settings(ours)
         if self._settings.burst and self._settings.processes == 1 and not _is_chosen(self, "max_loops"):
             self.max_loops = math.inf
-        if self._settings.concurrency > 1 and self._settings.prefetch == options.AUTO:
+        if self._settings.concurrency > 1 and self._settings.prefetch == AUTO:
             raise ConfigurationException(
                 f"prefetch='auto' measures how long one job after the other takes, and concurrency="
                 f"{self._settings.concurrency} runs several at once: it finds out by itself how many jobs to claim "
@@ -531,7 +535,7 @@ class Parameters:
             )
         if "home" in ours.difference(self._names_of_others) and self._settings.shards is None:
             raise ConfigurationException(f"home={self._settings.home} is the number of a shard, so it needs shards")
-        if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
+        if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != AUTO:
             raise ConfigurationException(
                 f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is released"
             )
@@ -620,7 +624,7 @@ class Parameters:
 
     def _check_those_of_version_2(self) -> None:
         for name, found in Parameters._rows.items():
-            if not found.is_new and found.kind is not checks.ANYTHING:
+            if not found.is_new and found.kind is not kinds.ANYTHING:
                 value = getattr(self, name)
                 checked = found.kind.check(name, value)
                 if checked is not value:
@@ -670,7 +674,7 @@ def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
     return name in attributes and (name == "terminate_gracefuly" or isinstance(attributes[name], (bool, int)))
 
 
-def _is_something_else(worker: Any, name: str, kind: checks.Kind, *, is_given: bool) -> bool:
+def _is_something_else(worker: Any, name: str, kind: kinds.Kind, *, is_given: bool) -> bool:
     of_class = getattr(type(worker), name)
     if not type(worker)._is_new(name):
         return True

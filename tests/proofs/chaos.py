@@ -36,6 +36,7 @@ from chaos_jobs import GO_ON, JOBS, MIXTURES, MODELS, QUEUE  # noqa: E402
 from chaos_marks import HAS_CHILDREN, SOCKETS, Marks, Pulse, read_marks  # noqa: E402
 from chaos_report import HARNESS, REDIS, Fault, Observed, Report  # noqa: E402
 from invariants import violations  # noqa: E402
+from limpyd_jobs.workers.claiming.batch_size import MAX_BATCH  # noqa: E402
 from proxy import Fault as Cut  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from redis.backoff import NoBackoff  # noqa: E402
@@ -43,10 +44,9 @@ from redis.retry import Retry  # noqa: E402
 from servers import RedisServer, wait_until  # noqa: E402
 
 from limpyd_jobs import STATUSES, Queue  # noqa: E402
-from limpyd_jobs.commandline import options as worker_options  # noqa: E402
+from limpyd_jobs.commandline.kinds import read_prefetch  # noqa: E402
 from limpyd_jobs.redis.database import VARIABLE  # noqa: E402
 from limpyd_jobs.redis.embedded import find_server  # noqa: E402
-from limpyd_jobs.workers.claiming.batch_size import MAX_BATCH  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
@@ -508,7 +508,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what is broken when (default: any)")
     parser.add_argument(
         "--prefetch",
-        type=worker_options.prefetch,
+        type=read_prefetch,
         default=1,
         metavar="N",
         help="what workers get as such an option",
