@@ -315,8 +315,7 @@ class Loop:
         settings, parent = self.context.settings, self.context.state.tell_health
         if not (parent or settings.health_file or settings.health_port is not None):
             return nullcontext()
-        from limpyd_jobs.workers.health.monitor import Monitor, Turns
-        from limpyd_jobs.workers.health.telling import telling
+        from limpyd_jobs.workers.fleet.monitor import Monitor, Turns, telling
 
         self.maintenance.put_first(Turns(settings.stalled_after / 4))
         monitor = Monitor(self.worker, self.context, self.runs, self.stock, self.held.too_long)

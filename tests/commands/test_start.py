@@ -25,7 +25,7 @@ HEAVY = {
         "concurrent.futures.process",
     ),
     *("limpyd_jobs.redis.awaiting", "limpyd_jobs.redis.multiplexed", "limpyd_jobs.models.following.awaiting"),
-    *("http.server", "limpyd_jobs.observing.responder", "limpyd_jobs.workers.health"),
+    *("http.server", "limpyd_jobs.observing.responder", "limpyd_jobs.workers.fleet.health"),
     *("limpyd_jobs.contrib.apscheduler", "limpyd_jobs.contrib.taskflow", "limpyd_jobs.testing", "tty", "termios"),
 }
 

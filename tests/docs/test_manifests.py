@@ -17,7 +17,7 @@ from pages import ROOT, RUN_COMMAND, RUN_JOBS
 from limpyd_jobs.commandline.options import queue_names, time_span
 from limpyd_jobs.query import backlog
 from limpyd_jobs.texts import read_size
-from limpyd_jobs.workers.health.verdict import HEALTHY, answering
+from limpyd_jobs.workers.fleet.health import HEALTHY, answering
 from limpyd_jobs.workers.process.pool import KILL_MARGIN
 
 FOLDER = ROOT / "docs/howto/kubernetes"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkProcess
 from select import PIPE_BUF, select
-from struct import Struct
 from threading import Thread, main_thread
 from time import monotonic
 from types import FrameType
@@ -19,18 +18,16 @@ from typing import TYPE_CHECKING, Any
 from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE, Backoff
+from limpyd_jobs.workers.process.reports import Report, Reports
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.process.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
 
 if TYPE_CHECKING:
-    from limpyd_jobs.workers.health.pool import PoolHealth
+    from limpyd_jobs.workers.fleet.health import PoolHealth
 
 # The signals that ask for the end, and the others that are passed on to the children.
 END_SIGNALS, OTHER_SIGNALS = (INTERRUPT, TERMINATE, HANG_UP), (DUMP, QUIET)
-
-# What a child tells the parent: its process id, how many jobs it has run, and whether it ended as no job is left.
-REPORT = Struct("=qq?")
 
 # How many seconds after its grace period a child is killed.
 KILL_MARGIN = 10.0
@@ -60,12 +57,11 @@ class ChildProcess:
         self.process = process
         return process
 
-    def take_report(self, pid: int, jobs: int, is_done: bool) -> None:
-        """Remember the report of a child, if it is the child of this slot."""
-        if self.process and self.process.pid == pid:
+    def note(self, report: Report) -> None:
+        """Remember what a child reported, if it is the child of this slot."""
+        if self.process and self.process.pid == report.pid:
             self.was_ready = True
-            self._jobs = jobs
-            self.is_done = is_done
+            self._jobs, self.is_done = report.jobs, report.is_done
 
     def clear(self) -> tuple[int, int, int]:
         """Forget a child that has ended; return its process id, its exit status, and how many jobs it ran."""
@@ -185,6 +181,8 @@ class WorkerPool:
                 self._wait()
                 self._pass_on()
                 self._reap_children()
+                if self._health:
+                    self._health.serve()
                 self._kill_late_children()
             if self._caught and self.status != "ending":  # the last one ended by itself at that moment
                 self._end_children()
@@ -207,7 +205,7 @@ class WorkerPool:
         if port is None and not path:
             yield
             return
-        from limpyd_jobs.workers.health.pool import PoolHealth
+        from limpyd_jobs.workers.fleet.health import PoolHealth
 
         self._health = PoolHealth(self._places, self._stalled_after, self._log, port, host, path)
         try:
@@ -225,10 +223,10 @@ class WorkerPool:
 
     @contextmanager
     def _signals_and_pipes(self) -> Iterator[None]:
-        self._inbox, self._outbox = os.pipe()  # of reports
+        self._reports = Reports()
         self._lifeline, self._held = os.pipe()  # nothing is written to it: it breaks when the parent ends
         self._signals, self._signalled = os.pipe()  # written when a signal arrives: one just before a wait ends it, too
-        for pipe in (self._inbox, self._signals, self._signalled):
+        for pipe in (self._signals, self._signalled):
             os.set_blocking(pipe, False)
         self._previous_wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
         self._handlers.take(self._catch, INTERRUPT, TERMINATE, signal.SIGCHLD)
@@ -237,7 +235,8 @@ class WorkerPool:
             yield
         finally:
             self._restore_signals()
-            self._close(self._inbox, self._outbox, self._lifeline, self._held, self._signals, self._signalled)
+            self._reports.close()
+            self._close(self._lifeline, self._held, self._signals, self._signalled)
 
     def _restore_signals(self) -> None:
         signal.set_wakeup_fd(self._previous_wakeup)
@@ -253,10 +252,6 @@ class WorkerPool:
         elif number in OTHER_SIGNALS:
             self._to_pass_on.append(signal.Signals(number))
 
-    def _report(self, jobs: int = 0, is_done: bool = False) -> None:
-        with suppress(BrokenPipeError):  # by a child without a parent
-            os.write(self._outbox, REPORT.pack(os.getpid(), jobs, is_done))
-
     def _wait(self) -> None:
         """Wait until a child ends or reports, a signal comes, or the time for something has come."""
         moments = [slot.due for slot in self._empty_slots()]
@@ -269,9 +264,7 @@ class WorkerPool:
             moments.append(self._health.due)
         timeout = max(min(moments) - monotonic(), 0) if moments else None
         health = self._health.files if self._health else []
-        readable, _, _ = select([self._inbox, self._signals, *health], [], [], timeout)
-        if self._health:
-            self._health.serve()
+        readable, _, _ = select([self._reports.inbox, self._signals, *health], [], [], timeout)
         if self._signals in readable:
             os.read(self._signals, PIPE_BUF)  # the handlers have noted them
         if watchdog:
@@ -311,15 +304,16 @@ class WorkerPool:
             worker = self._make_worker()
             state = worker._run_state
             state.on_ready.append(self._ready)
-            state.tell_health = self._health.report if self._health else None
+            state.tell_health = self._reports.send_health if self._health else None
             state.parent = os.getppid()
             self._run_worker(worker)
-            self._report(worker.num_loops, state.is_done or state.is_for_good)
+            self._reports.send(worker.num_loops, state.is_done or state.is_for_good)
 
     def _leave_parent(self) -> None:
         """Close the parent's pipes, and watch for its end."""
         self._restore_signals()
-        self._close(self._inbox, self._held, self._signals, self._signalled)
+        self._reports.leave_parent()
+        self._close(self._held, self._signals, self._signalled)
         if self._health:
             self._health.leave_parent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
@@ -330,7 +324,7 @@ class WorkerPool:
     def _ready(self) -> None:
         """Pass the signals that have come to the worker of a child, because it handles its signals now."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, OTHER_SIGNALS)
-        self._report()
+        self._reports.send()
 
     def _end_with_parent(self) -> None:
         os.read(self._lifeline, 1)
@@ -340,19 +334,20 @@ class WorkerPool:
 
     def _reap_children(self) -> None:
         ended = [slot for slot in self._slots if slot.process and slot.process.exitcode is not None]
-        self._read_reports()
+        for report in self._reports.take():
+            self._note(report)
         for slot in ended:
             self._reap_child(slot)
         if self.status == "starting" and all(slot.was_ready for slot in self._slots):
             self.status = "quiet" if self._is_quiet else "running"
             notify("READY=1")
 
-    def _read_reports(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                for report in REPORT.iter_unpack(os.read(self._inbox, REPORT.size * 100)):
-                    for slot in self._slots:
-                        slot.take_report(*report)
+    def _note(self, report: Report) -> None:
+        if report.health is None:
+            for slot in self._slots:
+                slot.note(report)
+        elif self._health:
+            self._health.note(report.pid, *report.health)
 
     def _reap_child(self, slot: ChildProcess) -> None:
         pid, status, jobs = slot.clear()

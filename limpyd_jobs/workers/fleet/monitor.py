@@ -1,21 +1,29 @@
-"""Whether one worker is healthy, as another thread sees it."""
+"""Whether one worker is healthy, as another thread sees it; and telling that to whoever asks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from math import inf
+from threading import Thread
 from time import monotonic
+from types import SimpleNamespace
 
+from limpyd_jobs.observing.responder import Responder
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import client_like
+from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.health.verdict import HEALTHY, Verdict
+from limpyd_jobs.workers.fleet.health import HEALTHY, LOOK_EVERY, HealthFile, Verdict, answering
 from limpyd_jobs.workers.run import Runs
 
-# How many seconds pass at most between two looks, and how many Redis has to answer.
-LOOK_EVERY = 5.0
+# How many seconds pass between two looks until the worker is ready: whoever starts it waits for that.
+FIRST_LOOKS = 1.0
+
+# How many seconds Redis has to answer.
 ANSWER_TIMEOUT = 5.0
 
 ENDING = "ending"
@@ -135,3 +143,47 @@ class Monitor:
         if stalled > self._stalled_after and not state.is_quiet:
             return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
         return self.held_for_too_long(self._stalled_after)
+
+
+Tell = Callable[[Verdict], None]
+
+
+@contextmanager
+def telling(
+    monitor: Monitor, settings: SimpleNamespace, parent: Tell | None, log: Callable[[str], None]
+) -> Iterator[None]:
+    """Tell whether a worker is healthy while the context is entered. In a pool, only the parent is told."""
+    with ExitStack() as stack:
+        stack.callback(monitor.close)
+        outlets = [parent] if parent else []
+        if settings.health_file and not parent:
+            outlets.append(stack.enter_context(closing(HealthFile(settings.health_file))))
+        if settings.health_port is not None and not parent:
+            stack.enter_context(_serving(monitor, settings, log))
+
+        def look() -> None:
+            verdict = monitor.look()
+            for tell in outlets:
+                tell(verdict)
+            if verdict.is_ready:
+                heartbeat.begin_anew(monitor.interval)
+
+        heartbeat = Heartbeat(min(FIRST_LOOKS, monitor.interval), look, first=0.0)
+        stack.enter_context(heartbeat)
+        yield
+
+
+@contextmanager
+def _serving(monitor: Monitor, settings: SimpleNamespace, log: Callable[[str], None]) -> Iterator[None]:
+    """Answer in a thread of its own, so that no answer waits for Redis, or for a job."""
+    pid = os.getpid()
+    responder = Responder(settings.health_host, settings.health_port, answering(lambda: {pid: monitor.verdict()}))
+    thread = Thread(target=responder.serve_until_ended, name="limpyd-jobs-health", daemon=True)
+    thread.start()
+    log(f"Health: {responder.address}/health")
+    try:
+        yield
+    finally:
+        responder.end()
+        thread.join()
+        responder.close()
