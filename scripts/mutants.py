@@ -288,7 +288,7 @@ MUTANTS = [
     ),
     Mutant(
         "a job without a queue is told each time",
-        "workers/maintenance/reconciler.py",
+        "workers/maintenance/rescue.py",
         "new = [ident for ident in unplaceable if ident not in self._unplaceable]",
         "new = unplaceable",
         "workers/maintenance/test_reconciling.py",

@@ -41,12 +41,8 @@ from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.fleet.report import Report
 from limpyd_jobs.workers.log import Repeats
-from limpyd_jobs.workers.maintenance.of_integration import OfIntegration
-from limpyd_jobs.workers.maintenance.promoter import Promoter
-from limpyd_jobs.workers.maintenance.pruner import Pruner
-from limpyd_jobs.workers.maintenance.queue_refresh import QueueRefresh
-from limpyd_jobs.workers.maintenance.reconciler import Reconciler
-from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.maintenance.chores import OfIntegration, Promoter, Pruner, QueueRefresh
+from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.naming import label_of

@@ -19,7 +19,7 @@ from limpyd_jobs.redis.database import parse_database
 from limpyd_jobs.transitions import MAX_DEFERRALS, UNCLAIMED_LEASE
 from limpyd_jobs.workers import WorkerConfig
 from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE
-from limpyd_jobs.workers.maintenance.reconciler import ORPHAN_SEEN_FOR
+from limpyd_jobs.workers.maintenance.rescue import ORPHAN_SEEN_FOR
 
 
 def test_every_documented_name_of_version_2_is_in_the_manual():

@@ -24,7 +24,7 @@ from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.maintenance.pruner import Pruner
+from limpyd_jobs.workers.maintenance.chores import Pruner
 
 
 class Declaring(Job):
@@ -148,7 +148,7 @@ def provoke_a_taken_list(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.workers.maintenance.reconciler.ORPHAN_SEEN_FOR", 0.01)
+    monkeypatch.setattr("limpyd_jobs.workers.maintenance.rescue.ORPHAN_SEEN_FOR", 0.01)
     Queue.get_queue("nowhere", priority=1)
     Queue.get_queue("elsewhere", priority=1)
     homeless = Job.add_job("homeless", "nowhere", priority=1)

@@ -21,8 +21,8 @@ from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.models.claims.job_claim import JobClaim
 from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.maintenance import reconciler
-from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.maintenance import rescue
+from limpyd_jobs.workers.maintenance.rescue import Rescuer
 from limpyd_jobs.workers.running import executor
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
@@ -33,7 +33,7 @@ RENEWED = ("done", "canceled")
 # What it says, whoever has the claim, if the status of the job has to be heeded first: nothing is recorded yet.
 NOT_YET = ("canceled", "delayed")
 
-reconciler.ORPHAN_SEEN_FOR = 1.0
+rescue.ORPHAN_SEEN_FOR = 1.0
 
 
 class ChaosWorker(Worker):
@@ -49,7 +49,7 @@ def _nothing(*args: Any) -> None: ...
 
 
 if NO_RESCUE in os.environ:
-    Rescuer.run = reconciler.Reconciler.run = _nothing  # type: ignore[method-assign]
+    Rescuer.run = rescue.Reconciler.run = _nothing  # type: ignore[method-assign]
 
 
 def _mark_requests() -> None:

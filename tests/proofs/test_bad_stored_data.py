@@ -25,7 +25,7 @@ import limpyd_jobs.workers.redis_retry
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.check import Report, check
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.maintenance.rescue import Rescuer
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

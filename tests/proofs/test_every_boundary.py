@@ -24,7 +24,7 @@ from victims import MOMENTS, Victims
 
 from limpyd_jobs import Job, Queue, Schedule
 from limpyd_jobs.dates import datetime_to_score, parse_datetime
-from limpyd_jobs.workers.maintenance import reconciler
+from limpyd_jobs.workers.maintenance import rescue
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -179,7 +179,7 @@ def state_of(client: redis.Redis) -> str:
 @pytest.fixture(autouse=True)
 def _no_patience_with_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker of version 2 is about."""
-    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.01)
+    monkeypatch.setattr(rescue, "ORPHAN_SEEN_FOR", 0.01)
 
 
 @pytest.mark.parametrize("path", PATHS)

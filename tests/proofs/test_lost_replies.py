@@ -26,7 +26,7 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.claiming import claimer
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
-from limpyd_jobs.workers.maintenance import reconciler
+from limpyd_jobs.workers.maintenance import rescue
 from limpyd_jobs.workers.run import Runs
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -37,7 +37,7 @@ NEVER = 3600
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.01)
+    monkeypatch.setattr(rescue, "ORPHAN_SEEN_FOR", 0.01)
     monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(claimer, "REGISTRATION_MARGIN", 0.05)
 

@@ -17,7 +17,7 @@ from limpyd_jobs.check import check
 from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.maintenance import reconciler
+from limpyd_jobs.workers.maintenance import rescue
 from limpyd_jobs.workers.process.title import WorkerTitle
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -53,7 +53,7 @@ def test_all_that_waits_is_run(log: pytest.LogCaptureFixture, collector: Collect
 def test_jobs_that_wait_in_no_list_are_put_back_first(
     redis_client: redis.Redis, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.2)
+    monkeypatch.setattr(rescue, "ORPHAN_SEEN_FOR", 0.2)
     Parcel.add_job("lost")
     redis_client.lpop("jobs:queue:1:waiting")
     burst(callback=collector)

@@ -14,8 +14,8 @@ from running import Collector, messages, succeed, waiting_idly, work, worker_of
 from limpyd_jobs import STATUSES, Job, Queue, transitions
 from limpyd_jobs.records import records
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.maintenance import reconciler
-from limpyd_jobs.workers.maintenance.reconciler import Reconciler
+from limpyd_jobs.workers.maintenance import rescue
+from limpyd_jobs.workers.maintenance.rescue import Reconciler
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -44,7 +44,7 @@ class Photo(Task):
 
 @pytest.fixture
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.0)
+    monkeypatch.setattr(rescue, "ORPHAN_SEEN_FOR", 0.0)
 
 
 def lose(job: Job) -> Job:
@@ -142,7 +142,7 @@ class TestOrphans:
         assert looks() == [job.ident]
 
     def test_among_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reconciler, "CHUNK", 3)
+        monkeypatch.setattr(rescue, "CHUNK", 3)
         jobs = [Task.add_job(str(number)) for number in range(20)]
         lost = [lose(job) for job in jobs[::4]]
         assert sorted(looks()) == sorted(job.ident for job in lost)

@@ -1,0 +1,137 @@
+"""The small tasks: looking for queues, moving jobs that are due, deleting finished ones, and those of integrations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from math import inf
+from time import monotonic
+
+from limpyd_jobs import transitions
+from limpyd_jobs.functions import overrides
+from limpyd_jobs.models import Error, Queue, job_classes
+from limpyd_jobs.models.promoting import promote
+from limpyd_jobs.models.pruning import Pruned, Retention, prune
+from limpyd_jobs.observing.worker_tasks import WorkerTask
+from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.workers.context import Context, Face
+
+# For how many seconds one run moves jobs that are due, at most. Then jobs are run for as long.
+MAX_PROMOTION = 0.1
+
+# How many seconds to let pass between two runs that delete jobs; and after a run that did not finish.
+PRUNE_EVERY, PRUNE_SOON = 60, 0.1
+
+# The limits of a run that deletes jobs: steps for each list, of 100 jobs each, and seconds. Meanwhile no job is run.
+MAX_STEPS, MAX_SECONDS = 10, 0.5
+
+
+class QueueRefresh:
+    """Lets a worker find the waiting lists of its queues."""
+
+    name = "update_keys"
+
+    def __init__(self, worker: Face) -> None:
+        self._worker = worker
+
+    @property
+    def interval(self) -> float:
+        return self._worker.fetch_priorities_delay
+
+    def run(self, context: Context) -> None:
+        self._worker.update_keys()
+
+
+class Promoter:
+    """Lets a worker move its delayed jobs that are due."""
+
+    name = "requeue_delayed_jobs"
+
+    def __init__(self, worker: Face, context: Context, defer: Callable[[str, str, Exception], None]) -> None:
+        self._worker = worker
+        self._context = context
+        self._defer = defer
+        self._queue_model = worker.queue_model
+        is_custom = overrides(self._queue_model, Queue, "requeue_delayed_jobs")
+        self._promote = self._promote_customly if is_custom else self._promote_ours
+        self._has_more = False
+
+    @property
+    def interval(self) -> float:
+        return self._worker.fetch_delayed_delay
+
+    def run(self, context: Context) -> float | None:
+        self._has_more = False
+        self._worker.requeue_delayed_jobs()
+        return MAX_PROMOTION if self._has_more else None
+
+    def promote(self) -> None:
+        """Move the jobs that are due; what `Worker.requeue_delayed_jobs` does."""
+        for ident, reason in self._promote():  # of jobs that could not be moved
+            failed = "delayed job could not be put back in its waiting list"
+            self._context.log_repeated(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
+
+    def _promote_ours(self) -> Iterable[tuple[str, str]]:
+        until = inf if self._worker.status is None else monotonic() + MAX_PROMOTION
+        steps = promote(self._queue_model, self._context.queue_keys, self._defer, until)
+        self._has_more, failures = finish(steps)
+        return failures
+
+    def _promote_customly(self) -> Iterable[tuple[str, str]]:
+        return [
+            failure
+            for queue in self._queue_model.get_all_by_priority(self._worker.queues)
+            for failure in queue.requeue_delayed_jobs() or ()
+        ]
+
+
+class Pruner:
+    """Deletes the oldest finished jobs of some queues, step by step."""
+
+    name = "prune_jobs"
+    interval: float = PRUNE_EVERY
+
+    def __init__(
+        self,
+        queue_model: type[Queue],
+        error_model: type[Error],
+        keep_success: int | timedelta | None = None,
+        keep_errors: int | timedelta | None = None,
+    ) -> None:
+        self._queue_model = queue_model
+        self._error_model = error_model
+        self._retention = Retention.of(queue_model, keep_success, keep_errors)
+        self._starts: dict[str, int] = {}
+        if self._retention != (None, None):
+            transitions.check_prunable(queue_model, error_model)
+
+    def run(self, context: Context) -> float:
+        deleted, failures, starts = self.prune(context.queue_keys)
+        if deleted:
+            context.log(f"{deleted} finished jobs deleted")
+        for ident, reason in list(failures.items())[:1]:
+            failed = f"{len(failures)} finished jobs could not be deleted"
+            context.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
+        return PRUNE_SOON if starts else PRUNE_EVERY
+
+    def prune(self, queue_keys: Sequence[str]) -> Pruned:
+        """Delete jobs beyond the retention, or some of them. The queues are given by the beginnings of their keys."""
+        lists, until = self._retention.lists(queue_keys), monotonic() + MAX_SECONDS
+        starts, self._starts = self._starts, {}
+        steps = prune(self._queue_model, self._error_model, lists, job_classes, starts, MAX_STEPS, until)
+        pruned = finish(steps)
+        self._starts = pruned.starts
+        return pruned
+
+
+class OfIntegration:
+    """Runs such a task as the others are run."""
+
+    def __init__(self, task: WorkerTask) -> None:
+        self._task = task
+        self.name = task.name
+        self.interval = task.interval
+
+    def run(self, context: Context) -> float | None:
+        return self._task.run(context.log)
