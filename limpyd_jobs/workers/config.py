@@ -36,8 +36,7 @@ from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.process.pool import WorkerPool
 from limpyd_jobs.workers.process.reloading import is_child, places_of, run_reloading
-from limpyd_jobs.workers.process.systemd import notify, watchdog_interval
-from limpyd_jobs.workers.process.title import WorkerTitle
+from limpyd_jobs.workers.process.system import WorkerTitle, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"

@@ -47,8 +47,7 @@ from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.overrides import Overrides
-from limpyd_jobs.workers.process.leftovers import Leftovers
-from limpyd_jobs.workers.process.memory import MemoryLimit
+from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer

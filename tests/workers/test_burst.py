@@ -18,7 +18,7 @@ from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.workers.maintenance import rescue
-from limpyd_jobs.workers.process.title import WorkerTitle
+from limpyd_jobs.workers.process.system import WorkerTitle
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

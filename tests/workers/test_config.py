@@ -615,7 +615,7 @@ def test_the_title_costs_a_round_trip_a_second_and_none_per_job(redis_client, wo
 def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
     redis_client, worker_config, commands, monkeypatch, state
 ):
-    monkeypatch.setattr("limpyd_jobs.workers.process.title.LASTS", 0)
+    monkeypatch.setattr("limpyd_jobs.workers.process.system.LASTS", 0)
     worker = worker_config.worker
     worker.status = "running"
     worker_config.get_proc_title()
@@ -626,7 +626,7 @@ def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
 
 
 def test_a_worker_that_waited_asks_once_it_has_no_job_any_more(redis_client, worker_config, commands, monkeypatch):
-    monkeypatch.setattr("limpyd_jobs.workers.process.title.LASTS", 0)
+    monkeypatch.setattr("limpyd_jobs.workers.process.system.LASTS", 0)
     worker_config.worker.status = "waiting"
     worker_config.get_proc_title()
     worker_config.worker._run_state.has_waited = True

@@ -28,7 +28,7 @@ from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.fleet.report import Report
 from limpyd_jobs.workers.log import Repeats
-from limpyd_jobs.workers.process.memory import memory_of_process
+from limpyd_jobs.workers.process.leftovers import memory_of_process
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.run import Runs
 from limpyd_jobs.workers.stopping import Stopping

@@ -20,7 +20,7 @@ from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE, Backoff
 from limpyd_jobs.workers.process.reports import Report, Reports
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
-from limpyd_jobs.workers.process.systemd import VARIABLES, notify, watchdog_interval
+from limpyd_jobs.workers.process.system import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
 
 if TYPE_CHECKING:

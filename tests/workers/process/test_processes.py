@@ -29,7 +29,7 @@ from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.process.pool import ChildProcess
-from limpyd_jobs.workers.process.systemd import NOTIFY_TIMEOUT, notify, watchdog_interval
+from limpyd_jobs.workers.process.system import NOTIFY_TIMEOUT, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

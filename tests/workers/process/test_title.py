@@ -11,8 +11,8 @@ import redis
 from limpyd_jobs import Queue, Worker
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.records import records
-from limpyd_jobs.workers.process import title as module
-from limpyd_jobs.workers.process.title import WorkerTitle
+from limpyd_jobs.workers.process import system as module
+from limpyd_jobs.workers.process.system import WorkerTitle
 
 PROGRAM = "limpyd-jobs-worker"
 
