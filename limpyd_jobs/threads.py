@@ -6,16 +6,22 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
-from threading import TIMEOUT_MAX, Event, Lock, Thread
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX, Lock, Thread
+from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from limpyd_jobs.texts import MESSAGE, one_line
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# How many seconds the thread of a `WakeupTimer` sleeps at once.
+MAX_SLEEP = 3600.0
 
 OnDeath = Callable[[str], None]  # is given what died, and why
 
@@ -34,54 +40,79 @@ def start_thread(name: str, run: Callable[[], None], on_death: OnDeath) -> Threa
     return thread
 
 
-class Heartbeat:
-    """Calls `beat`, which must not raise, every `interval` seconds in a thread, while its context is open. If it does
-    raise, the thread ends, and `on_death` is called."""
+class WakeupTimer:
+    """Calls a function at a moment that may be changed, in a thread of its own, while the context is entered.
 
-    def __init__(
-        self,
-        interval: float,
-        beat: Callable[[], None],
-        first: float = TIMEOUT_MAX,
-        on_death: OnDeath | None = None,
-    ) -> None:
-        self._interval = min(interval, TIMEOUT_MAX)
-        self._next = min(self._interval, first)
-        self._beat, self._on_death = beat, on_death
-        self._is_stopped = False
-        self._changed = Event()
+    If the function raises, the thread ends, and `on_death` is called, if it is given. Two timers share no thread: what
+    one calls may wait for Redis for seconds. That must not delay the other one, such as the renewal of leases, or the
+    end of a job whose time is over.
+    """
+
+    _name = "limpyd-jobs-waker"
+    _interval: float | None = None  # how many seconds after a call the next one follows, if no moment is set
+
+    def __init__(self, call: Callable[[], None], on_death: OnDeath | None = None) -> None:
+        self._call, self._on_death = call, on_death
+        self._moment: float | None = None
+        self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
+
+    def set(self, moment: float | None) -> None:
+        """Call the function at that moment of the monotonic clock, instead of any other; None for never.
+
+        A signal handler may do so. A moment that has come already still counts after the next call.
+        """
+        if moment != self._moment:
+            self._moment = moment
+            self._moments.put(moment)
 
     def __enter__(self) -> None:
-        name = "limpyd-jobs-heartbeat"
         if self._on_death:
-            start_thread(name, self._run, self._on_death)
+            start_thread(self._name, self._run, self._on_death)
         else:
-            Thread(target=self._run, name=name, daemon=True).start()
+            Thread(target=self._run, name=self._name, daemon=True).start()
 
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Stop calling the function. A call that is under way goes on."""
-        self._is_stopped = True
-        self._changed.set()
+        """Call the function no more. A call that is under way goes on."""
+        self._moments.put(inf)
+
+    def _run(self) -> None:
+        moment: float | None = None
+        while moment != inf:
+            with suppress(Empty):
+                seconds = MAX_SLEEP if moment is None else min(max(moment - monotonic(), 0.0), MAX_SLEEP)
+                moment = self._moments.get(timeout=seconds)
+            if moment is not None and monotonic() >= moment:
+                self._call()
+                moment = None if self._interval is None else monotonic() + self._interval
+
+
+class Heartbeat(WakeupTimer):
+    """Calls `beat`, which must not raise, every `interval` seconds in a thread, while its context is open."""
+
+    _name = "limpyd-jobs-heartbeat"
+
+    def __init__(
+        self, interval: float, beat: Callable[[], None], first: float = inf, on_death: OnDeath | None = None
+    ) -> None:
+        super().__init__(beat, on_death)
+        self._interval = min(interval, TIMEOUT_MAX)
+        self._first = min(self._interval, first)
+
+    def __enter__(self) -> None:
+        self.beat_in(self._first)
+        super().__enter__()
 
     def begin_anew(self, interval: float) -> None:
         """Let that many seconds pass until the next call, and between two calls from then on."""
-        self._interval = interval = min(interval, TIMEOUT_MAX)
-        self.beat_in(interval)
+        self._interval = self._first = min(interval, TIMEOUT_MAX)
+        self.beat_in(self._interval)
 
     def beat_in(self, seconds: float) -> None:
         """Let that many seconds pass until the next call."""
-        self._next = seconds
-        self._changed.set()
-
-    def _run(self) -> None:
-        while not self._is_stopped:
-            seconds, self._next = self._next, self._interval
-            if not self._changed.wait(seconds):
-                self._beat()
-            self._changed.clear()
+        self.set(monotonic() + seconds)
 
 
 class DaemonThreads(ThreadPoolExecutor):

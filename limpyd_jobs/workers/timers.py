@@ -1,4 +1,4 @@
-"""Timers that interrupt the code of a job, without its cooperation, and the wait for a job."""
+"""The timer that interrupts the code of a job, without its cooperation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from math import inf
-from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
-
-from limpyd_jobs.threads import OnDeath, start_thread
 
 # Code that swallows the exception is interrupted again after this many seconds.
 INTERRUPT_AGAIN_AFTER = 1.0
@@ -25,9 +21,6 @@ MAX_TIME_LIMIT = 1e9
 
 # The longest wait for a coroutine, in seconds: a signal that another thread caught is handled after it.
 MAX_WAIT = 1.0
-
-# How many seconds the thread of a `WakeupTimer` sleeps at once.
-MAX_SLEEP = 3600.0
 
 
 class JobTimer:
@@ -106,41 +99,3 @@ def _forget_alarm() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_alarm)
-
-
-class WakeupTimer:
-    """Calls a function at a moment that may be changed, in a thread of its own, while the context is entered.
-
-    The function must not raise: the thread would end, and `on_death` is called. Redis itself looks only ten times a
-    second whether the time of a wait is over.
-    """
-
-    def __init__(self, wake: Callable[[], None], on_death: OnDeath) -> None:
-        self._wake, self._on_death = wake, on_death
-        self._moment: float | None = None
-        self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
-
-    def set(self, moment: float | None) -> None:
-        """Call the function at that moment of the monotonic clock, instead of any other; None for never.
-
-        A signal handler may do so. A moment that has come already still counts after the next call.
-        """
-        if moment != self._moment:
-            self._moment = moment
-            self._moments.put(moment)
-
-    def __enter__(self) -> None:
-        start_thread("limpyd-jobs-waker", self._run, self._on_death)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._moments.put(inf)
-
-    def _run(self) -> None:
-        moment: float | None = None
-        while moment != inf:
-            with suppress(Empty):
-                seconds = MAX_SLEEP if moment is None else min(max(moment - monotonic(), 0.0), MAX_SLEEP)
-                moment = self._moments.get(timeout=seconds)
-            if moment is not None and monotonic() >= moment:
-                moment = None
-                self._wake()

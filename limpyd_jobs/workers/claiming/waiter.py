@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from limpyd_jobs.idents import read_pk
+from limpyd_jobs.threads import WakeupTimer
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.workers.claiming.claimer import MAX_WAIT, Claimer
 from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
@@ -15,7 +16,6 @@ from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
 from limpyd_jobs.workers.overrides import Overrides
-from limpyd_jobs.workers.timers import WakeupTimer
 
 # The longest wait before the worker asks for a job, in seconds.
 LONGEST_WAIT = 30.0

@@ -11,10 +11,10 @@ from threading import Lock
 from time import monotonic
 
 from limpyd_jobs.retrying import Cancel
-from limpyd_jobs.threads import OnDeath
+from limpyd_jobs.threads import OnDeath, WakeupTimer
 from limpyd_jobs.workers.concurrent.awaiting import CANCEL_AGAIN_AFTER, LAST_SECONDS
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
-from limpyd_jobs.workers.timers import JobTimer, WakeupTimer
+from limpyd_jobs.workers.timers import JobTimer
 
 # How many seconds there are to record that jobs are released that go on.
 RECORD_WITHIN = 1.0

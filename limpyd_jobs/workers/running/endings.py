@@ -21,6 +21,7 @@ from limpyd_jobs.records.layout import kept_for
 from limpyd_jobs.redis.servers import is_denied, is_transient
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.threads import WakeupTimer
 from limpyd_jobs.transitions import Delivery, Ending, KeptResult
 from limpyd_jobs.workers.claiming.stock import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
@@ -31,7 +32,6 @@ from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.recorder import Guard, Recorder
 from limpyd_jobs.workers.running.strategies import Strategy
-from limpyd_jobs.workers.timers import WakeupTimer
 
 # How long the end of a job waits for other ends, in seconds.
 MAX_ACK_DELAY = 0.02
