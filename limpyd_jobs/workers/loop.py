@@ -38,8 +38,7 @@ from limpyd_jobs.workers.concurrent.many_at_once import ManyAtOnce
 from limpyd_jobs.workers.concurrent.slots import Slots
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
-from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
-from limpyd_jobs.workers.fleet.report import Report
+from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistration
 from limpyd_jobs.workers.log import Repeats
 from limpyd_jobs.workers.maintenance.chores import OfIntegration, Promoter, Pruner, QueueRefresh
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
@@ -151,12 +150,12 @@ class Loop:
         worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
         self.timer = JobTimer()
         self.held = Held(worker, context, self.runs, self.slots, self.event_loop, self._end_wait)
-        self.report = Report(worker, context, self.runs, self.stock, self.held.lines)
+        report = Report(worker, context, self.runs, self.stock, self.held.lines)
         self.stopping = Stopping(
             worker,
             context,
             self.timer,
-            self.report,
+            report,
             end_wait=self._end_wait,
             may_find_jobs=lambda: self.reconciler.has_to_look_again or self.turns.is_busy,
             broken_lists=lambda: self.claimer.next_wakeups.broken,
@@ -196,8 +195,7 @@ class Loop:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
         self.leases = Leases(context, self.stock, self.runs, log_not_renewed, self.turns.cancel)
         owner, paths, may_log = self.claimer.owner, self.unresolved.paths, self.redis_retry.may_log
-        parts = owner, self.runs, self.stopping, self.report, paths, may_log
-        self.registration = WorkerRegistration(worker, context, *parts)
+        self.registration = WorkerRegistration(worker, context, owner, self.runs, self.stopping, paths, may_log)
         self.start = Start(worker, context, self.redis_retry)
 
     def _build_turns(self, base: type[Face]) -> None:

@@ -23,7 +23,7 @@ class Stopping:
     worker: Face
     context: Context
     timer: JobTimer  # interrupts the running job when the grace period is over
-    report: Callable[[FrameType | None], str]
+    report: Callable[..., str]  # is given where the main thread is: see `Report`
     end_wait: Callable[[], None]
     may_find_jobs: Callable[[], bool]  # whether a task has to look again for jobs that no list has
     broken_lists: Callable[[], Sequence[str]]

@@ -1,16 +1,20 @@
-"""The presence of a worker, and the orders that it is given there."""
+"""The presence of a worker, the orders that it is given there, and the report of what it does."""
 
 from __future__ import annotations
 
 import json
 import platform
 import socket
-from collections.abc import Callable
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from threading import Lock
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 from redis import Redis
@@ -24,14 +28,19 @@ from limpyd_jobs.records import presences
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.redis.servers import is_transient
 from limpyd_jobs.texts import LOGGED, MESSAGE, NAME, one_line, shortened
+from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.version import EXACT_VERSION
+from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.fleet.report import Report
 from limpyd_jobs.workers.log import Repeats
+from limpyd_jobs.workers.naming import part_of
 from limpyd_jobs.workers.process.leftovers import memory_of_process
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.run import Runs
 from limpyd_jobs.workers.stopping import Stopping
+
+# How many of the claimed jobs the report names.
+NAMED = 5
 
 # After how many seconds a worker registers. A worker that lives for less time is not seen.
 FIRST_SIGN = 1.0
@@ -41,16 +50,58 @@ MAX_UNRESOLVED = 100
 
 # The options that are told.
 OPTIONS = (
-    "prefetch",
-    "concurrency",
-    "lease",
-    "queue_strategy",
-    "burst",
-    "job_timeout",
-    "grace_period",
-    "max_loops",
-    "max_duration",
+    *("prefetch", "concurrency", "lease", "queue_strategy", "burst"),
+    *("job_timeout", "grace_period", "max_loops", "max_duration"),
 )
+
+
+@dataclass(eq=False)
+class Report:
+    """What a worker does, in lines."""
+
+    worker: Face
+    context: Context
+    runs: Runs
+    stock: Stock
+    held: Callable[[], Iterator[str]]  # what jobs hold, in lines
+
+    def __call__(self, frame: FrameType | None, *, has_identifiers: bool = True) -> str:
+        """Return it. `frame` is where the main thread is, if this is called by the handler of a signal. Without
+        identifiers, it may be shown to whoever may not see these."""
+        worker = self.worker
+        asked = "asked to end, " if worker.end_forced else "quiet, " if self.context.state.is_quiet else ""
+        loops, queues = part_of(worker.num_loops, worker.max_loops), ",".join(map(one_line, worker.queues))
+        state = f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
+        return "\n".join([state, *self._jobs(has_identifiers), *self.held(), *_threads(frame)])
+
+    def _jobs(self, has_identifiers: bool) -> Iterator[str]:
+        def name(delivery: Delivery) -> str:
+            identifier = f"|{one_line(delivery.identifier)}" if has_identifiers else ""
+            place = f"[{one_line(delivery.queue_name)}|{delivery.pk}{identifier}]"
+            return f"{place} {one_line(delivery.ident)}, try {delivery.tries}"
+
+        running = [each for each in self.runs.now_running() if each.is_held]
+        for claim in running:
+            since = monotonic() - claim.began
+            yield f"has the claim {claim.token} on {name(claim.delivery)}, since {since:.1f} seconds"
+        if not running:
+            yield "idle"
+        following = list(self.stock.deliveries)
+        unrecorded = [each.delivery for each in self.runs.unrecorded.copy()]
+        for what, waiting in (("to be run next", following), ("run, but not recorded yet", unrecorded)):
+            if waiting:
+                names = "; ".join(map(name, waiting[:NAMED]))
+                yield f"{len(waiting)} jobs {what}: {names}{'; …' if len(waiting) > NAMED else ''}"
+
+
+def _threads(frame: FrameType | None) -> Iterator[str]:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames()
+    if frame is not None:
+        frames[threading.get_ident()] = frame  # without the handler
+    for ident in sorted(frames, key=lambda ident: ident != threading.main_thread().ident):
+        stack = "".join(traceback.format_stack(frames[ident])).rstrip()
+        yield f"thread {names.get(ident, ident)}:\n{stack}"
 
 
 @dataclass(eq=False)
@@ -62,7 +113,6 @@ class WorkerRegistration:
     owner: str  # of its claims
     runs: Runs
     stopping: Stopping
-    report: Report
     unresolved: Callable[[], list[str]]  # the paths of classes that could not be resolved
     may_log: Callable[[], bool]
 
@@ -204,8 +254,9 @@ class WorkerRegistration:
             case "stop":
                 self.stopping.end_for_good(why)
             case "dump":
-                self.worker.log(f"{why}: {self.report(None)}", "warning")
-                self._dump = f"{utcnow()}\n{why}: {self.report(None, has_identifiers=False)}"
+                report = self.stopping.report
+                self.worker.log(f"{why}: {report(None)}", "warning")
+                self._dump = f"{utcnow()}\n{why}: {report(None, has_identifiers=False)}"
             case "log-level":
                 level = order.value
                 self.worker.logger.setLevel(int(level) if level.isdecimal() else level)
