@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from math import inf
 from time import monotonic
 from types import FrameType, SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from redis import Redis
 
@@ -87,6 +87,14 @@ class Face(Protocol):
     def additional_error_fields(self) -> Callable[..., dict[str, Any]]: ...
 
 
+class Verdict(NamedTuple):
+    """Whether a worker is alive and ready; if it is not, why."""
+
+    is_live: bool
+    is_ready: bool
+    reason: str = ""
+
+
 @dataclass
 class RunState:
     """The state of a run, beside the public attributes of the worker."""
@@ -103,7 +111,7 @@ class RunState:
     # Other shards that could not be used, and until when not to ask them, by the clock of `monotonic`.
     unusable: dict[Any, float] = field(default_factory=dict)
     parent: int = 0  # the pid of the parent of its pool
-    tell_health: Callable[[Any], None] | None = None  # tells that parent whether the worker is healthy
+    tell_health: Callable[[Verdict], None] | None = None  # tells that parent whether the worker is healthy
     turned: float = 0.0  # when the loop was last seen to turn, by the clock of `monotonic`, if its health is watched
     beaten: float = 0.0  # when the heartbeat last came to its end
     # Called once it handles signals and has found its queues; and, with the worker, when its status changes.

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
-from typing import NamedTuple
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.observing.responder import JSON, NOT_FOUND, Answer, Responder
+from limpyd_jobs.workers.context import Verdict
 
 # How many seconds pass at most between two looks.
 LOOK_EVERY = 5.0
 
 # How many processes are told of one by one.
 MAX_TOLD = 100
-
-
-class Verdict(NamedTuple):
-    """Whether a worker is alive and ready; if it is not, why."""
-
-    is_live: bool
-    is_ready: bool
-    reason: str = ""
-
 
 HEALTHY = Verdict(True, True)
 
@@ -109,20 +100,15 @@ class HealthFile:
         os.replace(self._new, self._path)  # so that it is never half written
 
 
-Place = tuple[int | None, float]  # the pid of the process, None for none, and when it was started
-
-
 class PoolHealth:
     """Answers for the health of all children of a pool, as they reported it. The parent's loop lets it `serve`.
 
     Parameters
     ----------
-    places: callable
-        Returns the pid, None for none, and the start of each process that there should be.
-    stalled_after: float
-        For how many seconds a child may report nothing.
-    log: callable
-        Logs a line.
+    verdicts: callable
+        Returns what is known of each child.
+    interval: float
+        How many seconds pass at most between two times that the file is written.
     port, host, path: int, str, str
         Where to answer probes, and what to write: as the parameters ``health_…`` of a worker.
 
@@ -140,30 +126,22 @@ class PoolHealth:
     due = 0.0
 
     def __init__(
-        self,
-        places: Callable[[], Sequence[Place]],
-        stalled_after: float,
-        log: Callable[[str], None],
-        port: int | None,
-        host: str,
-        path: str | None,
+        self, verdicts: Callable[[], Verdicts], interval: float, port: int | None, host: str, path: str | None
     ) -> None:
-        self._places, self._stalled_after = places, stalled_after
-        self._interval = min(LOOK_EVERY, stalled_after / 4)
-        self._reported: dict[int, tuple[float, Verdict]] = {}
+        self._verdicts = verdicts
+        self._interval = min(LOOK_EVERY, interval)
         self._file = HealthFile(path) if path else None
-        self._responder = None if port is None else Responder(host, port, answering(self.verdicts))
-        if self._responder:
-            log(f"Health: {self._responder.address}/health")
+        self._responder = None if port is None else Responder(host, port, answering(verdicts))
+
+    @property
+    def address(self) -> str:
+        """Where probes are answered; empty for nowhere."""
+        return self._responder.address if self._responder else ""
 
     @property
     def files(self) -> list[int]:
         """The numbers of the files that are readable when there is something to serve."""
         return [self._responder.fileno()] if self._responder else []
-
-    def note(self, pid: int, is_live: bool, is_ready: bool, reason: str) -> None:
-        """A child reported its verdict."""
-        self._reported[pid] = monotonic(), Verdict(is_live, is_ready, reason)
 
     def serve(self) -> None:
         """Answer probes, write the file. It does not wait."""
@@ -172,23 +150,7 @@ class PoolHealth:
         if monotonic() >= self.due:
             self.due = monotonic() + self._interval
             if self._file:
-                self._file(of_all(self.verdicts()))
-
-    def verdicts(self) -> Verdicts:
-        """Return what is known of each child."""
-        places = self._places()
-        pids = {pid for pid, _ in places}
-        self._reported = {pid: report for pid, report in self._reported.items() if pid in pids}
-        return {pid or 0: self._verdict(pid, started) for pid, started in places}
-
-    def _verdict(self, pid: int | None, started: float) -> Verdict:
-        if pid is None:
-            return Verdict(True, False, "a process is about to be started")
-        at, verdict = self._reported.get(pid, (started, Verdict(True, False, "starting")))
-        silent = monotonic() - at
-        if silent > self._stalled_after:
-            return Verdict(False, False, f"it has reported nothing for {silent:.0f} seconds")
-        return verdict
+                self._file(of_all(self._verdicts()))
 
     def leave_parent(self) -> None:
         """Close, in a child, what only the parent needs."""

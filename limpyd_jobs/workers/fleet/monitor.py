@@ -16,8 +16,8 @@ from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import client_like
 from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.workers.claiming.stock import Stock
-from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.fleet.health import HEALTHY, LOOK_EVERY, HealthFile, Verdict, answering
+from limpyd_jobs.workers.context import Context, Face, Verdict
+from limpyd_jobs.workers.fleet.health import HEALTHY, LOOK_EVERY, HealthFile, answering
 from limpyd_jobs.workers.run import Runs
 
 # How many seconds pass between two looks until the worker is ready: whoever starts it waits for that.

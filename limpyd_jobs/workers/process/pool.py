@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE, Backoff
-from limpyd_jobs.workers.process.reports import Report, Reports
+from limpyd_jobs.workers.context import Verdict
+from limpyd_jobs.workers.process.children import ChildProcess, Reports
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.process.system import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
@@ -31,58 +30,6 @@ END_SIGNALS, OTHER_SIGNALS = (INTERRUPT, TERMINATE, HANG_UP), (DUMP, QUIET)
 
 # How many seconds after its grace period a child is killed.
 KILL_MARGIN = 10.0
-
-FORK = multiprocessing.get_context("fork")
-
-
-class ChildProcess:
-    """One of several processes, and the processes that follow it."""
-
-    def __init__(self) -> None:
-        self.process: ForkProcess | None = None  # None between two processes
-        self.was_ready = False  # whether one of them was ready
-        self.is_done = False  # because no job is left, or it was asked to stop: no other process follows
-        self.due = 0.0  # when to start the next process, at the earliest, by the monotonic clock
-        self._jobs = 0
-        self.started = 0.0
-        self._backoff = Backoff()
-
-    def start(self, live: Callable[[], None]) -> ForkProcess:
-        """Start a child that calls a function; raise `OSError` if that is impossible."""
-        self._jobs, self.started = 0, monotonic()
-        # The parent has this thread only: what else it does, such as to answer for health, its loop does. So no lock is
-        # held by a thread that the child does not have. An application whose import starts threads is warned by Python.
-        process = FORK.Process(target=live)
-        process.start()
-        self.process = process
-        return process
-
-    def note(self, report: Report) -> None:
-        """Remember what a child reported, if it is the child of this slot."""
-        if self.process and self.process.pid == report.pid:
-            self.was_ready = True
-            self._jobs, self.is_done = report.jobs, report.is_done
-
-    def clear(self) -> tuple[int, int, int]:
-        """Forget a child that has ended; return its process id, its exit status, and how many jobs it ran."""
-        process, self.process = self.process, None
-        assert process is not None
-        assert process.pid is not None
-        assert process.exitcode is not None
-        ended = process.pid, process.exitcode, self._jobs
-        process.close()
-        return ended
-
-    def next_after(self, status: int) -> float:
-        """Set and return how many seconds to wait before the next start, after a child ended with that exit status."""
-        lived = monotonic() - self.started
-        if lived >= (MAX_PAUSE if status else FIRST_PAUSE) or (self._jobs and not status):
-            self._backoff.reset()
-            delay = 0.0
-        else:
-            delay = self._backoff.next()
-        self.due = monotonic() + delay
-        return delay
 
 
 class WorkerPool:
@@ -207,17 +154,19 @@ class WorkerPool:
             return
         from limpyd_jobs.workers.fleet.health import PoolHealth
 
-        self._health = PoolHealth(self._places, self._stalled_after, self._log, port, host, path)
+        self._health = PoolHealth(self._verdicts, self._stalled_after / 4, port, host, path)
+        if self._health.address:
+            self._log(f"Health: {self._health.address}/health")
         try:
             yield
         finally:
             self._health.close()
 
-    def _places(self) -> list[tuple[int | None, float]]:
-        """Return the pid, None for none, and the start of each process that there should be."""
+    def _verdicts(self) -> dict[int, Verdict]:
+        """Return what is known of the health of each process that there should be, by its pid; 0 for those to come."""
         ends = self._caught is not None or self._is_quiet
         slots = [slot for slot in self._slots if slot.process or not (slot.is_done or ends)]
-        return [(slot.process.pid if slot.process else None, slot.started) for slot in slots]
+        return {slot.pid: slot.verdict(self._stalled_after) for slot in slots}
 
     # -- Signals and pipes
 
@@ -236,15 +185,11 @@ class WorkerPool:
         finally:
             self._restore_signals()
             self._reports.close()
-            self._close(self._lifeline, self._held, self._signals, self._signalled)
+            _close(self._lifeline, self._held, self._signals, self._signalled)
 
     def _restore_signals(self) -> None:
         signal.set_wakeup_fd(self._previous_wakeup)
         self._handlers.restore()
-
-    def _close(self, *pipes: int) -> None:
-        for pipe in pipes:
-            os.close(pipe)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         if number in END_SIGNALS and self._caught is None:
@@ -304,7 +249,7 @@ class WorkerPool:
             worker = self._make_worker()
             state = worker._run_state
             state.on_ready.append(self._ready)
-            state.tell_health = self._reports.send_health if self._health else None
+            state.tell_health = (lambda verdict: self._reports.send(health=verdict)) if self._health else None
             state.parent = os.getppid()
             self._run_worker(worker)
             self._reports.send(worker.num_loops, state.is_done or state.is_for_good)
@@ -313,7 +258,7 @@ class WorkerPool:
         """Close the parent's pipes, and watch for its end."""
         self._restore_signals()
         self._reports.leave_parent()
-        self._close(self._held, self._signals, self._signalled)
+        _close(self._held, self._signals, self._signalled)
         if self._health:
             self._health.leave_parent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
@@ -335,19 +280,13 @@ class WorkerPool:
     def _reap_children(self) -> None:
         ended = [slot for slot in self._slots if slot.process and slot.process.exitcode is not None]
         for report in self._reports.take():
-            self._note(report)
+            for slot in self._slots:
+                slot.note(report)
         for slot in ended:
             self._reap_child(slot)
         if self.status == "starting" and all(slot.was_ready for slot in self._slots):
             self.status = "quiet" if self._is_quiet else "running"
             notify("READY=1")
-
-    def _note(self, report: Report) -> None:
-        if report.health is None:
-            for slot in self._slots:
-                slot.note(report)
-        elif self._health:
-            self._health.note(report.pid, *report.health)
 
     def _reap_child(self, slot: ChildProcess) -> None:
         pid, status, jobs = slot.clear()
@@ -394,6 +333,11 @@ class WorkerPool:
             for process in self._children():
                 self._log(f"process {process.pid} does not end: it is killed", logging.CRITICAL)
                 _send(process, signal.SIGKILL)
+
+
+def _close(*pipes: int) -> None:
+    for pipe in pipes:
+        os.close(pipe)
 
 
 def _send(process: ForkProcess, number: signal.Signals) -> None:

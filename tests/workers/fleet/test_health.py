@@ -27,8 +27,9 @@ from limpyd_jobs import ConfigurationException, Job, Queue, Worker
 from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.context import Verdict
 from limpyd_jobs.workers.fleet import monitor
-from limpyd_jobs.workers.fleet.health import HealthFile, Verdict
+from limpyd_jobs.workers.fleet.health import HealthFile
 from limpyd_jobs.workers.fleet.monitor import Monitor
 from limpyd_jobs.workers.running.leases import Leases
 

@@ -28,7 +28,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.workers.process.pool import ChildProcess
+from limpyd_jobs.workers.process.children import ChildProcess
 from limpyd_jobs.workers.process.system import NOTIFY_TIMEOUT, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
@@ -447,7 +447,7 @@ class TestStartingAgain:
     @pytest.mark.parametrize(("status", "jobs", "waits"), [(0, 0, True), (0, 1, False), (1, 1, True), (-9, 0, True)])
     def test_who_ended_soon_waits_unless_it_did_its_work(self, status, jobs, waits):
         slot = ChildProcess()
-        slot.started = float("inf")
+        slot._started = float("inf")
         slot._jobs = jobs
         assert (slot.next_after(status) > 0) is waits
 
