@@ -305,14 +305,13 @@ class Loop:
 
     def _telling_health(self) -> AbstractContextManager[None]:
         """Let probes ask whether the worker is healthy, if it is to tell."""
-        settings, parent = self.context.settings, self.context.state.tell_health
-        if not (parent or settings.health_file or settings.health_port is not None):
+        settings = self.context.settings
+        if not (self.context.state.tell_health or settings.health_file or settings.health_port is not None):
             return nullcontext()
-        from limpyd_jobs.workers.fleet.monitor import Monitor, Turns, telling
+        from limpyd_jobs.workers.fleet.monitor import Monitor, Turns
 
         self.maintenance.put_first(Turns(settings.stalled_after / 4))
-        monitor = Monitor(self.worker, self.context, self.runs, self.stock, self.held.too_long)
-        return telling(monitor, settings, parent, self.worker.log)
+        return Monitor(self.worker, self.context, self.runs, self.stock, self.held.too_long).telling()
 
     def _start_and_loop(self, heartbeat: Heartbeat) -> None:
         worker = self.worker

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import inf
 from threading import Thread
 from time import monotonic
-from types import SimpleNamespace
 
 from limpyd_jobs.observing.responder import Responder
 from limpyd_jobs.records import records
@@ -69,10 +68,6 @@ class Monitor:
         state.turned = state.beaten = monotonic()
         timeouts = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
         self._client = client_like(self.worker.connection, timeouts)
-
-    def close(self) -> None:
-        if self._client:
-            self._client.close()
 
     # -- What it sees
 
@@ -144,46 +139,43 @@ class Monitor:
             return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
         return self.held_for_too_long(self._stalled_after)
 
+    # -- Telling it
 
-Tell = Callable[[Verdict], None]
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell whether the worker is healthy while the context is entered. In a pool, only the parent is told."""
+        settings, parent = self.context.settings, self.context.state.tell_health
+        with ExitStack() as stack:
+            if self._client:
+                stack.callback(self._client.close)
+            outlets = [parent] if parent else []
+            if settings.health_file and not parent:
+                outlets.append(stack.enter_context(closing(HealthFile(settings.health_file))))
+            if settings.health_port is not None and not parent:
+                stack.enter_context(self._serving(settings.health_host, settings.health_port))
 
+            def look() -> None:
+                verdict = self.look()
+                for tell in outlets:
+                    tell(verdict)
+                if verdict.is_ready:
+                    heartbeat.begin_anew(self.interval)
 
-@contextmanager
-def telling(
-    monitor: Monitor, settings: SimpleNamespace, parent: Tell | None, log: Callable[[str], None]
-) -> Iterator[None]:
-    """Tell whether a worker is healthy while the context is entered. In a pool, only the parent is told."""
-    with ExitStack() as stack:
-        stack.callback(monitor.close)
-        outlets = [parent] if parent else []
-        if settings.health_file and not parent:
-            outlets.append(stack.enter_context(closing(HealthFile(settings.health_file))))
-        if settings.health_port is not None and not parent:
-            stack.enter_context(_serving(monitor, settings, log))
+            heartbeat = Heartbeat(min(FIRST_LOOKS, self.interval), look, first=0.0)
+            stack.enter_context(heartbeat)
+            yield
 
-        def look() -> None:
-            verdict = monitor.look()
-            for tell in outlets:
-                tell(verdict)
-            if verdict.is_ready:
-                heartbeat.begin_anew(monitor.interval)
-
-        heartbeat = Heartbeat(min(FIRST_LOOKS, monitor.interval), look, first=0.0)
-        stack.enter_context(heartbeat)
-        yield
-
-
-@contextmanager
-def _serving(monitor: Monitor, settings: SimpleNamespace, log: Callable[[str], None]) -> Iterator[None]:
-    """Answer in a thread of its own, so that no answer waits for Redis, or for a job."""
-    pid = os.getpid()
-    responder = Responder(settings.health_host, settings.health_port, answering(lambda: {pid: monitor.verdict()}))
-    thread = Thread(target=responder.serve_until_ended, name="limpyd-jobs-health", daemon=True)
-    thread.start()
-    log(f"Health: {responder.address}/health")
-    try:
-        yield
-    finally:
-        responder.end()
-        thread.join()
-        responder.close()
+    @contextmanager
+    def _serving(self, host: str, port: int) -> Iterator[None]:
+        """Answer in a thread of its own, so that no answer waits for Redis, or for a job."""
+        pid = os.getpid()
+        responder = Responder(host, port, answering(lambda: {pid: self.verdict()}))
+        thread = Thread(target=responder.serve_until_ended, name="limpyd-jobs-health", daemon=True)
+        thread.start()
+        self.worker.log(f"Health: {responder.address}/health")
+        try:
+            yield
+        finally:
+            responder.end()
+            thread.join()
+            responder.close()

@@ -16,7 +16,6 @@ from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.dates import EPOCH
-from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
@@ -36,8 +35,6 @@ LIMIT = 50
 
 # For how many seconds one run adds jobs, at most. Then jobs are run for as long.
 MAX_ENQUEUING = 0.1
-
-INHERITED = "its schedules are not made"
 
 # How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
 RETRY_SCHEDULE_AFTER = 60
@@ -71,13 +68,9 @@ class Scheduler:
         self.interval = longest
 
     def run(self, context: Context) -> float:
-        for name, outcome, error in self.declare():
-            if outcome == INHERITED:
-                context.log(f"[{one_line(name)}] {outcome}: {one_line(error, MESSAGE)}", "warning")
-            elif error:
-                context.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}", "error")
-            elif outcome != "same":
-                context.log(f"[{one_line(name)}] schedule {outcome}, as declared")
+        for job_class in job_classes.all() if is_here(self._queue_model) else ():
+            if job_class not in self._declared:
+                self._declare(context, job_class)
         for occurrence in self.enqueue_due():
             self._log(context, occurrence)
         return self.interval
@@ -107,37 +100,33 @@ class Scheduler:
             text = f"[{one_line(name)}] unexpected error: {described(error)}\n{traceback_of(error)}"
             context.log(text, "error")
 
-    def declare(self) -> Iterator[tuple[str, str, Exception | None]]:
-        """Make or change the schedules that job classes declare; yield the name of each, and what was done.
+    def _declare(self, context: Context, job_class: type[Job]) -> None:
+        """Make or change the schedules that a job class declares, once, when the class is known."""
+        declared = vars(job_class).get("schedules")
+        if declared is None:
+            self._warn_of_abstract(context, job_class)
+        for name, options in declared.items() if isinstance(declared, Mapping) else ():
+            try:
+                outcome = Schedule.declare(name, job_class, options)
+            except RedisError:
+                raise
+            except Exception as error:
+                context.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}", "error")
+            else:
+                if outcome != "same":
+                    context.log(f"[{one_line(name)}] schedule {outcome}, as declared")
+        self._declared.add(job_class)
 
-        It is done once for each class, when it is known.
-        """
-        if not is_here(self._queue_model):
-            return
-        for job_class in job_classes.all():
-            if job_class in self._declared:
-                continue
-            declared = vars(job_class).get("schedules")
-            if declared is None:
-                yield from self._not_made(job_class)
-            for name, options in declared.items() if isinstance(declared, Mapping) else ():
-                try:
-                    yield name, Schedule.declare(name, job_class, options), None
-                except RedisError:
-                    raise
-                except Exception as error:
-                    yield name, "failed", error
-            self._declared.add(job_class)
-
-    def _not_made(self, job_class: type[Job]) -> Iterator[tuple[str, str, Exception | None]]:
-        """Yield the abstract class from which a class inherits its schedules, if it is the first one that does. The
+    def _warn_of_abstract(self, context: Context, job_class: type[Job]) -> None:
+        """Warn of the abstract class from which a class inherits its schedules, if it is the first one that does. The
         name of a schedule is given once, so it cannot be made for each class."""
         source = next(each for each in job_class.__mro__ if "schedules" in vars(each))
         if vars(source)["schedules"] and vars(source).get("abstract") and source not in self._declared:
             self._declared.add(source)
             name = path_of(job_class)
             what = f"the class is abstract, and has no jobs. Declare them on {name}, or call Schedule.add(…, {name}, …)"
-            yield path_of(source), INHERITED, ConfigurationException(what)
+            text = f"[{one_line(path_of(source))}] its schedules are not made: {one_line(what, MESSAGE)}"
+            context.log(text, "warning")
 
     def enqueue_due(self) -> Iterator[Occurrence]:
         """Enqueue the schedules that are due, as long as there is time; yield the outcome of each."""
