@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from limpyd_jobs.classes.roots import extends
 from limpyd_jobs.functions import memoized
-from limpyd_jobs.redis.calls import Steps, finish
+from limpyd_jobs.redis.calls import Requests, Steps, finish
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +19,7 @@ Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 _OF_VERSION_2 = ("add_job", "delete", "enqueue_or_delay", "requeue", "set_fields")
 
 
-async def finished(steps: Steps[T]) -> T:
+async def finished(steps: Requests[T]) -> T:
     """Do as `limpyd_jobs.redis.awaiting.finished`."""
     from limpyd_jobs.redis import awaiting  # not at the start of each process
 
@@ -47,11 +47,11 @@ def by_steps(method: Callable[P, Steps[T]]) -> Callable[P, T]:
 
 
 def awaited(
-    method: Callable[P, T], steps: Callable[..., Steps[T]] | None = None, *, about: str = ""
+    method: Callable[P, T], steps: Callable[..., Requests[T]] | None = None, *, about: str = ""
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the awaitable form of a method, given what makes its steps of the same arguments. It need not be given of
     a method that has the decorator `by_steps`."""
-    make: Callable[..., Steps[T]] = steps or method.__wrapped__  # type: ignore[attr-defined]
+    make: Callable[..., Requests[T]] = steps or method.__wrapped__  # type: ignore[attr-defined]
 
     @wraps(method)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:

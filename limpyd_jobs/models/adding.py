@@ -1,5 +1,4 @@
-"""Adding jobs, in steps. Of many jobs, consecutive ones that go to the same place are added together, in one round
-trip."""
+"""Adding jobs: one by one request, or many in steps, of which each adds consecutive jobs that go to the same place."""
 
 from __future__ import annotations
 
@@ -8,27 +7,29 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_value
-from limpyd_jobs.classes.roots import has_custom_placement
+from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_value
+from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until
+from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.observing import instruments
-from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_to_add
+from limpyd_jobs.records.lazy_fields import attached
 from limpyd_jobs.records.sizes import check_job_size
-from limpyd_jobs.redis.calls import Steps
+from limpyd_jobs.redis.calls import Call, Requests, Steps, stepped
 from limpyd_jobs.transitions import instrumented
 
 # How many jobs one script adds, at most: it keeps Redis from everybody else for some milliseconds.
 STEP_SIZE = 250
 
 Step = Steps["list[Any]"]  # jobs of the class they are added of
-Row = tuple[str, Mapping[str, str]]
+Row = tuple[str, Mapping[str, str]]  # the identifier of a new job, and its other fields as they are stored
+Added = tuple[str, str]  # the outcome, and the pk of the job
 
 
-class Place(NamedTuple):
-    """Where a job goes."""
+class Destination(NamedTuple):
+    """Where a new job goes."""
 
     queue_model: Any
     queue_name: str
@@ -37,64 +38,89 @@ class Place(NamedTuple):
     delay: str
 
 
-# No place for a job that must be added alone; the fields of a new one as they are stored, but for its identifier.
-Destination = tuple["Place | None", Mapping[str, str]]
-
-
 def one(
     job_class: Any,
     identifier: str,
-    queue_name: str | None,
+    queue_name: str,
     priority: int | str | None,
     queue_model: Any,
     prepend: bool,
     delayed_for: Any,
     delayed_until: Any,
     fields_if_new: dict[str, Any],
-) -> Steps[Any]:
-    """Do what `Job.add_job` says."""
-    queue_name = job_class._get_queue_name(queue_name)
-    given_model, queue_model = queue_model, queue_model or job_class.queue_model
-    delay = delay_argument(delayed_for, delayed_until)
-    is_custom = has_custom_placement(job_class, queue_model)
-    identifier = identifier_of_new(job_class, identifier, fields_if_new)
-    fields = stored_names(job_class, checked_fields(job_class, fields_if_new))
-    check_job_size(job_class, identifier, fields)
+) -> Requests[Any]:
+    """Do what `Job.add_job` says, given the checked name of a queue."""
+    model, fields = queue_model or job_class.queue_model, fields_if_new
+    # what most jobs do not need is not called
+    delay = "" if delayed_for is None and delayed_until is None else delay_argument(delayed_for, delayed_until)
+    is_usual = model is roots.queue and job_class.enqueue_or_delay is roots.job.enqueue_or_delay
+    is_custom = not is_usual and has_custom_placement(job_class, model)
+    if identifier is LEFT_OUT:
+        identifier = identifier_of_new(job_class, identifier, fields)
+    else:
+        identifier = stored_identifier(identifier)
+    if fields or arguments_of(job_class):
+        fields = stored_names(job_class, checked_fields(job_class, fields))
+    if job_class.max_job_bytes is not None:
+        check_job_size(job_class, identifier, fields)
+    stored = default_priority(job_class, None) if priority is None else stored_priority(priority)
     add, once = instrumented.add if instruments.installed else transitions.add, transitions.current_once.get()
-    outcome, pk = yield from add.steps(
+    added = add.steps(
         job_class,
         identifier,
-        queue_model,
+        model,
         queue_name,
-        default_priority(job_class, priority),
+        stored,
         prepend=prepend,
         delay=delay,
         fields=fields,
         place=not is_custom,
-        once=once.next_key(queue_model) if once else "",
+        once=once.next_key(model) if once else "",
     )
-    job = records.attached(job_class, pk)
-    job.__dict__["_was_added"] = outcome == "added"
-    if is_custom and outcome != "existing":
+    if not is_custom:
+        return _job_of_call(job_class, added) if isinstance(added, Call) else _job_of_steps(job_class, added)
+
+    def place(job: Any, outcome: str) -> None:
         until = compute_delayed_until(delayed_for, delayed_until)
-        given_model = given_model if outcome == "added" else queue_model
         # the arguments are those that an override was given by version 2
-        place = partial(job.enqueue_or_delay, queue_name, priority, until, prepend, given_model)
-        yield from _placed_by_override(job, place, is_new=outcome == "added")
-    if is_custom:
-        yield partial(transitions.await_copies, job)
+        job.enqueue_or_delay(queue_name, priority, until, prepend, queue_model if outcome == "added" else model)
+
+    return _placed_by_override(job_class, stepped(added), place)
+
+
+def _job_of_call(job_class: Any, call: Call[Added]) -> Call[Any]:
+    """Let a call that adds a job return the object of the job."""
+    read: Callable[[dict[str, Any]], Any] = call.read
+    call.read = lambda reply: _job_of(job_class, read(reply))
+    return call
+
+
+def _job_of_steps(job_class: Any, added: Steps[Added]) -> Steps[Any]:
+    return _job_of(job_class, (yield from added))
+
+
+def _job_of(job_class: Any, added: Added) -> Any:
+    outcome, pk = added
+    job = attached(job_class, pk)
+    job.__dict__["_was_added"] = outcome == "added"
     return job
 
 
-def _placed_by_override(job: Any, place: Callable[[], object], *, is_new: bool) -> Steps[None]:
+def _placed_by_override(job_class: Any, added: Steps[Added], place: Callable[[Any, str], None]) -> Steps[Any]:
+    """Add a job that the application puts in a queue by itself."""
+    outcome, pk = yield from added
+    job = _job_of(job_class, (outcome, pk))
     try:
-        yield place
+        if outcome != "existing":
+            yield partial(place, job, outcome)
     except GeneratorExit:
         raise
     except BaseException:
-        if is_new:
+        if outcome == "added":
             yield job.queued.delete
         raise
+    yield partial(transitions.await_copies, job)
+    return job
 
 
 def many(
@@ -123,8 +149,8 @@ def _steps(
     if isinstance(jobs, (str, bytes, Mapping)):
         raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
     read = partial(_read, job_class)
-    usual: Destination | None = None
-    place: Place | None = None
+    usual: tuple[Destination | None, Mapping[str, str]] | None = None
+    destination: Destination | None = None
     rows: list[Row] = []
     for job in jobs:
         arguments = dict(job) if isinstance(job, Mapping) else {"identifier": job}
@@ -132,18 +158,18 @@ def _steps(
             where, fields = usual = usual or read(**common)
         else:
             where, fields = read(**{**common, **arguments})
-        if rows and place and (where != place or len(rows) == STEP_SIZE):
-            yield _add_together(job_class, rows, place)
+        if rows and destination and (where != destination or len(rows) == STEP_SIZE):
+            yield _add_together(job_class, rows, destination)
             rows = []
-        place = where
-        if place:
+        destination = where
+        if destination:
             identifier = identifier_of_new(job_class, arguments.get("identifier", LEFT_OUT), {**common, **arguments})
             check_job_size(job_class, identifier, fields)
             rows.append((identifier, fields))
         else:
             yield _add_alone(job_class, {**common, **arguments})
-    if rows and place:
-        yield _add_together(job_class, rows, place)
+    if rows and destination:
+        yield _add_together(job_class, rows, destination)
 
 
 def _read(
@@ -156,8 +182,9 @@ def _read(
     delayed_until: Any,
     identifier: Any = None,
     **fields: Any,
-) -> Destination:
-    """Check the arguments of a job, and return where it goes."""
+) -> tuple[Destination | None, Mapping[str, str]]:
+    """Check the arguments of a job; return where it goes, and its fields as they are stored. There is no destination if
+    it must be added alone."""
     layout, queue_model = layout_to_add(job_class), queue_model or job_class.queue_model
     fields = stored_names(job_class, checked_fields(job_class, fields))
     if (
@@ -168,24 +195,24 @@ def _read(
         or transitions.current_once.get()
     ):
         return None, {}
-    place = Place(
+    destination = Destination(
         queue_model,
         job_class._get_queue_name(queue_name),
         default_priority(job_class, priority),
         bool(prepend),
         delay_argument(delayed_for, delayed_until),
     )
-    return place, {name: stored_value(name, value) for name, value in fields.items()}
+    return destination, {name: stored_value(name, value) for name, value in fields.items()}
 
 
-def _add_together(job_class: Any, rows: list[Row], place: Place) -> Step:
-    model, name, priority, prepend, delay = place
+def _add_together(job_class: Any, rows: list[Row], destination: Destination) -> Step:
+    model, name, priority, prepend, delay = destination
     where = job_class, rows, model, name, priority
     if instruments.installed:
-        pks = yield from instrumented.add_many.steps(*where, prepend=prepend, delay=delay)
+        pks = yield from stepped(instrumented.add_many.steps(*where, prepend=prepend, delay=delay))
     else:
         pks = yield transitions.add_many.call(*where, prepend=prepend, delay=delay)
-    return [records.attached(job_class, pk) for pk in pks]
+    return [attached(job_class, pk) for pk in pks]
 
 
 def _add_alone(job_class: Any, arguments: Mapping[str, Any]) -> Step:

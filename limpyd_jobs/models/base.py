@@ -13,10 +13,9 @@ from limpyd_jobs.classes.binding import bound
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.fields.atomic_fields import AtomicModel
 from limpyd_jobs.fields.new_fields import check_fields
-from limpyd_jobs.functions import memoized
 from limpyd_jobs.models.following.changes import Changes
 from limpyd_jobs.records import records
-from limpyd_jobs.records.lazy_fields import LazyModel
+from limpyd_jobs.records.lazy_fields import LazyModel, is_plain
 from limpyd_jobs.redis.cluster.names import plain_names
 from limpyd_jobs.redis.database import JobsDatabase, tolerant
 
@@ -43,9 +42,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     notify_changes = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        cls = type(self)
-        relations = getattr(cls.database, "_relations", None)
-        if args or kwargs or not _is_plain(cls) or (relations and cls._name.lower() in relations):
+        if args or kwargs or not is_plain(type(self)):
             super().__init__(*args, **kwargs)
         else:  # all that the classes in between would do, in a third of the time
             LazyModel.__init__(self)
@@ -185,10 +182,3 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
 
 roots.base = BaseJobsModel
-
-
-@memoized
-def _is_plain(cls: type[BaseJobsModel]) -> bool:
-    """Whether no class of an application stands between our bases."""
-    ours = BaseJobsModel.__mro__
-    return cls.__mro__[-len(ours) :] == ours

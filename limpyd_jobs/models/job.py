@@ -200,7 +200,8 @@ class Job(JobRecord):
         """
         job: Self = finish(
             adding.one(
-                cls, identifier, queue_name, priority, queue_model, prepend, delayed_for, delayed_until, fields_if_new
+                *(cls, identifier, cls._get_queue_name(queue_name), priority, queue_model, prepend),
+                *(delayed_for, delayed_until, fields_if_new),
             )
         )
         return job
@@ -224,7 +225,8 @@ class Job(JobRecord):
         """
         job: Self = await finished(
             adding.one(
-                cls, identifier, queue_name, priority, queue_model, prepend, delayed_for, delayed_until, fields_if_new
+                *(cls, identifier, cls._get_queue_name(queue_name), priority, queue_model, prepend),
+                *(delayed_for, delayed_until, fields_if_new),
             )
         )
         return job

@@ -3,12 +3,14 @@ everything else that adds a job, and most fields are never used."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 from limpyd.fields import RedisField
 from limpyd.model import RedisModel
 
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.functions import memoized
 
 
@@ -31,6 +33,10 @@ class LazyModel(RedisModel):
 
     abstract = True
 
+    # what limpyd gives each instance
+    _connected = False
+    _init_fields: Any = frozenset()
+
     get_field = _OfBoth("get_class_field", "get_instance_field")
     get_fields = _OfBoth("get_class_fields", "get_instance_fields")
 
@@ -38,13 +44,7 @@ class LazyModel(RedisModel):
         if args or kwargs or type(self).__getattr__ is not _GETATTR:
             super().__init__(*args, **kwargs)
             return
-        # the same as limpyd does for an instance that has no record yet, except for the fields
-        self.__dict__.update(
-            lockable=type(self).lockable,
-            _connected=False,
-            _pk=None,
-            _init_fields=set(),
-        )
+        self.__dict__["_pk"] = None
         for name in _hidden_fields(type(self)):
             self.__getattr__(name)
 
@@ -75,6 +75,37 @@ class LazyModel(RedisModel):
 
 
 _GETATTR = LazyModel.__getattr__
+
+
+def is_plain(model: type[LazyModel]) -> bool:
+    """Whether a new instance, without arguments, is nothing but the fields that it makes when they are used: no class
+    of an application stands between our bases, and no other model is related to this one."""
+    if not _comes_from_ours(model):
+        return False
+    relations = getattr(model.database, "_relations", None)
+    return not relations or model._name.lower() not in relations
+
+
+@memoized
+def _comes_from_ours(model: type[LazyModel]) -> bool:
+    ours = roots.base.__mro__
+    return model.__mro__[-len(ours) :] == ours and model.__getattr__ is _GETATTR
+
+
+def attached(model: Any, pk: str) -> Any:
+    """Return the instance of a record that is known to exist, without asking Redis."""
+    if model.__init__ is roots.base.__init__ and is_plain(model) and not _hidden_fields(model):
+        instance = model.__new__(model)
+        instance.__dict__["related_collections"] = []
+    else:
+        instance = model()
+    vars(instance).update(_pk=_normalizer(model)(pk), _connected=True)
+    return instance
+
+
+@memoized
+def _normalizer(model: type[RedisModel]) -> Callable[[str], str]:
+    return cast("Callable[[str], str]", model.get_field("pk").normalize)
 
 
 def _why_not_assigned(model: type[LazyModel], name: str) -> str:

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import Reply, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, given, outcome_of, send
+from limpyd_jobs.redis.calls import Call, given, outcome_of, run, send
 from limpyd_jobs.redis.scripting import Script
 
 _delete_record = Script("records/delete_record")
@@ -54,7 +54,7 @@ def keep(
 def leave(connection: Redis, model: Model, pk: str) -> None:
     """Delete the record of a process that leaves, over a connection that any thread may use."""
     request = {"model": layout_of(model).json, "pk": pk}
-    _delete_record(connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
+    run(_delete_record, connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
 
 
 def keep_dump(connection: Redis, model: Model, pk: str, text: str) -> None:

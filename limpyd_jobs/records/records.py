@@ -6,7 +6,7 @@ Their scripts are in ``lua/``; no header of them names a status.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
@@ -21,29 +21,30 @@ from redis.exceptions import NoScriptError, RedisError
 from limpyd_jobs.arguments import check_servable, is_servable
 from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.functions import memoized
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.lazy_fields import attached as attached
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.wrong_types import naming_wrong_keys
 from limpyd_jobs.redis.calls import (
     Call,
-    Procedure,
+    Requests,
     Steps,
     Verb,
     chunks,
     commanded,
+    finish,
     given,
     listed,
     outcome_of,
     passing_over_wrong_types,
     reindexed,
+    run,
     send,
 )
-from limpyd_jobs.redis.connections import SharedConnection
-from limpyd_jobs.redis.database import JobsDatabase, client_of
-from limpyd_jobs.redis.replication import CopyingSender
+from limpyd_jobs.redis.database import redis_of as redis_of
+from limpyd_jobs.redis.database import sender_of as sender_of
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import too_long
 
@@ -81,8 +82,7 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     layout = layout_of(queue_model)
     registry = unwritten(queue_model=queue_model)
     request = {"queue_model": layout.json, "queue_name": name, "priority": priority, "registry": registry}
-    call = creating(queue_model, _get_queue, request)
-    pk = create(queue_model, fields, layout.plain | layout.special, call)["pk"]
+    pk = finish(creating(queue_model, fields, layout.plain | layout.special, _get_queue, request))["pk"]
     if registry:
         was_written(queue_model=queue_model)
     return pk
@@ -203,9 +203,8 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
     scripted = layout.plain | layout.special
     registry = unwritten(error_model=error_model)
     request = {"error_model": layout.json, "again": again, "registry": registry}
-    call = creating(error_model, _add_error, request)
     with naming_wrong_keys(redis_of(error_model), error_model, fields):
-        reply = create(error_model, fields, scripted, call)
+        reply = finish(creating(error_model, fields, scripted, _add_error, request))
     if registry:
         was_written(error_model=error_model)
     if reply["outcome"] == "existing":
@@ -420,18 +419,6 @@ def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -
         )
 
 
-def attached(model: type[RedisModel], pk: str) -> Any:
-    """Return the instance of a record that is known to exist, without asking Redis."""
-    instance = model()
-    vars(instance).update(_pk=_normalizer(model)(pk), _connected=True)
-    return instance
-
-
-@memoized
-def _normalizer(model: type[RedisModel]) -> Callable[[str], str]:
-    return cast("Callable[[str], str]", model.get_field("pk").normalize)
-
-
 def hash_key_of(record: RedisModel) -> str:
     """Return the key of the hash of a record."""
     return f"{record._name}:{pk_of(record)}:hash"
@@ -439,15 +426,7 @@ def hash_key_of(record: RedisModel) -> str:
 
 def queue_key_of(queue: RedisModel) -> str:
     """Return the beginning of the keys of a queue: its model's name and its pk."""
-    return f"{queue._name}:{pk_of(queue)}"
-
-
-def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
-    """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
-    connection = model.get_connection()
-    if isinstance(connection, Pipeline):
-        return client_of(connection.connection_pool)
-    return connection
+    return f"{queue._name}:{vars(queue).get('_pk') or pk_of(queue)}"  # most have it
 
 
 def list_of(record: RedisModel, key: str) -> list[str]:
@@ -457,59 +436,33 @@ def list_of(record: RedisModel, key: str) -> list[str]:
     return []
 
 
-def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
-    """Return the fastest sender of a script of a model."""
-    return model.database.sender if isinstance(model.database, JobsDatabase) else redis_of(model)
-
-
-def copying_sender_of(model: type[RedisModel]) -> CopyingSender | None:
-    """Return a sender that waits for the replicas; None if the database of a model does not ask for it."""
-    database = model.database
-    if not isinstance(database, JobsDatabase):
-        return None
-    if database.copies is None:
-        database.connect()
-    copies = database.copies
-    return CopyingSender(database.connect(), copies) if copies and copies.replicas else None
-
-
-Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]
-
-
 def creating(
-    model: type[RedisModel], script: Script, request: Mapping[str, Any], *, sender: Any = None, **options: Any
-) -> Creating:
-    """Return a function that makes the calls of `create`, with some attributes: of a reserved pk, the fields, and
-    whether to reserve."""
-
-    def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
-        whole = {**request, "reserve": reserve, "reserved_pk": pk}
-        return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], fields=fields, **options)
-
-    return call
-
-
-@Procedure
-def create(
-    model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Creating
-) -> Steps[Reply]:
-    """Create a record by a script, after the fields that only limpyd can write; see `add.lua` for reserving."""
+    model: type[RedisModel],
+    fields: Mapping[str, Any],
+    scripted: frozenset[str],
+    script: Script,
+    request: Mapping[str, Any],
+    **options: Any,
+) -> Requests[Reply]:
+    """Return what creates a record with some fields, of which the script writes these; with options of the `Call`."""
     plain, others = layout_of(model).split(fields, scripted)
-    reply: Reply = yield call("", plain, bool(others))
-    if reply["outcome"] == "reserved":
-        reply = yield from create_reserved(model, reply["pk"], plain, others, call)
-    return reply
+    whole, read = {**request, "reserve": bool(others)}, partial(unique, model)
+    call = Call(redis_of(model), script, whole, read, [model], fields=plain, **options)
+    return creating_with(others, model, call) if others else call
 
 
-def create_reserved(
-    model: type[RedisModel], pk: str, plain: Mapping[str, str], others: Mapping[str, Any], call: Creating
-) -> Steps[Reply]:
-    """Create a record whose pk is reserved: write the fields that only limpyd can write, then call the script."""
+def creating_with(others: Mapping[str, Any], model: type[RedisModel], call: Call[Reply]) -> Steps[Reply]:
+    """Create a record by a script, to which these fields belong that only limpyd can write: it reserves a pk (see
+    `add.lua`), they are written, and the script is called again."""
+    reply: Reply = yield call
+    if reply["outcome"] != "reserved":
+        return reply
+    pk = reply["pk"]
     record = attached(model, pk)
     undo = partial(_delete_fields, record, others)
     try:
         yield partial(record.set_fields, **others)
-        reply: Reply = yield call(pk, plain, False)
+        reply = yield call.but(reserve="", reserved_pk=pk)
     except GeneratorExit:
         raise
     except BaseException:
@@ -530,7 +483,7 @@ def _write(
         known, keys = script.at(connection, ())
         reply = connection.eval(known.source, len(keys), *keys, *call.words())
     else:
-        reply = script(connection, args=call.words())
+        reply = run(script, connection, (), call.words())
     return _written(record, call, reply)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import NoScriptError, RedisError
 
-from limpyd_jobs.redis.calls import Call, Commands, Request, Steps
+from limpyd_jobs.redis.calls import Call, Commands, Request, Requests
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.lines import line_to, running_loop
 from limpyd_jobs.redis.replication import CopyingSender
@@ -22,12 +22,14 @@ T = TypeVar("T")
 _REINDEX = '"reindex"'
 
 
-async def finished(steps: Steps[T]) -> T:
+async def finished(steps: Requests[T]) -> T:
     """Do as `limpyd_jobs.redis.calls.finish`, without keeping the loop from other tasks.
 
     If the task is canceled, the steps are told so, as of any other failure. What is on its way to Redis may be done all
     the same.
     """
+    if isinstance(steps, Call):
+        return await sent(steps)
     proceed: Callable[[], Request] = partial(next, steps)
     while True:
         try:

@@ -8,10 +8,10 @@ import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, update_wrapper
 from itertools import islice
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from limpyd.model import RedisModel
 from redis import Redis
@@ -32,8 +32,11 @@ _decoder = json.JSONDecoder()  # in half the time of `json.loads`
 # What a script says if the jobs are moved: see registry.lua. Redis 7 names the script behind it.
 _MOVED = re.compile(r"LIMPYD-JOBS-MOVED (.*?)(?: script: [0-9a-f]{40}.*)?\Z", re.DOTALL)
 
+Sender = Redis | PinnedConnection | SharedConnection | CopyingSender
+
 P = ParamSpec("P")
 Reply = TypeVar("Reply")
+Other = TypeVar("Other")
 T = TypeVar("T")
 
 
@@ -41,15 +44,16 @@ T = TypeVar("T")
 class Call(Generic[Reply]):
     """A script, its request, and how to read its reply. It does nothing by itself: see `send`.
 
-    The request has the names of the header, `keys` and `fields` are as listed there; `models` are those whose special
+    The request has the names of the header, `keys` and `fields` are as listed there. Of what each job needs, it is the
+    list of the words instead: the values in the order of these names, then the fields. `models` are those whose special
     indexes may have to be maintained. `read` takes the reply, and returns its meaning, or raises the exception of a
     refusal. `before` is called first. `subject` is the job whose end the script records: if Redis fails, `NotRecorded`
     is raised.
     """
 
-    sender: Redis | PinnedConnection | SharedConnection | CopyingSender
+    sender: Sender
     script: Script
-    request: Mapping[str, Any]
+    request: Mapping[str, Any] | list[Any]
     read: Callable[[dict[str, Any]], Reply]
     models: Sequence[type[RedisModel]] = ()
     keys: Sequence[str] = ()
@@ -60,6 +64,8 @@ class Call(Generic[Reply]):
     def words(self) -> list[Any]:
         """Return the request as the script takes it: the values in the order of its names, ``1`` or nothing for yes or
         no, then the fields."""
+        if isinstance(self.request, list):
+            return self.request
         positions = self.script.positions
         words: list[Any] = [""] * len(positions)
         for name, value in self.request.items():
@@ -75,12 +81,27 @@ class Call(Generic[Reply]):
     def accept(self, text: str) -> Reply:
         """Maintain the indexes that a reply asks for, and return its meaning."""
         reply, _ = _decoder.raw_decode(text)
-        for name, pk, *change in reply.pop("reindex", ()):
-            reindexed(next(model for model in self.models if model._name == name), pk, [change])
+        if "reindex" in reply:
+            for name, pk, *change in reply.pop("reindex"):
+                reindexed(next(model for model in self.models if model._name == name), pk, [change])
         if "not_audited" in reply:
-            values = json.loads(self.request["audit"])
+            values = json.loads(self.words()[self.script.positions["audit"]])
             log_not_audited(zip(values[::2], values[1::2], strict=True), reply["not_audited"])
         return self.read(reply)
+
+    def but(self, **names: Any) -> Call[Reply]:
+        """Return the same call with some other values, such as the pk that was reserved by this one."""
+        words, positions = [*self.words()], self.script.positions
+        words += [""] * (len(positions) - len(words))  # the last ones may have been left out
+        for name, value in names.items():
+            words[positions[name]] = value
+        return replace(self, request=words, fields=None)
+
+    def reading(self, read: Callable[[dict[str, Any]], Other]) -> Call[Other]:
+        """Return the same call, but with another meaning of the reply."""
+        call: Any = replace(self)
+        call.read = read
+        return cast("Call[Other]", call)
 
     def failed(self, error: RedisError) -> RedisError | NotRecorded:
         """Return what to raise if Redis failed."""
@@ -106,13 +127,25 @@ def send(call: Call[Reply]) -> Reply:
     if call.before:
         call.before()
     try:
-        text = call.script(call.sender, call.keys, call.words())
+        text = run(call.script, call.sender, call.keys, call.words())
     except RedisError as error:
         failure = call.failed(error)
         if failure is error:
             raise
         raise failure from error
     return call.accept(text)
+
+
+def run(script: Script, sender: Sender, keys: Sequence[str] = (), words: Sequence[Any] = ()) -> Any:
+    """Run a script, in one round trip, and return its reply: by its SHA, or completely if the server does not know
+    it."""
+    if tags.used:
+        script, keys = script.at(sender, keys)
+    execute: Any = sender.execute_command
+    try:
+        return execute("EVALSHA", script.sha, len(keys), *keys, *words)
+    except NoScriptError:
+        return execute("EVAL", script.source, len(keys), *keys, *words)
 
 
 @dataclass(slots=True)
@@ -134,6 +167,17 @@ class Commands:
 Request = Call[Any] | Commands | Callable[[], Any]
 Steps = Generator[Request, Any, T]
 
+# A verb whose only request is a call, or of several steps.
+Requests = Call[T] | Steps[T]
+
+
+def stepped(requests: Requests[T]) -> Steps[T]:
+    """Return the steps of a verb, also of one with a single request."""
+    if isinstance(requests, Call):
+        result: T = yield requests
+        return result
+    return (yield from requests)
+
 
 def commanded(connection: Redis, *command: Any) -> Steps[Any]:
     """Send a command; return its reply, or raise what Redis refuses."""
@@ -143,9 +187,11 @@ def commanded(connection: Redis, *command: Any) -> Steps[Any]:
     return reply
 
 
-def finish(steps: Steps[T]) -> T:
-    """Send the requests of a verb of several steps, which is given each reply before its next request; return its
-    result. For asyncio, see `limpyd_jobs.redis.awaiting.finished`."""
+def finish(steps: Requests[T]) -> T:
+    """Send the requests of a verb, which is given each reply before its next request; return its result. For asyncio,
+    see `limpyd_jobs.redis.awaiting.finished`."""
+    if isinstance(steps, Call):
+        return send(steps)
     try:
         request = next(steps)
         while True:
@@ -195,7 +241,7 @@ def streamed(stream: Stream[T]) -> Iterator[T]:
 class Procedure(Generic[P, T]):
     """A function that makes steps and sends their requests at once; ``procedure.steps(…)`` returns them."""
 
-    def __init__(self, steps: Callable[P, Steps[T]]) -> None:
+    def __init__(self, steps: Callable[P, Requests[T]]) -> None:
         self.steps = steps
         update_wrapper(self, steps)
 

@@ -41,7 +41,7 @@ from limpyd_jobs.redis.cluster.tags import check_tag, prefix_of
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
-from limpyd_jobs.redis.replication import SETTINGS, Copies
+from limpyd_jobs.redis.replication import SETTINGS, Copies, CopyingSender
 from limpyd_jobs.redis.servers import (
     VARIABLE,
     as_lost,
@@ -611,3 +611,28 @@ def _improved(connection_class: Any) -> Any:
                 raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
 
     return Connection
+
+
+# What sends to the database of a model
+
+
+def redis_of(model: Any) -> redis.Redis:
+    """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
+    connection: redis.Redis = model.get_connection()
+    return client_of(connection.connection_pool) if isinstance(connection, Pipeline) else connection
+
+
+def sender_of(model: Any) -> redis.Redis | SharedConnection:
+    """Return the fastest sender of a script of a model."""
+    return model.database.sender if isinstance(model.database, JobsDatabase) else redis_of(model)
+
+
+def sender_to_add(model: Any) -> redis.Redis | SharedConnection | CopyingSender:
+    """Return the fastest sender of a script that adds jobs of a model: it waits for the replicas if the database asks
+    for that."""
+    database = model.database
+    if not isinstance(database, JobsDatabase):
+        return redis_of(model)
+    sender = database.sender  # from here on, the settings are known
+    copies = database.copies
+    return CopyingSender(database.connect(), copies) if copies and copies.replicas else sender

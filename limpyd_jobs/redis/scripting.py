@@ -1,4 +1,4 @@
-"""Lua scripts: loaded from files with their includes, run by their SHA."""
+"""Lua scripts: loaded from files with their includes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from redis import Redis
-from redis.exceptions import NoScriptError
-
 from limpyd_jobs import dates
 from limpyd_jobs.redis.cluster import tags
-from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
-from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.statuses import STATUSES
 
 FOLDER = Path(__file__).parent.parent / "lua"
@@ -111,7 +106,7 @@ _scripts: WeakSet[Script] = WeakSet()
 
 
 class Script:
-    """A script of the folder ``lua``, sent to Redis by its SHA, or completely if the server does not know it."""
+    """A script of the folder ``lua``, which `limpyd_jobs.redis.calls.run` sends."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -131,21 +126,6 @@ class Script:
     @cached_property
     def sha(self) -> str:
         return sha1(self.source.encode()).hexdigest()
-
-    def __call__(
-        self,
-        sender: Redis | PinnedConnection | SharedConnection | CopyingSender,
-        keys: Sequence[str] = (),
-        args: Sequence[Any] = (),
-    ) -> Any:
-        """Run the script, in one round trip, and return its reply."""
-        script = self
-        if tags.used:
-            script, keys = self.at(sender, keys)
-        try:
-            return sender.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
-        except NoScriptError:
-            return sender.execute_command("EVAL", script.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
 
     def at(self, sender: Any, keys: Sequence[str]) -> tuple[Script, Sequence[str]]:
         """Return the script, and its keys, as the database of a sender needs them. On a cluster, the keys that belong

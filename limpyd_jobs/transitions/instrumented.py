@@ -8,7 +8,7 @@ from typing import Any
 from limpyd.model import RedisModel
 
 from limpyd_jobs.observing.instruments import Adding, Around
-from limpyd_jobs.redis.calls import Procedure, Steps
+from limpyd_jobs.redis.calls import Procedure, Steps, stepped
 from limpyd_jobs.transitions import placing
 
 
@@ -28,7 +28,7 @@ def add(
     with Around(adding):
         where = queue_model, queue_name, priority
         fields = adding.with_context(fields)
-        outcome, pk = yield from placing.add.steps(job_class, identifier, *where, fields=fields, **options)
+        outcome, pk = yield from stepped(placing.add.steps(job_class, identifier, *where, fields=fields, **options))
         adding.ended([pk], outcome)
     return outcome, pk
 

@@ -13,18 +13,10 @@ from limpyd_jobs.exceptions import AlreadyClaimed, ClaimLost, JobGone, LimpydJob
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.records.records import (
-    check_database,
-    copying_sender_of,
-    create,
-    create_reserved,
-    creating,
-    due_key,
-    get_queue,
-    redis_of,
-    sender_of,
-)
-from limpyd_jobs.redis.calls import Call, Procedure, Steps, Verb, given, listed
+from limpyd_jobs.records.records import check_database, creating, creating_with, due_key, get_queue, unique
+from limpyd_jobs.redis.calls import Call, Procedure, Requests, Steps, Verb, finish, given, listed
+from limpyd_jobs.redis.database import sender_of, sender_to_add
+from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
 
 _add = Script("placing/add")
@@ -79,45 +71,63 @@ def add(
     fields: Mapping[str, Any] | None = None,
     place: bool = True,
     once: str = "",
-) -> Steps[tuple[str, str]]:
+) -> Requests[tuple[str, str]]:
     """Add a job, or find the queued one of that identifier and move it up; return the outcome, ``outranked`` if the
     caller has to move the job, and its pk. Without `place`, the caller has to put the job in a queue, and to call
     `await_copies`. With the key of `Once`, it is done once. Exceptions: as `Job.add_job`."""
-    check_database(job_class, queue_model)
-    layout, copying = layout_to_add(job_class), copying_sender_of(job_class) if place else None
-    registry = unwritten((job_class,), queue_model)
-    request = {
-        "job_model": layout.json,
-        "identifier": identifier,
-        "registry": registry,
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-        "priority": priority,
-        "delay": delay,
-        "prepend": bool(prepend),
-        "custom": not place,
-    }
+    if job_class.database is not queue_model.database:
+        check_database(job_class, queue_model)
+    layout, registry = layout_to_add(job_class), unwritten((job_class,), queue_model)
+    sender = sender_to_add(job_class) if place else sender_of(job_class)
+    plain: Mapping[str, str] = {}
+    others: Mapping[str, Any] = {}
+    if fields or layout.other_defaults:
+        plain, others = layout.split(fields or {}, layout.plain)
+    words = [
+        layout.json,
+        identifier,
+        layout_of(queue_model).json,
+        queue_name,
+        priority,
+        delay,
+        "1" if prepend else "",
+        "" if place else "1",
+        "1" if others else "",
+        "",
+        registry,
+    ]
+    for pair in plain.items():
+        words += pair
+
+    def read(reply: dict[str, Any]) -> tuple[str, str]:
+        if reply["outcome"] == "not unique":
+            unique(job_class, reply)
+        if registry:
+            was_written((job_class,), queue_model)
+        if isinstance(sender, CopyingSender):
+            sender.check([_ident_of(job_class, reply["pk"])])
+        return reply["outcome"], reply["pk"]
+
     # A job must be found by all its fields before a worker can see it.
     before = asking_for(queue_model, queue_name, priority)
     script, keys = (_add_once, (once,)) if once else (_add, ())
-    call = creating(job_class, script, request, sender=copying or sender_of(job_class), before=before, keys=keys)
-    plain, others = layout.split(fields or {}, layout.plain)
-    reply = yield call("", plain, bool(others))
-    if reply["outcome"] == "reserved":
-        reply = yield from create_reserved(job_class, reply["pk"], plain, others, call)
-    if registry:
-        was_written((job_class,), queue_model)
-    if copying:
-        copying.check([_ident_of(job_class, reply["pk"])])
-    return reply["outcome"], reply["pk"]
+    call = Call(sender, script, words, read, (job_class,), keys, before)
+    return _adding_with(others, job_class, call) if others else call
+
+
+def _adding_with(
+    others: Mapping[str, Any], job_class: type[RedisModel], call: Call[tuple[str, str]]
+) -> Steps[tuple[str, str]]:
+    reply = yield from creating_with(others, job_class, call.reading(partial(unique, job_class)))
+    return call.read(reply)
 
 
 def await_copies(job: RedisModel) -> None:
     """Wait for the replicas, if the settings of the database ask for it, after the caller put a job in a queue."""
-    copying = copying_sender_of(type(job))
-    if copying:
-        copying.wait()
-        copying.check([_ident_of(type(job), pk_of(job))])
+    sender = sender_to_add(type(job))
+    if isinstance(sender, CopyingSender):
+        sender.wait()
+        sender.check([_ident_of(type(job), pk_of(job))])
 
 
 def _ident_of(job_class: type[RedisModel], pk: str) -> str:
@@ -141,16 +151,16 @@ def add_many(
     where = place_named(queue_model, queue_name, priority, delay, prepend=bool(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
     request = {"job_model": job_model, "jobs": listed(jobs), "registry": registry, **where}
-    before, copying = asking_for(queue_model, queue_name, priority), copying_sender_of(job_class)
+    before, sender = asking_for(queue_model, queue_name, priority), sender_to_add(job_class)
 
     def read(reply: dict[str, Any]) -> list[str]:
         if registry:
             was_written((job_class,), queue_model)
-        if copying:
-            copying.check([_ident_of(job_class, pk) for pk in reply["pks"]])
+        if isinstance(sender, CopyingSender):
+            sender.check([_ident_of(job_class, pk) for pk in reply["pks"]])
         return list(reply["pks"])
 
-    return Call(copying or redis_of(job_class), _add_many, request, read, [job_class], before=before)
+    return Call(sender, _add_many, request, read, [job_class], before=before)
 
 
 def enqueue_due(
@@ -185,9 +195,8 @@ def enqueue_due(
         **place_named(queue_model, queue_name, priority, occurrence.get("delay", "")),
         "registry": registry,
     }
-    before = asking_for(queue_model, queue_name, priority)
-    call = creating(job_class, _enqueue_due, request, keys=[due_key(schedule_model)], before=before)
-    reply = create(job_class, fields, layout.plain, call)
+    options = {"keys": [due_key(schedule_model)], "before": asking_for(queue_model, queue_name, priority)}
+    reply = finish(creating(job_class, fields, layout.plain, _enqueue_due, request, **options))
     if registry and reply["outcome"] not in ("not due", "passed over"):
         was_written((job_class,), queue_model)
     return reply["outcome"], reply.get("pk", "")

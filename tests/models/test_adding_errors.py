@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -12,8 +13,9 @@ import redis
 from limpyd import fields
 
 from limpyd_jobs import Error, Job
-from limpyd_jobs.records import records
 from limpyd_jobs.records.sizes import stored_size
+from limpyd_jobs.redis import calls
+from limpyd_jobs.redis.scripting import Script
 
 
 class Failure(Exception):
@@ -104,17 +106,16 @@ def losing_reply(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]
     """Have a call fail after Redis has done what it asks for last."""
 
     def call(action: Callable[[], Any]) -> None:
-        script = records._add_error
+        run = calls.run
 
-        def lose(*args: Any, **kwargs: Any) -> Any:
-            reply = script(*args, **kwargs)
-            if reply[0] == "reserved":
+        def lose(script: Script, *args: Any) -> Any:
+            reply = run(script, *args)
+            if script.name != "add_error" or json.loads(reply)["outcome"] == "reserved":
                 return reply
             raise redis.ConnectionError("lost")
 
-        lose.positions = script.positions  # type: ignore[attr-defined]
         with monkeypatch.context() as patch:
-            patch.setattr(records, "_add_error", lose)
+            patch.setattr(calls, "run", lose)
             with pytest.raises(redis.ConnectionError):
                 action()
 

@@ -14,7 +14,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job
 from limpyd_jobs.redis import connections as module
-from limpyd_jobs.redis.calls import Call, outcome_of, send_after
+from limpyd_jobs.redis.calls import Call, outcome_of, run, send_after
 from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.scripting import Script
@@ -110,7 +110,7 @@ def test_a_script_is_sent_whole_if_the_server_does_not_know_it(
     script = Script("queues/notify_all")
     redis_client.script_flush()
     for _ in range(2):
-        assert script(line, keys=["jobs:queue:_signal:q"]) == '{"outcome":"done"}'
+        assert run(script, line, ["jobs:queue:_signal:q"]) == '{"outcome":"done"}'
 
 
 def test_a_script_after_a_command_is_so_too(line: PinnedConnection, redis_client: redis.Redis) -> None:

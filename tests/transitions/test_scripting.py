@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from limpyd_jobs.redis.calls import run
 from limpyd_jobs.redis.scripting import FOLDER, Script, load
 
 Recorder = Callable[[], AbstractContextManager[Any]]
@@ -129,34 +130,34 @@ class TestScript:
             assert redis_client.script_load(script.source) == script.sha
 
     def test_keys_and_arguments_reach_it_as_they_are(self, redis_client: redis.Redis, echo: Script) -> None:
-        assert echo(redis_client) == [[], []]
-        assert echo(redis_client, ["a"], ["b", 1, 2.5, "é\0\n", ""]) == [["a"], ["b", "1", "2.5", "é\0\n", ""]]
+        assert run(echo, redis_client) == [[], []]
+        assert run(echo, redis_client, ["a"], ["b", 1, 2.5, "é\0\n", ""]) == [["a"], ["b", "1", "2.5", "é\0\n", ""]]
 
     def test_it_is_sent_whole_once(self, redis_client: redis.Redis, echo: Script, commands: Recorder) -> None:
         redis_client.script_flush()
         with commands() as sent:
             for _ in range(3):
-                echo(redis_client)
+                run(echo, redis_client)
         assert sent.names == ["EVALSHA", "EVAL", "EVALSHA", "EVALSHA"]
 
     def test_it_runs_although_the_server_forgot_it(
         self, redis_client: redis.Redis, echo: Script, commands: Recorder
     ) -> None:
-        echo(redis_client)
+        run(echo, redis_client)
         redis_client.script_flush()
-        assert echo(redis_client, ["a"], ["b"]) == [["a"], ["b"]]
+        assert run(echo, redis_client, ["a"], ["b"]) == [["a"], ["b"]]
         with commands() as sent:
-            echo(redis_client)
+            run(echo, redis_client)
         assert sent.names == ["EVALSHA"]
 
     def test_its_error_is_raised_and_it_is_not_run_again(self, redis_client: redis.Redis, commands: Recorder) -> None:
         script = Script("failing")
         script.source = "redis.call('INCR', 'runs') return redis.call('LPUSH', 'runs', 1)"  # type: ignore[misc]
         with commands() as sent, pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-            script(redis_client)
+            run(script, redis_client)
         assert redis_client.get("runs") == "1"
         assert sent.names[-1] == "EVAL"
 
     def test_one_that_does_not_exist_is_an_error_when_it_is_called(self, redis_client: redis.Redis) -> None:
         with pytest.raises(FileNotFoundError, match="no_such_verb"):
-            Script("no_such_verb")(redis_client)
+            run(Script("no_such_verb"), redis_client)
