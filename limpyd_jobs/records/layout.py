@@ -38,14 +38,15 @@ _LOOKED_UP: dict[type, tuple[str, ...]] = {}
 class Layout:
     """How the records of a model are stored.
 
-    The `description` is that of ``lua/includes/records.lua``, the `json` the same as scripts take it. A script writes
-    the `plain` fields with all their indexes, and the `special` ones but for indexes that only limpyd can maintain,
-    afterwards. It deletes an `erasable` record once limpyd has cleared the indexes of the special fields and deleted
-    the fields that are `outside`: with indexes, but not in the hash. `dates` are the fields of the hash that hold
-    dates.
+    The `description` is that of ``lua/includes/records.lua``, the `json` the same as scripts take it, the `path` that
+    of a job class. A script writes the `plain` fields with all their indexes, and the `special` ones but for
+    indexes that only limpyd can maintain, afterwards. It deletes an `erasable` record once limpyd has cleared the
+    indexes of the special fields and deleted the fields that are `outside`: with indexes, but not in the hash. `dates`
+    are the fields of the hash that hold dates.
     """
 
     description: Mapping[str, Any]
+    path: str
     json: str
     plain: frozenset[str]
     special: frozenset[str]
@@ -104,6 +105,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
     own_special = {name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique}
     return Layout(
         description=description,
+        path=description["path"],
         json=as_json(description),
         plain=frozenset(plain),
         special=frozenset(own_special),

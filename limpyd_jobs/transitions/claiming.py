@@ -97,9 +97,13 @@ class ClaimRequest:
     registry: str = field(default="", compare=False, repr=False)
     room: Room | None = None  # of a worker that runs several jobs at once
 
+    def words(self) -> list[Any]:
+        """Return the next claim as the last words of a script that ends another one. Hundreds of waiting lists are one
+        text, which travels much faster."""
+        return ["\n".join(self.keys), self.token, self.lease, classes_argument(self.classes), self.registry]
+
     def named(self, token: str = "token") -> dict[str, Any]:
-        """Return the request as scripts take it, with the token by that name. Hundreds of waiting lists are one text,
-        which travels much faster."""
+        """Return the request as scripts take it, with the token by that name."""
         lists, classes = "\n".join(self.keys), classes_argument(self.classes)
         named = {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
         if self.room:
@@ -145,13 +149,12 @@ class Delivery:
     pk: str = field(init=False, repr=False, compare=False)
     queue_key: str = field(init=False, repr=False, compare=False)
 
+    queue_pk: str = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         self.path, _, self.pk = self.ident.rpartition(":")
         self.queue_key = self.key.removesuffix(":waiting")
-
-    @property
-    def queue_pk(self) -> str:
-        return self.queue_key.rpartition(":")[2]
+        self.queue_pk = self.queue_key.rpartition(":")[2]
 
     @property
     def history(self) -> History:

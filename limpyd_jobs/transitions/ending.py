@@ -15,10 +15,10 @@ from redis import Redis
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import NewError, queue_key_of, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, Verb, given, listed, reindexed
+from limpyd_jobs.redis.calls import Call, Verb, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held, held_or_unclaimed
+from limpyd_jobs.transitions.claiming import UNCLAIMED, UNCLAIMED_LEASE, ClaimRequest, Delivery, held, held_or_unclaimed
 from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
 
 _finish_canceled = Script("ending/finish_canceled")
@@ -79,8 +79,19 @@ def succeed(
     It, and the other ends below, may make the next claim in the same step. They raise ClaimLost, DoesNotExist or
     NotRecorded if the claim is not the one on the job, the job was deleted, or Redis fails.
     """
-    result = {"result": kept.text, "kept_for": kept.milliseconds} if kept else {}
-    return _ending(_succeed, job, queue, token, {**given(erase=erase), **result}, next_claim)
+    job_class = type(job)
+    layout = layout_of(job_class)
+    ident = f"{layout.path}:{pk_of(job)}"
+    if not token:
+        raise ValueError(f"The token of the claim on {ident} is missing")
+    claim = ("", "1") if token == UNCLAIMED else (token, "")
+    words = [layout.json, ident, queue_key_of(queue), *claim, erase, *(kept or ("", ""))]
+    read = partial(_as_ending, ident)
+    if not next_claim:
+        return Call(sender_of(job_class), _succeed, words, read, [job_class], subject=ident)
+    sender = next_claim.connection or sender_of(job_class)
+    models = [job_class, *next_claim.classes.values()]
+    return Call(sender, _succeed, words + next_claim.words(), read, models, subject=ident)
 
 
 def is_erased_at_once(job_class: type[RedisModel]) -> bool:
@@ -307,7 +318,9 @@ def _ending(
 
 
 def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:
-    outcome, prefetched = accept(ident, reply)["outcome"], reply.get("prefetched")
+    outcome, prefetched = reply["outcome"], reply.get("prefetched")
+    if outcome != "done":
+        accept(ident, reply)
     delivery = Delivery(*prefetched) if prefetched else None
     return Ending(
         outcome,
