@@ -14,7 +14,7 @@ from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import due_key
 from limpyd_jobs.redis.calls import Call, listed, send
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions.placing import place_named
+from limpyd_jobs.transitions.placing import where_to
 
 _check_records = Script("check/check_records")
 _merge_queues = Script("check/merge_queues")
@@ -82,7 +82,7 @@ def repair_placement(
     if job_class:
         queue_model, name = job_class.queue_model, job_class.queue_name or ""
         models = [job_class, queue_model]
-        where = place_named(queue_model, name, is_servable=is_servable(name))
+        where = where_to(queue_model, name, is_servable=is_servable(name))
         request |= {"job_model": layout_of(job_class).json, **where}
     return send(Call(connection, _repair_placement, request, _lists("problems"), models, queue_keys))
 

@@ -28,7 +28,7 @@ Row = tuple[str, Mapping[str, str]]  # the identifier of a new job, and its othe
 Added = tuple[str, str]  # the outcome, and the pk of the job
 
 
-class Destination(NamedTuple):
+class Where(NamedTuple):
     """Where a new job goes."""
 
     queue_model: Any
@@ -149,8 +149,8 @@ def _steps(
     if isinstance(jobs, (str, bytes, Mapping)):
         raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
     read = partial(_read, job_class)
-    usual: tuple[Destination | None, Mapping[str, str]] | None = None
-    destination: Destination | None = None
+    usual: tuple[Where | None, Mapping[str, str]] | None = None
+    there: Where | None = None  # where the rows go
     rows: list[Row] = []
     for job in jobs:
         arguments = dict(job) if isinstance(job, Mapping) else {"identifier": job}
@@ -158,18 +158,18 @@ def _steps(
             where, fields = usual = usual or read(**common)
         else:
             where, fields = read(**{**common, **arguments})
-        if rows and destination and (where != destination or len(rows) == STEP_SIZE):
-            yield _add_together(job_class, rows, destination)
+        if rows and there and (where != there or len(rows) == STEP_SIZE):
+            yield _add_together(job_class, rows, there)
             rows = []
-        destination = where
-        if destination:
+        there = where
+        if there:
             identifier = identifier_of_new(job_class, arguments.get("identifier", LEFT_OUT), {**common, **arguments})
             check_job_size(job_class, identifier, fields)
             rows.append((identifier, fields))
         else:
             yield _add_alone(job_class, {**common, **arguments})
-    if rows and destination:
-        yield _add_together(job_class, rows, destination)
+    if rows and there:
+        yield _add_together(job_class, rows, there)
 
 
 def _read(
@@ -182,9 +182,9 @@ def _read(
     delayed_until: Any,
     identifier: Any = None,
     **fields: Any,
-) -> tuple[Destination | None, Mapping[str, str]]:
-    """Check the arguments of a job; return where it goes, and its fields as they are stored. There is no destination if
-    it must be added alone."""
+) -> tuple[Where | None, Mapping[str, str]]:
+    """Check the arguments of a job; return where it goes, and its fields as they are stored. It goes nowhere
+    with others if it must be added alone."""
     layout, queue_model = layout_to_add(job_class), queue_model or job_class.queue_model
     fields = stored_names(job_class, checked_fields(job_class, fields))
     if (
@@ -195,23 +195,23 @@ def _read(
         or transitions.current_once.get()
     ):
         return None, {}
-    destination = Destination(
+    where = Where(
         queue_model,
         job_class._get_queue_name(queue_name),
         default_priority(job_class, priority),
         bool(prepend),
         delay_argument(delayed_for, delayed_until),
     )
-    return destination, {name: stored_value(name, value) for name, value in fields.items()}
+    return where, {name: stored_value(name, value) for name, value in fields.items()}
 
 
-def _add_together(job_class: Any, rows: list[Row], destination: Destination) -> Step:
-    model, name, priority, prepend, delay = destination
-    where = job_class, rows, model, name, priority
+def _add_together(job_class: Any, rows: list[Row], where: Where) -> Step:
+    model, name, priority, prepend, delay = where
+    arguments = job_class, rows, model, name, priority
     if instruments.installed:
-        pks = yield from stepped(instrumented.add_many.steps(*where, prepend=prepend, delay=delay))
+        pks = yield from stepped(instrumented.add_many.steps(*arguments, prepend=prepend, delay=delay))
     else:
-        pks = yield transitions.add_many.call(*where, prepend=prepend, delay=delay)
+        pks = yield transitions.add_many.call(*arguments, prepend=prepend, delay=delay)
     return [attached(job_class, pk) for pk in pks]
 
 

@@ -14,8 +14,10 @@ from limpyd_jobs.fields.new_fields import check_fields
 from limpyd_jobs.fields.own_fields import stored_name
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.records.records import hash_key_of, redis_of, setting
-from limpyd_jobs.redis.calls import Steps, commanded
+from limpyd_jobs.records.lazy_fields import hash_key_of
+from limpyd_jobs.records.records import setting
+from limpyd_jobs.redis.calls import Requests, Steps, commanded
+from limpyd_jobs.redis.database import redis_of
 from limpyd_jobs.statuses import STATUSES
 
 
@@ -32,7 +34,7 @@ def enqueued(
     queue_model = queue_model or job.queue_model
     until = _parse_delayed_until(delayed_until)
     is_custom = has_custom_queues(queue_model)
-    placed: transitions.Placed = yield transitions.move.call(
+    placed: transitions.Standing = yield transitions.move.call(
         job,
         queue_model,
         queue_name,
@@ -63,7 +65,7 @@ def requeued(
     delay = delay_argument(delayed_for, delayed_until)
     is_custom = overrides(type(job), roots.job, "enqueue_or_delay")
     is_custom_queue = has_custom_queues(queue_model)
-    placed: transitions.Placed = yield transitions.requeue.call(
+    placed: transitions.Standing = yield transitions.requeue.call(
         job,
         queue_model,
         queue_name,
@@ -82,10 +84,9 @@ def requeued(
         yield partial(_enter, job, queue_model, queue_name, priority, placed.status, until)
 
 
-def canceled(job: Any) -> Steps[bool]:
+def canceled(job: Any) -> Requests[bool]:
     """Do what `Job.cancel` says."""
-    is_changed: bool = yield transitions.cancel.call(job, job.queue_model, job.queue_name or "")
-    return is_changed
+    return transitions.cancel.call(job, job.queue_model, job.queue_name or "")
 
 
 def value_of(job: Any, name: str) -> Steps[Any]:

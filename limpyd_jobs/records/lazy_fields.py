@@ -145,3 +145,13 @@ def pk_of(record: RedisModel) -> Any:
     """Return the pk of a record, without making its field. If the record has no pk, it gets one; if it was deleted
     through this instance, `DoesNotExist` is raised."""
     return vars(record).get("_pk") or record.pk.get()
+
+
+def hash_key_of(record: RedisModel) -> str:
+    """Return the key of the hash of a record."""
+    return f"{record._name}:{pk_of(record)}:hash"
+
+
+def queue_key_of(queue: RedisModel) -> str:
+    """Return the beginning of the keys of a queue: its model's name and its pk."""
+    return f"{queue._name}:{vars(queue).get('_pk') or pk_of(queue)}"  # most have it

@@ -26,6 +26,7 @@ from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import attached as attached
 from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.lazy_fields import queue_key_of as queue_key_of
 from limpyd_jobs.records.wrong_types import naming_wrong_keys
 from limpyd_jobs.redis.calls import (
     Call,
@@ -417,16 +418,6 @@ def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -
             f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
             "call use_database on both, or on a class both inherit from"
         )
-
-
-def hash_key_of(record: RedisModel) -> str:
-    """Return the key of the hash of a record."""
-    return f"{record._name}:{pk_of(record)}:hash"
-
-
-def queue_key_of(queue: RedisModel) -> str:
-    """Return the beginning of the keys of a queue: its model's name and its pk."""
-    return f"{queue._name}:{vars(queue).get('_pk') or pk_of(queue)}"  # most have it
 
 
 def list_of(record: RedisModel, key: str) -> list[str]:

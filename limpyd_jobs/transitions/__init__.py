@@ -56,7 +56,7 @@ from limpyd_jobs.transitions.ending import (
 )
 from limpyd_jobs.transitions.once import Once, adding_once, current_once
 from limpyd_jobs.transitions.placing import (
-    Placed,
+    Standing,
     add,
     add_many,
     await_copies,

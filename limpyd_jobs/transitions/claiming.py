@@ -31,7 +31,7 @@ from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions.placing import accept, place_named, preparing
+from limpyd_jobs.transitions.placing import accept, preparing, where_to
 
 # The lease of a running job without a claim, in seconds: its worker may be of version 2, and alive.
 UNCLAIMED_LEASE = 86400
@@ -252,7 +252,7 @@ def claim_job(
     models = (type(job),), queue_model
     registry = unwritten(*models)
     claim = {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token, "lease": lease}
-    request = {**claim, "registry": registry, **place_named(queue_model, queue_name)}
+    request = {**claim, "registry": registry, **where_to(queue_model, queue_name)}
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
     return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
 

@@ -13,13 +13,13 @@ from limpyd.model import RedisModel
 from redis import Redis
 
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.records.records import NewError, queue_key_of, redis_of, sender_of
+from limpyd_jobs.records.lazy_fields import pk_of, queue_key_of
+from limpyd_jobs.records.records import NewError, redis_of, sender_of
 from limpyd_jobs.redis.calls import Call, Verb, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED, UNCLAIMED_LEASE, ClaimRequest, Delivery, held, held_or_unclaimed
-from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
+from limpyd_jobs.transitions.placing import Standing, accept, moving_by, preparing, where_to
 
 _finish_canceled = Script("ending/finish_canceled")
 _delay = Script("ending/delay")
@@ -197,9 +197,7 @@ def delay(
     put back as its code asked for, that is `uncounted` or `counted` as a try of its retry policy; it is `failing` if it
     is tried again for a limited time. If the caller puts it elsewhere afterwards, `asked` is the delay that the job
     asked for."""
-    request = place_named(
-        type(queue), queue_name, priority, delay, uncounted=uncounted, counted=counted, failing=failing
-    )
+    request = where_to(type(queue), queue_name, priority, delay, uncounted=uncounted, counted=counted, failing=failing)
     if asked is not None:
         request["asked"] = asked or "+0"
     return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))
@@ -229,7 +227,7 @@ def fail(
     tried again for a limited time. Without `hold`, an `error` may be created in the same step.
     """
     mode = "place" if not hold else "hold" if heed_field else "hold anyway"
-    request = place_named(type(queue), queue_name, priority, delay, mode=mode)
+    request = where_to(type(queue), queue_name, priority, delay, mode=mode)
     if requeue_times is not None:
         request["requeue_times"] = requeue_times
     if failing:
@@ -259,9 +257,9 @@ def requeue(
     delay: str = "",
     place: bool = True,
     restart: bool = False,
-) -> Call[Placed]:
+) -> Call[Standing]:
     """Put a job in error back in a queue, to begin anew if it is to restart."""
-    return placing(_requeue, job, queue_model, queue_name, priority, delay, place, restart=restart)
+    return moving_by(_requeue, job, queue_model, queue_name, priority, delay, place, restart=restart)
 
 
 @Verb

@@ -49,7 +49,7 @@ def _prepare(queue_model: type[RedisModel], name: str, priority: str, job: Redis
     get_queue(queue_model, name, priority or (job and job.priority.hget()) or "0", {})
 
 
-class Placed(NamedTuple):
+class Standing(NamedTuple):
     """Where a job was put: its status (a letter; RUNNING if it is not put yet), its priority, until when it is delayed
     (a date as text)."""
 
@@ -148,7 +148,7 @@ def add_many(
     """Add several jobs in one step, in their order, given their identifiers and other fields as they are stored; return
     their pks. The fields have to be plain (see `Layout.plain`), and not unique."""
     check_database(job_class, queue_model)
-    where = place_named(queue_model, queue_name, priority, delay, prepend=bool(prepend))
+    where = where_to(queue_model, queue_name, priority, delay, prepend=bool(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
     request = {"job_model": job_model, "jobs": listed(jobs), "registry": registry, **where}
     before, sender = asking_for(queue_model, queue_name, priority), sender_to_add(job_class)
@@ -192,7 +192,7 @@ def enqueue_due(
         "score": occurrence["score"],
         "job_model": layout.json,
         "identifier": identifier,
-        **place_named(queue_model, queue_name, priority, occurrence.get("delay", "")),
+        **where_to(queue_model, queue_name, priority, occurrence.get("delay", "")),
         "registry": registry,
     }
     options = {"keys": [due_key(schedule_model)], "before": asking_for(queue_model, queue_name, priority)}
@@ -212,9 +212,9 @@ def move(
     prepend: bool = False,
     delay: str = "",
     place: bool = True,
-) -> Call[Placed]:
+) -> Call[Standing]:
     """Put a job in the waiting list, or the delayed set, of a queue, wherever it stands now."""
-    return placing(_move, job, queue_model, queue_name, priority, delay, place, prepend, **_spared(job))
+    return moving_by(_move, job, queue_model, queue_name, priority, delay, place, prepend, **_spared(job))
 
 
 @Verb
@@ -226,12 +226,12 @@ def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "")
     def read(reply: dict[str, Any]) -> bool:
         return accept(job.ident, reply)["outcome"] != "ended"
 
-    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **place_named(queue_model, queue_name)}
+    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where_to(queue_model, queue_name)}
     request |= _spared(job)
     return Call(sender_of(type(job)), _cancel, request, read, [type(job)])
 
 
-def placing(
+def moving_by(
     script: Script,
     job: RedisModel,
     queue_model: type[RedisModel],
@@ -241,19 +241,19 @@ def placing(
     place: bool,
     prepend: bool = False,
     **options: bool,
-) -> Call[Placed]:
+) -> Call[Standing]:
     """Return the call of a script that puts a job in a queue."""
     check_database(type(job), queue_model)
-    where = place_named(queue_model, queue_name, priority, delay, prepend=bool(prepend), custom=not place)
+    where = where_to(queue_model, queue_name, priority, delay, prepend=bool(prepend), custom=not place)
     models = (type(job),), queue_model
     registry = unwritten(*models)
     named = {"job_model": layout_of(type(job)).json, "ident": job.ident, "registry": registry}
 
-    def read(reply: dict[str, Any]) -> Placed:
+    def read(reply: dict[str, Any]) -> Standing:
         accept(job.ident, reply)
         if registry:
             was_written(*models)
-        return Placed(reply["status"], reply["priority"], reply["delayed_until"])
+        return Standing(reply["status"], reply["priority"], reply["delayed_until"])
 
     before = asking_for(queue_model, queue_name, priority, job)
     return Call(sender_of(type(job)), script, {**named, **where, **options}, read, [type(job)], before=before)
@@ -268,7 +268,7 @@ def _spared(job: RedisModel) -> dict[str, Any]:
     return given(unclaimed=job.__dict__.get("_is_spared"))
 
 
-def place_named(
+def where_to(
     queue_model: type[RedisModel], queue_name: str, priority: str = "", delay: str = "", **options: str | bool
 ) -> dict[str, Any]:
     """Return the part of a request that says where to put a job."""

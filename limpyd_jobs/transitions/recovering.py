@@ -15,7 +15,7 @@ from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Call, Verb, listed, outcome_of
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held_or_unclaimed
-from limpyd_jobs.transitions.placing import place_named
+from limpyd_jobs.transitions.placing import where_to
 
 # How many due jobs one call of promote() moves at most, to keep the script short.
 PROMOTE_LIMIT = 1000
@@ -123,7 +123,7 @@ def reconcile(
     leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
     name = getattr(job_class, "queue_name", None) or ""
     is_home = getattr(job_class, "queue_model", queue_model)._name == queue_model._name
-    where = place_named(queue_model, name, is_servable=is_servable(name), is_home=is_home)
+    where = where_to(queue_model, name, is_servable=is_servable(name), is_home=is_home)
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents), **where, **leases}
 
     def read(reply: dict[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:

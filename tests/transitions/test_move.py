@@ -12,20 +12,20 @@ from worlds import LATER, TOKEN, Moment, World, pk_of, until
 
 from limpyd_jobs import LimpydJobsException, transitions
 from limpyd_jobs.dates import datetime_to_score
-from limpyd_jobs.transitions import Placed
+from limpyd_jobs.transitions import Standing
 
 After = Callable[[float], Moment]
 
 SOONER = LATER - timedelta(days=1)
 
 
-def move(world: World, job: Any, queue: str = "q", priority: str = "", **options: Any) -> Placed:
+def move(world: World, job: Any, queue: str = "q", priority: str = "", **options: Any) -> Standing:
     return transitions.move(job, world.queue_class, queue, priority, **options)
 
 
 def test_the_whole_effect_on_a_waiting_job(world: World, after: After) -> None:
     job = world.job_that_is("waiting")
-    assert move(world, job, "p", "5", delay=until(LATER)) == Placed("d", "5", str(LATER))
+    assert move(world, job, "p", "5", delay=until(LATER)) == Standing("d", "5", str(LATER))
     assert world.contents() == {
         "jobs:job:max_pk": "1",
         "jobs:job:collection": {"1"},
@@ -60,26 +60,26 @@ class TestAJobThatNobodyRuns:
         job = any_world.job_that_is(state)
         ended = [place for place in any_world.places(job) if "success" in place or "errors" in place]
         before = any_world.state(job)
-        assert move(any_world, job, "p", "3") == Placed("w", "3", "")
+        assert move(any_world, job, "p", "3") == Standing("w", "3", "")
         assert any_world.places(job) == sorted([*ended, "p/3 waiting"])
         kept = {name: before[name] for name in ("start", "end", "tries") if name in before}
         assert any_world.state(job) == {"status": "w", "priority": "3", "queued": "1", **kept}
 
     def test_keeps_its_priority_unless_another_is_given(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
-        assert move(any_world, job) == Placed("w", "0", "")
+        assert move(any_world, job) == Standing("w", "0", "")
         assert "q/0 waiting" in any_world.places(job)
 
     def test_is_delayed_if_asked_for(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
-        assert move(any_world, job, "p", "3", delay=until(SOONER)) == Placed("d", "3", str(SOONER))
+        assert move(any_world, job, "p", "3", delay=until(SOONER)) == Standing("d", "3", str(SOONER))
         assert "p/3 delayed" in any_world.places(job)
         assert "p/3 waiting" not in any_world.places(job)
 
     def test_is_left_to_the_caller_if_it_asked_so(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
         placed = move(any_world, job, "p", "3", delay=until(SOONER), place=False)
-        assert placed == Placed("d", "3", str(SOONER))
+        assert placed == Standing("d", "3", str(SOONER))
         state_of_it = any_world.state(job)
         assert (state_of_it["status"], state_of_it["queued"], state_of_it["delayed_until"]) == ("d", "1", str(SOONER))
         assert not [place for place in any_world.places(job) if place.endswith(("waiting", "delayed", "running"))]
@@ -100,7 +100,7 @@ class TestAJobThatRuns:
     def test_stays_where_it_is_and_is_only_marked_as_delayed(self, any_world: World, state: str, after: After) -> None:
         job = any_world.job_that_is(state)
         before = any_world.state(job)
-        assert move(any_world, job, "p", "3", delay=until(SOONER)) == Placed("r", "3", str(SOONER))
+        assert move(any_world, job, "p", "3", delay=until(SOONER)) == Standing("r", "3", str(SOONER))
         assert any_world.places(job) == ["q/0 running"]
         assert any_world.state(job) == {**before, "status": "d", "priority": "3", "delayed_until": str(SOONER)}
 
@@ -115,7 +115,7 @@ class TestAJobThatRuns:
     def test_that_is_not_delayed_waits_as_soon_as_it_ended(self, any_world: World, state: str, after: After) -> None:
         job = any_world.job_that_is(state)
         placed = move(any_world, job)
-        assert placed == Placed("r", "0", after(0))
+        assert placed == Standing("r", "0", after(0))
 
 
 @pytest.mark.leaves("I6", "I7")
@@ -147,7 +147,7 @@ def test_moving_a_job_twice_is_moving_it_once(any_world: World, state: str) -> N
     job = any_world.job_that_is(state)
     move(any_world, job, "p", "3", delay=until(SOONER))
     with any_world.unchanged():
-        assert move(any_world, job, "p", "3", delay=until(SOONER)) == Placed("d", "3", str(SOONER))
+        assert move(any_world, job, "p", "3", delay=until(SOONER)) == Standing("d", "3", str(SOONER))
 
 
 def test_a_job_is_moved_to_the_front_or_to_the_end(any_world: World) -> None:
@@ -160,7 +160,7 @@ def test_a_job_is_moved_to_the_front_or_to_the_end(any_world: World) -> None:
 @pytest.mark.parametrize("delay", [until(datetime(2001, 1, 1)), "+0", "+-1000000"])
 def test_a_past_date_is_no_delay(any_world: World, delay: str) -> None:
     job = any_world.job_that_is("delayed")
-    assert move(any_world, job, delay=delay) == Placed("w", "0", "")
+    assert move(any_world, job, delay=delay) == Standing("w", "0", "")
     assert "delayed_until" not in any_world.hash(job)
 
 

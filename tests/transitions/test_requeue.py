@@ -13,18 +13,18 @@ from worlds import LATER, STATES, TOKEN, Moment, World, pk_of, until
 from limpyd_jobs import LimpydJobsException, transitions
 from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.transitions import Placed
+from limpyd_jobs.transitions import Standing
 
 After = Callable[[float], Moment]
 
 
-def requeue(world: World, job: Any, queue: str = "q", priority: str = "", **options: Any) -> Placed:
+def requeue(world: World, job: Any, queue: str = "q", priority: str = "", **options: Any) -> Standing:
     return transitions.requeue(job, world.queue_class, queue, priority, **options)
 
 
 def test_the_whole_effect(world: World, after: After) -> None:
     job = world.job_that_is("error", "job:1")
-    assert requeue(world, job, "p", "-1", delay=until(LATER)) == Placed("d", "-1", str(LATER))
+    assert requeue(world, job, "p", "-1", delay=until(LATER)) == Standing("d", "-1", str(LATER))
     assert world.contents() == {
         "jobs:job:max_pk": "1",
         "jobs:job:collection": {"1"},
@@ -62,7 +62,7 @@ class TestAJobInError:
     def test_waits_at_the_end_of_its_list_with_its_tries(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
         other = any_world.add("b")[1]
-        assert requeue(any_world, job) == Placed("w", "0", "")
+        assert requeue(any_world, job) == Standing("w", "0", "")
         assert any_world.waiting() == [pk_of(other), pk_of(job)]
         assert any_world.state(job) == {"status": "w", "priority": "0", "queued": "1", "tries": "1"}
         assert any_world.places(job) == ["q/0 errors", "q/0 waiting"]
@@ -70,24 +70,24 @@ class TestAJobInError:
     @pytest.mark.parametrize("priority", ["3", "-9223372036854775808", "9223372036854775807"])
     def test_goes_to_another_queue_and_priority(self, any_world: World, state: str, priority: str) -> None:
         job = any_world.job_that_is(state)
-        assert requeue(any_world, job, "p", priority) == Placed("w", priority, "")
+        assert requeue(any_world, job, "p", priority) == Standing("w", priority, "")
         assert any_world.places(job) == sorted([f"p/{priority} waiting", "q/0 errors"])
 
     def test_is_delayed_if_asked_for(self, any_world: World, state: str, after: After) -> None:
         job = any_world.job_that_is(state)
         placed = requeue(any_world, job, delay="+60000000")
-        assert placed == Placed("d", "0", after(60))
+        assert placed == Standing("d", "0", after(60))
         assert any_world.places(job) == ["q/0 delayed", "q/0 errors"]
 
     @pytest.mark.parametrize("delay", ["+0", "+-5000000", until(datetime(2001, 1, 1))])
     def test_waits_if_the_date_has_passed(self, any_world: World, state: str, delay: str) -> None:
         job = any_world.job_that_is(state)
-        assert requeue(any_world, job, delay=delay) == Placed("w", "0", "")
+        assert requeue(any_world, job, delay=delay) == Standing("w", "0", "")
         assert "delayed_until" not in any_world.hash(job)
 
     def test_is_left_to_the_caller_if_it_asked_so(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
-        assert requeue(any_world, job, "p", "3", place=False) == Placed("w", "3", "")
+        assert requeue(any_world, job, "p", "3", place=False) == Standing("w", "3", "")
         assert any_world.places(job) == ["q/0 errors"]
         any_world.queue("p", 3).enqueue_job(job)
 
@@ -138,7 +138,7 @@ def test_an_index_entry_of_a_job_that_is_not_queued_is_no_hindrance(world: World
     job = world.job_that_is("error")
     other = world.job_that_is("success")
     world.client.sadd("jobs:job:queued:1", pk_of(other))
-    assert requeue(world, job) == Placed("w", "0", "")
+    assert requeue(world, job) == Standing("w", "0", "")
     world.client.srem("jobs:job:queued:1", pk_of(other))
 
 
