@@ -13,7 +13,7 @@ import redis
 
 from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, NotAudited, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.models.collection import JobCollection
+from limpyd_jobs.models.job_record import JobCollection
 from limpyd_jobs.query import Enough, ErrorFilter, JobFilter
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.records.known_classes import KnownClass

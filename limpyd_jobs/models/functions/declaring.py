@@ -23,9 +23,8 @@ from limpyd_jobs.classes.binding import made_model
 from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import is_async, memoized
-from limpyd_jobs.models.functions.parameters import Parameter, came_along, parameters_of, values_of
+from limpyd_jobs.models.functions.parameters import Parameter, came_along, identify_by, parameters_of, values_of
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
-from limpyd_jobs.models.functions.uniqueness import identify_by
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.redis.cluster.names import prefix_in
 from limpyd_jobs.redis.database import databases_lock

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeVar, overload
 
 from limpyd_jobs.models.functions.function import JobFunction, P, check_not_a_job
+from limpyd_jobs.models.functions.parameters import Unique
 from limpyd_jobs.models.functions.refusing import check_function, refuse
-from limpyd_jobs.models.functions.uniqueness import Unique
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.retrying import Retry
 
