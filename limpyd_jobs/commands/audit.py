@@ -25,8 +25,7 @@ class Audit(Command):
 
     def run(self) -> int:
         entries = audit_entries(self.options.limit)
-        rows = (entry._asdict() for entry in entries)
-        self.print_list(rows, HEADING, map(_as_row, entries), ("until (UTC)", "refused", "skipped", "how"))
+        self.print_list(entries, HEADING, map(_as_row, entries), ("until (UTC)", "refused", "skipped", "how"))
         return 0
 
 

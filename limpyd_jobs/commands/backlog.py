@@ -50,7 +50,7 @@ class Backlog(Command):
         if self.options.port is not None:
             return self._serve()
         found = self._look(self.options.queues, self.options.within)
-        if self.print_as_json(found.as_dict()):
+        if self.print_as_json(found):
             return 0
         rows = [
             (

@@ -36,6 +36,7 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.causes import groups_of_all
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
+from limpyd_jobs.views.documents import document
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST_ERRORS, COUNT_TIMEOUT = 10, 2
@@ -120,7 +121,7 @@ A filter is made of words. All of them must be met:
                 lambda database=None: self._filter(*words, database=database).groups(*how),
                 lambda found: groups_of_all(found.values(), self.options.limit),
             )
-        if not self.print_as_json([*map(as_json, found.groups)]):
+        if not self.print_as_json(found.groups):
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))
         if not found.groups:
@@ -143,8 +144,7 @@ A filter is made of words. All of them must be met:
             return asked.page(self.options.limit, self.options.after, timeout=self.options.timeout)
 
         page, shards = page_of_all(self.look_at_each(read), self.options.limit, lambda error: error.date_time)
-        values, rows = (error._asdict() for error in page.found), map(_row_of_error, page.found)
-        self.print_list(values, HEADING, rows, SPARE, shards)
+        self.print_list(page.found, HEADING, map(_row_of_error, page.found), SPARE, shards)
         if not (page.found or self.options.after):
             self._note_unknown(words)
         self.note_next_page("errors", page.following, page.is_complete)
@@ -166,7 +166,7 @@ A filter is made of words. All of them must be met:
             raise _no_errors(fingerprint)
         [group] = groups
         return {
-            **as_json(group),
+            **document(group),
             "sample": self._cut(asked.last_of(group)),
             "jobs": [error.ident for error in asked.page(LAST_ERRORS).found],
         }
@@ -225,13 +225,6 @@ A filter is made of words. All of them must be met:
 
 def _no_errors(fingerprint: str) -> LookupError:
     return LookupError(f"there is no error with the fingerprint {one_line(fingerprint)}")
-
-
-def as_json(group: ErrorGroup) -> dict[str, Any]:
-    values = {"count" if name == "number" else name: value for name, value in group._asdict().items()}
-    messages = [{"message": each.pattern, "count": each.number, "examples": each.examples} for each in group.messages]
-    counted = {} if group.message_count.is_exact else {"message_count_at_least": True}
-    return {**values, "messages": messages, "message_count": group.message_count.number, **counted}
 
 
 def _lines_of_groups(found: ErrorGroups) -> Iterator[str]:

@@ -20,7 +20,7 @@ from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commandline.options import WorkerOption, interval
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commandline.programs import as_typed
-from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
+from limpyd_jobs.commands.queues import HEADING, as_row, table_of
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.names import unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
@@ -37,8 +37,6 @@ from limpyd_jobs.commands.shared.tables import (
     with_models,
     with_shards,
 )
-from limpyd_jobs.commands.workers import as_json as worker_as_json
-from limpyd_jobs.commands.workers import lines_of_silent
 from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models.presence import SILENT
@@ -59,6 +57,8 @@ from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
 from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
+from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.workers import lines_of_silent, shown_workers
 
 # A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]
@@ -127,7 +127,7 @@ class Info(Command):
         warnings = [*map(str, self.look(large_jobs_of, lambda found: [*chain.from_iterable(found.values())]))]
         found = attention(seen, series_of(self._metrics(MINUTES_OF_FAILURES)))
         if self.options.json:
-            print_json({**_as_json(seen), "attention": [each._asdict() for each in found], "warnings": warnings})
+            print_json({**_fields_of(seen), "attention": found, "warnings": warnings})
         else:
             told: list[Section] = [(each.text, []) for each in found if each.code not in DOUBTS]
             told += [(f"warning: {warning}", []) for warning in warnings]
@@ -214,17 +214,11 @@ def _keyboard() -> Iterator[tuple[str, Wait]]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _as_json(seen: Overview) -> dict[str, Any]:
-    return {
-        "database": seen.database,
-        "totals": seen.totals._asdict(),
-        "queues": [as_json(state) for state in seen.queues],
-        "workers": [
-            {**({"shard": number} if seen.parts else {}), **worker_as_json(worker)}
-            for number, part in _parts(seen)
-            for worker in part.workers
-        ],
-    }
+def _fields_of(seen: Overview) -> dict[str, Any]:
+    shown, numbers = shown_workers(seen.workers), [number for number, part in _parts(seen) for _ in part.workers]
+    shards = [{"shard": number} if seen.parts else {} for number in numbers]
+    workers = [{**shard, **document(worker)} for shard, worker in zip(shards, shown, strict=True)]
+    return {"database": seen.database, "totals": seen.totals, "queues": seen.queues, "workers": workers}
 
 
 def _sections(seen: Overview) -> list[Section]:
@@ -233,8 +227,9 @@ def _sections(seen: Overview) -> list[Section]:
 
 def _workers(seen: Overview) -> list[Section]:
     """The workers, and a line about each that is silent."""
-    silent: list[Section] = [(line, []) for line in lines_of_silent(seen.workers, seen.workers)]
-    table = table_of_workers(seen.workers)
+    workers = shown_workers(seen.workers)
+    silent: list[Section] = [(line, []) for line in lines_of_silent(workers)]
+    table = table_of_workers(workers)
     if seen.parts:
         table = with_shards(table, [number for number, part in _parts(seen) for _ in part.workers])
     return [("", table), *silent]

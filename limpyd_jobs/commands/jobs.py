@@ -215,8 +215,7 @@ A filter is made of words. All of them must be met:
             lambda job: job.added,
             newest_first=not self.options.oldest_first,
         )
-        values, rows = (job._asdict() for job in page.found), map(_shown, page.found)
-        self.print_list(values, FoundJob._fields, rows, SPARE, shards)
+        self.print_list(page.found, FoundJob._fields, map(_shown, page.found), SPARE, shards)
         asked = [look.asked for look in looks.values()]
         if not (page.found or self.options.after):
             self.note_unknown(unknown_names, conditions=asked[0].conditions)
@@ -276,7 +275,7 @@ A filter is made of words. All of them must be met:
         return asked, asked.facets(by, self.options.limit, timeout, progress) if by else asked.count(timeout, progress)
 
     def _print_count(self, found: Count) -> None:
-        if not self.print_as_json({"count": found.number, **({} if found.is_exact else {"at_least": True})}):
+        if not self.print_as_json(found):
             print(found)
 
     def _print_facets(self, found: Facets) -> None:
@@ -337,15 +336,14 @@ A filter is made of words. All of them must be met:
     def _show(self, words: Sequence[str]) -> None:
         idents = self._idents("show", words)
         found = [job_details(ident, error_model=self.options.error_model) for ident in idents]
-        if not self.print_as_json([_details_as_json(job) for job in found]):
+        if not self.print_as_json(found):
             for job in found:
                 _print_details(job)
 
     def _explain(self, words: Sequence[str]) -> None:
         idents = self._idents("explain", words)
         found = [explain_job(ident, error_model=self.options.error_model) for ident in idents]
-        rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
-        if self.print_as_json(rows[0] if len(rows) == 1 else rows):
+        if self.print_as_json(found[0] if len(found) == 1 else found):
             return
         for each in found:
             print(f"{one_line(each.ident)}: {one_line(each.status)}")
@@ -517,13 +515,6 @@ class _Look(NamedTuple):
 def _shown(job: FoundJob) -> Sequence[object]:
     """Return a job as the table shows it: dates to the second."""
     return [*job[:-3], *(date and date.partition(".")[0] for date in job[-3:])]
-
-
-def _details_as_json(job: JobDetails) -> dict[str, Any]:
-    progress = job.progress and {**job.progress._asdict(), "at": str(job.progress.at)}
-    history = [{**change._asdict(), "at": str(change.at)} for change in job.history]
-    beside = {name: each._asdict() for name, each in job.beside.items()}
-    return {**job._asdict(), "progress": progress, "history": history, "beside": beside}
 
 
 def _print_beside(name: str, field: FieldBeside) -> None:

@@ -103,7 +103,7 @@ interrupted, even killed, at any moment: type the line again for the rest."""
         except (KeyboardInterrupt, RedisError):
             self.note("not all is done: type the line again for the rest, or with --undo. See limpyd-jobs check")
             raise
-        if not self.print_as_json(moved._asdict()):
+        if not self.print_as_json(moved):
             rows = [("keys", ""), (f"{moved.keys:,}", "moved")]
             such = f"such as {one_line(moved.example)} in {relocation.names[0]}"
             rows += [(f"{moved.left:,}", f"left: changed after they were copied, {such}")] if moved.left else []

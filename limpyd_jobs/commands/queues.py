@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from itertools import product
 from typing import Any
@@ -15,7 +13,6 @@ from limpyd_jobs.commands.shared.names import unknown_classes
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states, states_of_all
 from limpyd_jobs.records.audit import of_the_rest
@@ -84,7 +81,7 @@ Without a word, it lists. clear and delete count first, and ask."""
     def _list(self, names: Sequence[str]) -> None:
         states = self._states(names)
         heading, *rows = table_of(states)
-        self.print_list(map(as_json, states), heading, rows, SPARE)
+        self.print_list(states, heading, rows, SPARE)
         self.note(*unknown_classes(states if states else None))
 
     def _show(self, names: Sequence[str]) -> None:
@@ -97,7 +94,7 @@ Without a word, it lists. clear and delete count first, and ask."""
             for status in ("waiting", "delayed")
         }
         self.note(*unknown_classes(states))
-        if self.print_as_json({"queues": [as_json(state) for state in states], **by_class}):
+        if self.print_as_json({"queues": states, **by_class}):
             return
         print_fitted(table_of(states), SPARE)
         rows = [
@@ -162,19 +159,6 @@ Without a word, it lists. clear and delete count first, and ask."""
         if not (self.options.json or self.options.jsonl):
             print(f"{one_line(state.name)}, priority {one_line(state.priority)}: {outcome}")
         return outcome
-
-
-def as_json(state: QueueState) -> dict[str, Any]:
-    told = {name: value for name, value in state._asdict().items() if name not in ("is_paused", "pk")}
-    told["next_due"] = _date(state.next_due)
-    return {"name": told.pop("name"), "priority": told.pop("priority"), "paused": state.is_paused, **told}
-
-
-def _date(epoch: float | None) -> str | None:
-    """Return seconds since the epoch as a date in UTC; None if there are none, or they are beyond all dates."""
-    with suppress(OverflowError):
-        return None if epoch is None else str(EPOCH + timedelta(seconds=epoch))
-    return None
 
 
 def table_of(states: Sequence[QueueState]) -> list[Row]:

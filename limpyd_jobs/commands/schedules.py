@@ -123,7 +123,7 @@ class Schedules(VerbCommand):
         found = [state for state, _ in rows]
         owners = [OWNER] if any(state.owner for state in found) else []
         self.print_list(
-            map(_as_json, found),
+            found,
             (*HEADING, *owners),
             ([*_as_row(state), *(state.owner for _ in owners)] for state in found),
             ("time zone", "priority", "last run (UTC)", OWNER, "queue", "trigger"),
@@ -194,10 +194,6 @@ class Schedules(VerbCommand):
 def _as_row(state: ScheduleState) -> list[object]:
     trigger = state.trigger if isinstance(state.trigger, str) else json.dumps(state.trigger, ensure_ascii=False)
     return [*(getattr(state, name) for name in SHOWN[:-1]), trigger]
-
-
-def _as_json(state: ScheduleState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in (*SHOWN, "jitter", OWNER, "notes")}
 
 
 def _parsed(option: str, text: str) -> Any:

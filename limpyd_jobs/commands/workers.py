@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_fields, time_between, with_models
+from limpyd_jobs.commands.shared.tables import (
+    Row,
+    count_of,
+    names_near,
+    print_fields,
+    shown_span,
+    time_between,
+    with_models,
+)
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.dates import parse_datetime, span, utcnow
-from limpyd_jobs.models import AliveWorker, WorkerPresence
-from limpyd_jobs.models.explaining.silence import silences
+from limpyd_jobs.dates import span, utcnow
 from limpyd_jobs.models.presence import checked_level, order_lasts
-from limpyd_jobs.query import alive_workers, worker_dump
+from limpyd_jobs.query import alive_workers, order_worker, worker_dump
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.workers import ShownWorker, lines_of_silent, shown_workers
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
 
 # The columns that a narrow terminal has no room for, the least important first.
 SPARE = ("memory", "since", "last sign", "done", "failed", "queues", "model")
+
+# What JSON has of a worker, but those who read it see otherwise.
+ADDED = ("pk", "name", "silence", "running_number")
 
 # The orders that need nothing but the names of workers.
 ORDERS = ("quiet", "resume", "stop", "dump")
@@ -63,7 +72,8 @@ heartbeat, by default within 15 seconds."""
         orders = {verb: partial(self._order, verb) for verb in ORDERS}
         return {"list": self._list, "show": self._show, **orders, "log-level": self._set_log_level}
 
-    def _asked(self, verb: str, names: Sequence[str], workers: Sequence[AliveWorker]) -> list[AliveWorker]:
+    def _asked(self, verb: str, names: Sequence[str]) -> list[ShownWorker]:
+        workers = shown_workers(alive_workers())
         if bool(names) == bool(self.options.all):
             self.parser.error(f"{verb} needs the names of workers, or --all")
         return _named(names, workers)
@@ -72,18 +82,18 @@ heartbeat, by default within 15 seconds."""
 
     def _list(self, names: Sequence[str]) -> None:
         found = self.look_at_each(alive_workers)
-        everyone = [*chain.from_iterable(found.values())]
+        everyone = shown_workers([*chain.from_iterable(found.values())])
         workers = _named(names, everyone)
         heading, *rows = table_of(workers)
-        shards = [number for number, each in found.items() for worker in each if worker in workers]
-        self.print_list(map(as_json, workers), heading, rows, SPARE, shards)
-        self.print_notes(lines_of_silent(workers, everyone))
+        numbers = (number for number, each in found.items() for _ in each)
+        shards = [number for number, worker in zip(numbers, everyone, strict=True) if worker in workers]
+        self.print_list(workers, heading, rows, SPARE, shards)
+        self.print_notes(lines_of_silent(workers))
 
     def _show(self, names: Sequence[str]) -> None:
-        everyone = WorkerPresence.alive()
-        workers = self._asked("show", names, everyone)
-        if not self.print_as_json([as_json(worker) for worker in workers]):
-            _print_details(workers, everyone)
+        workers = self._asked("show", names)
+        if not self.print_as_json(workers):
+            _print_details(workers)
 
     # -- Asking for something
 
@@ -94,26 +104,25 @@ heartbeat, by default within 15 seconds."""
         return self._order("log-level", names, checked_level(level))
 
     def _order(self, verb: str, names: Sequence[str], value: str = "") -> int:
-        everyone = WorkerPresence.alive()
-        workers = self._asked(verb, names, everyone)
+        workers = self._asked(verb, names)
         if self.options.dry_run:
-            self._note_asked(workers, everyone)
+            self._note_asked(workers)
             return 0
         if verb == "stop" and self.options.all and not self.is_sure(f"stop all {count_of(len(workers), 'worker')}?"):
             return 1
         asked = [worker for worker in workers if self._is_asked(worker, verb, value)]
-        self._note_asked(asked, everyone)
+        self._note_asked(asked)
         return 0 if len(asked) == len(workers) or self.options.all else 1
 
-    def _is_asked(self, worker: AliveWorker, verb: str, value: str) -> bool:
+    def _is_asked(self, worker: ShownWorker, verb: str, value: str) -> bool:
         """Ask something of a worker; return whether it is still there."""
         with suppress(LookupError):
-            WorkerPresence.order(worker, verb, value, **self.how_audited)
+            order_worker(worker, verb, value, **self.how_audited)
             return True
         return False
 
-    def _note_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
-        self.note(*lines_of_silent(workers, everyone))
+    def _note_asked(self, workers: Sequence[ShownWorker]) -> None:
+        self.note(*lines_of_silent(workers))
         for worker in workers:
             if worker.silent_for and not self.options.dry_run:
                 self.note(
@@ -127,7 +136,7 @@ heartbeat, by default within 15 seconds."""
             print("there are no workers")
 
 
-def _named(names: Sequence[str], workers: Sequence[AliveWorker]) -> list[AliveWorker]:
+def _named(names: Sequence[str], workers: Sequence[ShownWorker]) -> list[ShownWorker]:
     """Return the workers of some names; all workers if no name is given."""
     for name in names:
         if not any(worker.is_named(name) for worker in workers):
@@ -136,26 +145,11 @@ def _named(names: Sequence[str], workers: Sequence[AliveWorker]) -> list[AliveWo
     return [worker for worker in workers if not names or any(map(worker.is_named, names))]
 
 
-def lines_of_silent(workers: Iterable[AliveWorker], everyone: Sequence[AliveWorker]) -> Iterator[str]:
-    """Yield a line about each of some workers that is silent."""
-    silent = silences(everyone)
-    for worker in workers:
-        if said := silent.get(worker.pk):
-            yield f"{one_line(worker.name)}: {said}"
-
-
-def as_json(worker: AliveWorker) -> dict[str, Any]:
-    """Return a worker as it is printed for programs. Dates are texts, UTC."""
-    told = {name: value for name, value in vars(worker).items() if name not in ("pk", "kind", "until", "details")}
-    told["running"] = [job._asdict() for job in worker.running]
-    return {name: str(value) if isinstance(value, datetime) else value for name, value in told.items()}
-
-
-def table_of(workers: Sequence[AliveWorker]) -> list[Row]:
+def table_of(workers: Sequence[ShownWorker]) -> list[Row]:
     return with_models(HEADING, map(as_row, workers), [worker.queue_model for worker in workers], len(HEADING))
 
 
-def as_row(worker: AliveWorker) -> list[str]:
+def as_row(worker: ShownWorker) -> list[str]:
     """Return a worker as a row of the table under `HEADING`, as of its last sign of life."""
     first = worker.running[0] if worker.running else None
     more = f" (and {len(worker.running) - 1} more)" if len(worker.running) > 1 else ""
@@ -169,26 +163,25 @@ def as_row(worker: AliveWorker) -> list[str]:
         f"{worker.failed:,}",
         f"{worker.memory / 1e6:,.0f} MB",
         f"{first.ident}{more}" if first else "",
-        time_between(parse_datetime(first.since), worker.last_seen) if first and not worker.silent_for else "",
+        shown_span(worker.seconds_of(first)) if first else "",
     ]
 
 
-def _print_details(workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
-    silent = silences(everyone)
+def _print_details(workers: Sequence[ShownWorker]) -> None:
     for number, worker in enumerate(workers):
         if number:
             print()
-        told = as_json(worker)
+        told = {name: value for name, value in document(worker).items() if name not in ADDED}
         options = (f"{name}={value}" for name, value in worker.options.items() if value is not None)
         told |= {
-            "status": silent.get(worker.pk, worker.status),
+            "status": worker.silence or worker.status,
             "queues": ", ".join(worker.queues),
             "running": "; ".join(f"{job.ident} ({job.identifier}) since {job.since}" for job in worker.running),
             "unresolved": ", ".join(worker.unresolved),
             "options": " ".join(options),
             "versions": ", ".join(f"{name} {version}" for name, version in worker.versions.items()),
         }
-        print_fields([("worker", worker.name), *((name, value) for name, value in told.items() if name != "name")])
+        print_fields([("worker", worker.name), *told.items()])
         if dump := worker_dump(worker):
             print(f"\nits answer to the last dump, as of {dump.at} by its clock:")
             for line in dump.text.splitlines():

@@ -88,7 +88,7 @@ def test_queues_are_listed(redis_server: RedisServer) -> None:
         ("bills", 0, 3, 1),
     ]
     assert rows[0].keys() == {
-        *("name", "priority", "paused", "waiting", "delayed", "running", "success_list", "errors_list"),
+        *("pk", "name", "priority", "paused", "waiting", "delayed", "running", "success_list", "errors_list"),
         *("quarantine", "latency", "next_due", "model", "unknown_classes", "lapsed", "deferred"),
     }
     assert rows[0]["next_due"] is None

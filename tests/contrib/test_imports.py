@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import limpyd_jobs
-from limpyd_jobs import check, integration, query, shards
+from limpyd_jobs import check, integration, query, shards, views
 
 ROOT = Path(limpyd_jobs.__file__).parent
 FILES = sorted((ROOT / "contrib").rglob("*.py"))
-PUBLIC: tuple[Any, ...] = (limpyd_jobs, integration, query, check, shards)
+PUBLIC: tuple[Any, ...] = (limpyd_jobs, integration, query, check, shards, views)
 
 
 def declared_by(module: Any) -> set[str]:

@@ -41,6 +41,7 @@ from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.search.classes import queue_models_of
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+from limpyd_jobs.views.documents import document
 
 if TYPE_CHECKING:
     from limpyd_jobs.shards.placing import Shards
@@ -143,7 +144,7 @@ class Command:
 
     def print_list(
         self,
-        values: Iterable[Mapping[str, Any]],
+        values: Iterable[Any],
         heading: Row,
         rows: Iterable[Row],
         spare: Sequence[str] = (),
@@ -153,7 +154,7 @@ class Command:
         the number of the shard of each, if there are several."""
         table = [heading, *rows]
         if self.shards and shards is not None:
-            values = ({"shard": number, **value} for number, value in zip(shards, values, strict=True))
+            values = ({"shard": number, **document(value)} for number, value in zip(shards, values, strict=True))
             table = with_shards(table, shards)
         if not self.print_as_json([*values]):
             print_fitted(table, spare)

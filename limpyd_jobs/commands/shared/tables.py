@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 from limpyd_jobs.dates import span
 from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened, table_lines
+from limpyd_jobs.views.documents import text_of
 
 Row = Sequence[object]
 
@@ -124,23 +124,16 @@ def ends_of(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    print(_json(value, indent=2))
+    print(text_of(value, indent=2))
 
 
 def print_json_lines(values: Iterable[Any]) -> int:
     """Print each value as JSON in a line of its own; return how many there were."""
     number = 0
     for value in values:
-        print(_json(value))
+        print(text_of(value))
         number += 1
     return number
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    try:
-        return json.dumps(value, indent=indent, allow_nan=False)
-    except ValueError:  # JSON has no infinite numbers: they become texts
-        return json.dumps(json.loads(json.dumps(value), parse_constant=str), indent=indent)
 
 
 def count_of(number: int, one: str, many: str = "") -> str:

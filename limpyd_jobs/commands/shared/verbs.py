@@ -18,6 +18,7 @@ from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
 from limpyd_jobs.redis.calls import given
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+from limpyd_jobs.views.documents import document
 
 Verb = Callable[[Sequence[str]], int | None]
 
@@ -86,8 +87,7 @@ class VerbCommand(Command):
 
     def print_tally(self, done: str, tally: Tally, what: str = "job") -> int:
         """Print the outcomes of many jobs, given what was done, such as ``deleted``; return the exit status."""
-        until = {"until": f"{tally.until}"} if tally.until else {}
-        if not self.print_as_json({**tally._asdict(), **until, **self.mark}):
+        if not self.print_as_json({**document(tally), **self.mark}):
             reasons = [(f"{number:,}", as_typed(reason)) for reason, number in tally.reasons.items()]
             told = f"{self.would_be(done)}{_until(tally)}"
             print_fields([(f"{what}s", ""), (f"{tally.done:,}", told), *reasons], MESSAGE)

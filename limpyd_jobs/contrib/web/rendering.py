@@ -6,10 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import date, datetime, timedelta, timezone
-from enum import Enum
-from math import isfinite
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +19,7 @@ from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime, span
+from limpyd_jobs.views import document
 
 # How many characters of a text a page shows, and a program is sent, at most.
 MAX_SHOWN, MAX_SENT = 20_000, 100_000
@@ -169,47 +167,12 @@ class Renderer:
 
 def script_json(value: Any) -> str:
     """Return a value as JSON, for an attribute of an element, which a script of ours reads."""
-    return json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
+    return json.dumps(document(value, MAX_SENT), separators=(",", ":"))
 
 
 def as_json(value: Any) -> bytes:
     """Return a value as JSON for a program."""
-    return json.dumps(plain(value), allow_nan=False, indent=1).encode() + b"\n"
-
-
-def plain(value: Any) -> Any:
-    """Return a value in the types of JSON: dates in UTC, as ``2026-11-25T13:50:00Z``."""
-    if value is None or (isinstance(value, (bool, int)) and not isinstance(value, Enum)):
-        return value
-    if isinstance(value, str):
-        return value if len(value) <= MAX_SENT else f"{value[:MAX_SENT]}… ({len(value):,} characters)"
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, datetime):
-        utc = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
-        return f"{utc.isoformat()}Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Enum):
-        return value.name.lower()
-    return _plain_container(value)
-
-
-def _plain_container(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if hasattr(value, "_asdict"):
-        beside = getattr(value, "__dict__", {})  # such as when the last job of a tally is due
-        return {name: plain(each) for name, each in {**value._asdict(), **beside}.items()}
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(plain, value))
-    if isinstance(value, Iterable):
-        return [*map(plain, value)]
-    return str(value)
+    return json.dumps(document(value, MAX_SENT), indent=1).encode() + b"\n"
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {

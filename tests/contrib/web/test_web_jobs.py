@@ -50,7 +50,7 @@ def test_the_filter_is_in_the_address() -> None:
     assert [job["identifier"] for job in dashboard.read("/jobs?oldest=1&status=waiting")["jobs"]] == ["ann", "bob"]
     found = dashboard.read("/jobs?to=ann+%26+co")
     assert (found["words"], [job["identifier"] for job in found["jobs"]]) == (["to=ann & co"], ["ann"])
-    assert dashboard.read("/jobs?q=status%3Ddelayed+'to='&added__gt=-1h")["count"] == {"number": 1, "is_exact": True}
+    assert dashboard.read("/jobs?q=status%3Ddelayed+'to='&added__gt=-1h")["count"] == 1
     page = dashboard.get("/jobs?to=ann+%26+co")
     assert 'value="&#39;to=ann &amp; co&#39;"' in page.text
 
@@ -258,7 +258,7 @@ def test_all_that_match_are_changed_and_no_others() -> None:
     counted = dashboard.post("/jobs/requeue", form, PROGRAM).json
     assert (counted["confirmed"], counted["danger"][:23]) == (False, "There is no queue again")
     done = dashboard.do("/jobs/requeue", form)
-    assert (done["confirmed"], done["outcome"]["done"], done["outcome"]["until"][-1]) == (True, 60, "Z")
+    assert (done["confirmed"], done["outcome"]["done"], done["outcome"]["until"][:2]) == (True, 60, "20")
     assert JobFilter(status="error").count().number == 1
     assert JobFilter(queue="again", priority=5).count().number == 60
 
@@ -400,15 +400,15 @@ def test_the_jobs_of_a_queue_come_from_its_lists_if_there_is_no_time_for_all(mon
     dashboard = Dashboard()
     found = dashboard.read("/jobs?queue=letters")
     assert [job["identifier"] for job in found["jobs"]] == ["mine"]
-    assert found["count"] == {"number": 1, "is_exact": False}
+    assert (found["count"], found["count_at_least"]) == (1, True)
     assert (found["is_listed"], found["is_complete"], found["following"]) == (True, False, None)
     page = dashboard.get("/jobs?queue=letters").shown
     assert "Only the jobs in the lists of the queue were looked at" in page
     assert 'hx-target="#list"' not in page
     facets = dashboard.read("/jobs/facets?queue=letters")
-    assert (facets["count"]["number"], facets["facets"]["queue"]) == (
+    assert (facets["count"], facets["facets"]["queue"]) == (
         1,
-        {"counts": {"letters": 1}, "others": 0, "is_exact": False},
+        {"counts": {"letters": 1}, "others": 0, "at_least": True},
     )
     assert (facets["is_listed"], facets["looked"]["queue"]) == (True, [1, 1])
     assert "At least: only the jobs in the lists" in dashboard.get("/jobs/facets?queue=letters").shown

@@ -85,7 +85,7 @@ def test_queues_are_paused_and_resumed(redis_client: redis.Redis) -> None:
     Mail.add_job("one")
     dashboard = Dashboard()
     assert dashboard.do("/queues/pause", {"queue": "mails"})["outcome"] == "mails is paused: running jobs go on"
-    assert dashboard.read("/queues")["queues"][0]["is_paused"] is True
+    assert dashboard.read("/queues")["queues"][0]["paused"] is True
     assert dashboard.do("/queues/resume", {"queue": "mails"})["outcome"] == "mails is resumed"
     assert not queue_states("mails")[0].is_paused
     redis_client.sadd("jobs:queue:paused", *(f"gone{number:03}" for number in range(102)))

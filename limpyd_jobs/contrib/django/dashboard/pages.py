@@ -156,7 +156,7 @@ class ErrorsPage(ListPage):
         Column("Type", lambda row: row["type"] or "(no type)", page_of("/errors/cause", fingerprint="fingerprint")),
         Column("Message", lambda row: row["message"]),
         Column("Raised in", lambda row: row["raised_in"]),
-        Column("Errors", lambda row: row["number"]),
+        Column("Errors", lambda row: row["count"]),
         Column("Queues", lambda row: ", ".join(row["queues"])),
         Column("First", lambda row: when(row["first_seen"])),
         Column("Last", lambda row: when(row["last_seen"])),
@@ -175,7 +175,7 @@ class QueuesPage(ListPage):
     columns = (
         Column("Queue", lambda row: row["name"], page_of("/jobs", queue="name")),
         Column("Priority", lambda row: row["priority"]),
-        Column("State", lambda row: "paused" if row["is_paused"] else "open"),
+        Column("State", lambda row: "paused" if row["paused"] else "open"),
         Column("Waiting", lambda row: row["waiting"]),
         Column("Latency", lambda row: lasts(row["latency"])),
         Column("Delayed", lambda row: row["delayed"]),
@@ -186,7 +186,7 @@ class QueuesPage(ListPage):
     def narrowed(self, rows: list[Any], query: Query) -> list[Any]:
         """Return those of a state."""
         wanted = query.get("state", "")
-        return [row for row in rows if wanted in ("", "paused" if row["is_paused"] else "open")]
+        return [row for row in rows if wanted in ("", "paused" if row["paused"] else "open")]
 
     def filters(self, user: User, value: Any, query: Query) -> Sequence[Filter]:
         """Return the states."""

@@ -42,8 +42,8 @@ class OverviewShown:
     totals: Totals
     attention: Sequence[Attention]
     other_attention: int
-    workers: int
-    busy: int
+    workers_there: int
+    workers_busy: int
     queues: Sequence[QueueState]
     others: int
     series: Series

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from typing import Any
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.rendering import address, as_utc, plural
+from limpyd_jobs.contrib.web.rendering import address, plural
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.query import (
-    AliveWorker,
-    RunningJob,
-    WorkerDump,
-    alive_workers,
-    order_worker,
-    silences,
-    worker_dump,
-)
+from limpyd_jobs.query import AliveWorker, WorkerDump, alive_workers, order_worker, worker_dump
+from limpyd_jobs.views import ShownWorker, shown_workers
 
 HERE = "/workers"
 
@@ -41,45 +35,12 @@ TOLD = {
 
 
 @dataclass(frozen=True)
-class Running:
-    """A job that a worker runs. `seconds` says for how long, as of its last sign of life; None of a silent one."""
-
-    ident: str
-    identifier: str
-    since: str
-    seconds: float | None
-
-
-@dataclass(frozen=True)
-class WorkerShown:
-    """A worker, as of its last sign of life. `silence` says for how long it has been silent, and what comes next."""
-
-    pk: str
-    name: str
-    id: str
-    host: str
-    pid: int
-    parent: int
-    status: str
-    silence: str
-    queues: Sequence[str]
-    queue_model: str
-    since: datetime
-    last_seen: datetime
-    running: Sequence[Running]
-    running_number: int
-    done: int
-    failed: int
-    memory: int
-
-
-@dataclass(frozen=True)
 class WorkersShown:
     """Some workers, of all that there are of a queue and a status, in the order of registration."""
 
     queue: str
     status: str
-    workers: Sequence[WorkerShown]
+    workers: Sequence[ShownWorker]
     number: int
     is_whole: bool
 
@@ -88,62 +49,35 @@ class WorkersShown:
 class OneShown:
     """All that is known of a worker."""
 
-    worker: WorkerShown
-    unresolved: Sequence[str]
-    options: Sequence[tuple[str, object]]
-    versions: Sequence[tuple[str, str]]
+    worker: ShownWorker
     dump: WorkerDump | None
 
 
 def show(asked: Asked) -> WorkersShown:
     queue, status = asked.query.get("queue"), asked.query.get("status")
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
-    everyone = alive_workers(asked.database)
+    everyone = shown_workers(alive_workers(asked.database))
     found = [each for each in everyone if queue in ("", *each.queues) and status in ("", each.status)]
-    silent = silences(everyone)
-    shown = [_shown(asked, each, silent.get(each.pk, ""), MAX_IN_ROW) for each in found[:limit]]
+    shown = [_masked(asked, each, MAX_IN_ROW) for each in found[:limit]]
     return WorkersShown(queue, status, shown, len(found), len(found) <= limit)
 
 
 def show_one(asked: Asked) -> OneShown:
-    everyone = alive_workers(asked.database)
+    everyone = shown_workers(alive_workers(asked.database))
     worker = next((each for each in everyone if each.pk == asked.path["pk"]), None)
     if worker is None:
         raise Refusal(404, "That worker is not there any more")
-    options = [(name, value) for name, value in worker.options.items() if value is not None]
-    dump = worker_dump(worker, asked.database)
-    shown = _shown(asked, worker, silences(everyone).get(worker.pk, ""), MAX_ON_PAGE)
-    return OneShown(shown, worker.unresolved, options[:MAX_ON_PAGE], [*worker.versions.items()][:MAX_ON_PAGE], dump)
+    return OneShown(_masked(asked, worker, MAX_ON_PAGE), worker_dump(worker, asked.database))
 
 
-def _shown(asked: Asked, worker: AliveWorker, silence: str, most: int) -> WorkerShown:
-    return WorkerShown(
-        pk=worker.pk,
-        name=worker.name,
-        id=worker.id,
-        host=worker.host,
-        pid=worker.pid,
-        parent=worker.parent,
-        status=worker.status,
-        silence=silence,
-        queues=worker.queues[:MAX_ON_PAGE],
-        queue_model=worker.queue_model,
-        since=worker.since,
-        last_seen=worker.last_seen,
-        running=[_running(asked, job, worker) for job in worker.running[:most]],
-        running_number=len(worker.running),
-        done=worker.done,
-        failed=worker.failed,
-        memory=worker.memory,
-    )
-
-
-def _running(asked: Asked, job: RunningJob, worker: AliveWorker) -> Running:
-    began, seen = as_utc(job.since), as_utc(worker.last_seen)
-    is_known = began and seen and not worker.silent_for
-    seconds = max((seen - began).total_seconds(), 0.0) if is_known and began and seen else None
-    identifier = asked.masking.identifier(job.identifier, job.ident) or ""
-    return Running(job.ident, identifier, job.since, seconds)
+def _masked(asked: Asked, worker: ShownWorker, most: int) -> ShownWorker:
+    """Return a worker without secrets, with some of the jobs that it runs, and of its queues."""
+    identifier = asked.masking.identifier
+    running = [job._replace(identifier=identifier(job.identifier, job.ident) or "") for job in worker.running[:most]]
+    lists = {name: getattr(worker, name)[:MAX_ON_PAGE] for name in ("queues", "unresolved")}
+    mappings = {name: dict(islice(getattr(worker, name).items(), MAX_ON_PAGE)) for name in ("options", "versions")}
+    bounded: dict[str, Any] = {**lists, **mappings, "running": running}
+    return replace(worker, **bounded)
 
 
 def order(verb: str, asked: Asked, form: Form) -> Plan:

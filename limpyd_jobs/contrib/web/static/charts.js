@@ -41,7 +41,7 @@
   }
 
   const dataOf = (found, what) => [
-    found.starts.map((start) => Date.parse(start) / 1000),
+    found.starts.map((start) => Date.parse(`${start.replace(" ", "T")}Z`) / 1000),
     ...found.queues.map((queue) => queue[what]),
   ];
 
