@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import zip_longest
 from shlex import quote
 from typing import Any
@@ -36,6 +35,7 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.causes import groups_of_all
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
+from limpyd_jobs.views.changes import Change, filter_of_failed
 from limpyd_jobs.views.documents import document
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
@@ -199,7 +199,7 @@ A filter is made of words. All of them must be met:
         )
 
     def _jobs_of(self, fingerprint: str) -> JobFilter:
-        return JobFilter("status=error", last_fingerprint=fingerprint, error_model=self.options.error_model)
+        return filter_of_failed(fingerprint, error_model=self.options.error_model)
 
     def _requeue(self, words: Sequence[str]) -> int:
         if len(words) != 1:
@@ -208,19 +208,18 @@ A filter is made of words. All of them must be met:
         if not self._filter(fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)
         self.note(*unknown_classes())
-        return self.change_many("requeue", partial(self._jobs_of(fingerprint).requeue_all, **self.pace))
+        return self.change_many(Change("requeue", [self._jobs_of(fingerprint)], **self.pace))
 
     def _delete(self, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):
             self.parser.error("say which errors to delete: give a filter, or --all for all errors")
         words = [f"fingerprint={word}" if [word] == words and is_fingerprint(word) else word for word in words]
-        return self.change_many("delete", partial(self._delete_all, self._filter(*words)), "error")
+        asked = self._filter(*words)
 
-    def _delete_all(self, asked: ErrorFilter, *, dry_run: bool, **how: Any) -> Tally:
-        tally = asked.delete_all(dry_run=dry_run, **how)
-        if dry_run and not tally.done:
-            self.note(*unknown_names(asked.conditions))
-        return tally
+        def note(tally: Tally) -> None:
+            self.note(*([] if tally.done else unknown_names(asked.conditions)))
+
+        return self.change_many(Change("delete", [asked]), note, "error")
 
 
 def _no_errors(fingerprint: str) -> LookupError:

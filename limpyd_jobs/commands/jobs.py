@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -57,6 +56,7 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+from limpyd_jobs.views.changes import NOTHING, VERBS, Change, filter_of_job
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG_SEARCH, MAX_HINTS = 1.0, 3
@@ -73,8 +73,7 @@ MAX_SHOWN = 60
 # How a word begins that names a job otherwise than by its ident.
 IDENTIFIER = "identifier="
 
-# The verbs for all jobs of a filter.
-VERBS = ("requeue", "cancel", "move", "delay", "promote", "delete")
+# The verbs for all jobs of a filter, and all that change jobs.
 CHANGING_MANY = " ".join(VERBS)
 CHANGING = f"release edit {CHANGING_MANY}"
 
@@ -201,7 +200,7 @@ A filter is made of words. All of them must be met:
         """Return the filter of some words; or, if these are idents, a filter for each job."""
         idents = [Ident.parse(word) for word in words]
         if words and all(idents):
-            return [self._filter(f"class={ident.path}", f"pk={ident.pk}") for ident in idents if ident]
+            return [filter_of_job(ident, error_model=self.options.error_model) for ident in idents if ident]
         return [self._filter(*words)]
 
     def _list(self, words: Sequence[str]) -> None:
@@ -329,7 +328,7 @@ A filter is made of words. All of them must be met:
             for ident in idents:
                 release_job(ident, force=force, **self.how_audited)
         rows = [{"ident": ident, "outcome": self.would_be("released")} for ident in idents]
-        if not self.print_as_json([{**row, **self.mark} for row in rows]):
+        if not self.print_as_json(rows):
             for row in rows:
                 print(f"{one_line(row['ident'])}: {row['outcome']}")
 
@@ -395,7 +394,7 @@ A filter is made of words. All of them must be met:
             self.note(f"{error}")
             return 1
         rows = [{"field": each.name, "before": each.before, "after": each.after} for each in found]
-        if not self.print_as_json([{"ident": ident, **row, **self.mark} for row in rows]):
+        if not self.print_as_json([{"ident": ident, **row} for row in rows]):
             heading = (self.would_be("changed"), "before", "after")
             print_fitted([heading, *((each.name, _told(each.before), _told(each.after)) for each in found)])
         return 0
@@ -404,19 +403,15 @@ A filter is made of words. All of them must be met:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
-        asked, arguments = self._filters(words), {**self._arguments(), **self.pace}
-        if self.pace and len(asked) > 1:
+        change = Change(verb, self._filters(words), **self._arguments(), **self.pace)
+        if self.pace and len(change.filters) > 1:
             self.parser.error("--spread and --rate need a filter, or one ident")
+        return self.change_many(change, partial(self._note_not_found, change))
 
-        def act(*, dry_run: bool, **how: Any) -> Tally:
-            tally = Tally.sum(_outcomes(verb, each, **arguments, dry_run=dry_run, **how) for each in asked)
-            if dry_run:
-                self.note(*unknown_classes())
-            if dry_run and tally == Tally.of(Counter()):
-                self.note(*(line for each in asked for line in unknown_names(each.conditions)))
-            return tally
-
-        return self.change_many(verb, act)
+    def _note_not_found(self, change: Change, tally: Tally) -> None:
+        self.note(*unknown_classes())
+        if tally == NOTHING:
+            self.note(*(line for each in change.filters for line in unknown_names(each.conditions)))
 
     def _arguments(self) -> dict[str, Any]:
         until = self.options.delayed_until
@@ -445,18 +440,6 @@ def _remedy(missing: MissingIndex) -> str:
         f"To find them at once, for {cost} a job, declare {missing.field} with "
         f"indexable=True, indexes=[{missing.kind}], and run: limpyd-jobs check --repair"
     )
-
-
-def _outcomes(verb: str, asked: JobFilter, **how: Any) -> Tally:
-    tally: Tally = getattr(asked, f"{verb}_all")(**how)
-    is_gone = any(condition.field == "pk" for condition in asked.conditions) and tally == Tally.of(Counter())
-    return Tally.of(Counter({f"there is no job {_name_of(asked)}": 1})) if is_gone else tally
-
-
-def _name_of(asked: JobFilter) -> str:
-    """Return the ident of the job that a filter asks for, or else the filter."""
-    values = {condition.field: condition.value for condition in asked.conditions}
-    return f"{values['class']}:{values['pk']}" if values.keys() == {"class", "pk"} else f"{asked}"
 
 
 def _last_pk(job_class: type[Job]) -> int:

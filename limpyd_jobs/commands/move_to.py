@@ -117,7 +117,6 @@ interrupted, even killed, at any moment: type the line again for the rest."""
             "begins": plan.begins,
             "left": plan.left,
             "present": plan.present,
-            **self.mark,
         }
         if not self.print_as_json(values):
             rows = [("keys", ""), (f"{plan.keys:,}", "would be moved")]

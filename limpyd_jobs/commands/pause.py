@@ -94,7 +94,7 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
             is_changed = pause_queue(model, name, pauses=pauses, **command.how_audited)
         outcome = NO_PAUSE if is_refused else command.would_be(done) if is_changed else undone
         rows.append({"queue": name, "model": model, "outcome": outcome})
-    if not command.print_as_json([{**row, **command.mark} for row in rows]):
+    if not command.print_as_json(rows):
         for name, row in zip(_lines(asked), rows, strict=True):
             print(f"{name}: {row['outcome']}")
     return int(any(row["outcome"] == NO_PAUSE for row in rows))

@@ -69,7 +69,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         return self._print(done, number)
 
     def _print(self, done: str, number: int) -> int:
-        if not self.print_as_json({"done": number, **self.mark}):
+        if not self.print_as_json({"done": number}):
             print_fields([("entries", ""), (f"{number:,}", self.would_be(done))])
         return 0
 

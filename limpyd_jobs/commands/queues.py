@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
-from typing import Any
 
 from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
@@ -13,10 +11,9 @@ from limpyd_jobs.commands.shared.names import unknown_classes
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.exceptions import NotAudited
-from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states, states_of_all
-from limpyd_jobs.records.audit import of_the_rest
+from limpyd_jobs.query import JobFilter, QueueState, delete_queue, queue_names, queue_states, states_of_all
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.views.changes import QUEUED, Change, filters_of_queued
 
 HEADING = (
     "queue",
@@ -91,7 +88,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         self._refuse_same_names("show", names, states)
         by_class = {
             status: {name: JobFilter(queue=name, status=status).facets("class").counts for name in names}
-            for status in ("waiting", "delayed")
+            for status in QUEUED
         }
         self.note(*unknown_classes(states))
         if self.print_as_json({"queues": states, **by_class}):
@@ -112,7 +109,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         if not names:
             self.parser.error("clear needs the name of a queue after it")
         self._refuse_same_names("clear", names, self._states(names))
-        status = self.change_many("delete", partial(self._delete_jobs, names))
+        status = self.change_many(Change("delete", filters_of_queued(names)))
         left = [*unknown_classes(state for state in self._states(names) if state.waiting or state.delayed)]
         self.note(*left)
         return 1 if left else status
@@ -122,17 +119,6 @@ Without a word, it lists. clear and delete count first, and ask."""
         others = [state for state in queue_states(names) if state not in states] if self.options.queue_model else []
         if len({(state.model, state.pk) for state in [*states, *others]}) > len(states):
             self.parser.error(f"{verb} is about the queues of a name of all models: leave out --queue-model")
-
-    def _delete_jobs(self, names: Sequence[str], **how: Any) -> Tally:
-        tallies: list[Tally] = []
-        for name, status in product(names, ("waiting", "delayed")):
-            try:
-                tallies.append(JobFilter(queue=name, status=status).delete_all(**how))
-            except NotAudited as error:
-                if Tally.sum(tallies).done:
-                    raise of_the_rest(error) from error
-                raise
-        return Tally.sum(tallies)
 
     def _delete(self, names: Sequence[str]) -> int:
         if not names:
@@ -144,9 +130,7 @@ Without a word, it lists. clear and delete count first, and ask."""
             return 1
         outcomes = [self._delete_one(state) for state in states]
         told = zip(states, outcomes, strict=True)
-        self.print_as_json(
-            [{"queue": it.name, "priority": it.priority, "outcome": each, **self.mark} for it, each in told]
-        )
+        self.print_as_json([{"queue": it.name, "priority": it.priority, "outcome": each} for it, each in told])
         return 0 if all("deleted" in outcome for outcome in outcomes) else 1
 
     def _delete_one(self, state: QueueState) -> str:

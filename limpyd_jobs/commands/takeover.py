@@ -137,7 +137,6 @@ the line again for the rest. Workers of the old library may go on meanwhile."""
             ],
             "left": [each._asdict() for each in left],
             "others": [{"number": number, "why": why} for number, why in others],
-            **self.mark,
         }
         if not self.print_as_json(values):
             done = self.would_be("taken over")

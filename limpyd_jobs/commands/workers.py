@@ -128,7 +128,7 @@ heartbeat, by default within 15 seconds."""
                 self.note(
                     f"{one_line(worker.name)} may not obey: in {span(order_lasts(worker))} the order is forgotten"
                 )
-        if self.print_as_json({"asked": [worker.name for worker in workers], **self.mark}):
+        if self.print_as_json({"asked": [worker.name for worker in workers]}):
             return
         for worker in workers:
             print(f"{one_line(worker.name)}: {self.would_be('asked')}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from redis.exceptions import ConnectionError, TimeoutError
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
@@ -100,6 +101,7 @@ class Action:
     methods: ClassVar[tuple[str, ...]]  # of a job, that do it with one: if a class has its own, they are called
     spares_claimed: ClassVar[bool] = True  # whether jobs that are claimed are left alone
     turn: datetime | None = None  # of the last job that was done by its own way, if jobs are spread
+    is_counted_first = False  # whether it depends on the number of jobs
 
     def request(self) -> Mapping[str, Any]:
         """Return the request for the script, as far as it does not depend on the class."""
@@ -117,6 +119,14 @@ class Action:
     def needs_room(self) -> bool | None:
         """Whether Redis must have room for it; None if only for a new queue."""
         return None if {"queue_name", "priority"} & self.request().keys() else False
+
+    def heed(self, connection: Any, would: Tally) -> Steps[None]:
+        """Take note of what was counted."""
+        yield from ()
+
+    def end(self, connection: Any) -> Steps[None]:
+        """Forget what the same verb would need if it was interrupted."""
+        yield from ()
 
     def do_one(self, job: Any, queue_name: str | None) -> None:
         """Do it with one job. `queue_name` is the queue that it is or was in."""
@@ -208,12 +218,11 @@ class RequeueMany(Action):
 
     def __init__(
         self,
-        queue_name: str | None,
-        priority: int | None,
-        delayed_for: Delay,
-        delayed_until: datetime | None,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
         pace: Pace | None = None,
-        number: int = 0,
         restart: bool = False,
     ) -> None:
         self._queue_name = None if queue_name is None else _servable_name(queue_name)
@@ -221,7 +230,8 @@ class RequeueMany(Action):
         self._delay = delay_argument(delayed_for, delayed_until)
         self._delayed_for, self._delayed_until = delayed_for, delayed_until
         self._pace, self._restart = pace, bool(restart)
-        self._turns = _turns(pace, number) if pace else {}
+        self._turns = _turns(pace, 0) if pace else {}
+        self.is_counted_first = bool(pace and pace.spread)
 
     def request(self) -> Mapping[str, Any]:
         return given(
@@ -247,6 +257,17 @@ class RequeueMany(Action):
 
     def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
+
+    def heed(self, connection: Any, would: Tally) -> Steps[None]:
+        if self._pace and self.is_counted_first:
+            pace = yield from self._pace.going_on(connection)
+            self._turns = _turns(pace, would.done)
+            would.until = many.last_turn(would.until, pace.interval(would.done), would.done)
+
+    def end(self, connection: Any) -> Steps[None]:
+        if self._pace and self.is_counted_first:
+            with suppress(RedisError):  # all is done; that only says what the next spread has to heed
+                yield partial(many.end_turns, connection, self._pace.key)
 
 
 def _turns(pace: Pace, number: int) -> Mapping[str, str]:
@@ -330,7 +351,7 @@ class DelayMany(MoveMany):
 
     verb = "delay"
 
-    def __init__(self, delayed_for: Delay, delayed_until: datetime | None) -> None:
+    def __init__(self, delayed_for: Delay = None, delayed_until: datetime | None = None) -> None:
         delay = delay_argument(delayed_for, delayed_until)
         if not delay:
             when = (("delayed_for", "a delayed_for"), " or ", ("delayed_until", "a delayed_until"))
@@ -363,3 +384,8 @@ class PromoteMany(MoveMany):
 def _has_own_queues(job_class: type[Any]) -> bool:
     """Whether the queues of a class have their own way to take a job, or need what only limpyd can write."""
     return has_custom_placement(job_class, job_class.queue_model) or layout_of(job_class.queue_model).needs_limpyd
+
+
+ACTIONS: Mapping[str, Callable[..., Action]] = {
+    each.verb: each for each in (RequeueMany, CancelMany, DeleteMany, MoveMany, DelayMany, PromoteMany)
+}

@@ -19,11 +19,11 @@ from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import delete_many
 from limpyd_jobs.redis.calls import Commands, Steps, finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.actions import Tally
+from limpyd_jobs.search.actions import Action, Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping, Mask
 from limpyd_jobs.search.classes import error_models_of, imported_error_models
 from limpyd_jobs.search.conditions import Condition, check_fields, time_of
-from limpyd_jobs.search.filter import Filter
+from limpyd_jobs.search.filter import Filter, Plan
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import CHANGES_PER_STEP, Ask, OnStep, Source, Walk
 from limpyd_jobs.texts import one_line, too_long
@@ -230,7 +230,7 @@ class ErrorFilter(Filter[FoundError]):
 
         Errors of a model that is not imported are refused.
         """
-        return self._change(self._deleting, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
+        return self._acting(_DeleteErrors(), dry_run, progress, unaudited)
 
     adelete_all = awaited(delete_all)
 
@@ -240,11 +240,9 @@ class ErrorFilter(Filter[FoundError]):
                 return model
         raise LookupError(f"their model {known.path} is not imported: name it as the error model")
 
-    def _deleting(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Ask[Changed]:
-        layout = layout_of(model)
-        if entry and (not layout.erasable or layout.outside):
-            return partial(_deleted_one_by_one, source, model, entry)
-        return partial(many.changed, many.delete_errors, model, entry.names if entry else {"dry": "1"})
+    def planning(self, verb: str) -> Steps[Plan]:
+        """Return the steps to what `delete_all` does, to be counted, then done."""
+        return self._planned({"delete": _DeleteErrors}[verb]())
 
     def _grouped(self, source: Source, which: Mapping[str, Any]) -> Steps[Grouped]:
         found: Grouped = yield many.group_errors.call(self._connection, {"model": source.model, **which})
@@ -255,6 +253,16 @@ class ErrorFilter(Filter[FoundError]):
         sources = [Source(self._connection, model, self._stored, tests) for model in self._models]
         yield from walk.measure(self._connection, sources)
         return walk
+
+
+class _DeleteErrors(Action):
+    verb = "delete errors"
+
+    def asking(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Ask[Changed]:
+        layout = layout_of(model)
+        if entry and (not layout.erasable or layout.outside):
+            return partial(_deleted_one_by_one, source, model, entry)
+        return partial(many.changed, many.delete_errors, model, entry.names if entry else {"dry": "1"})
 
 
 def _deleted_one_by_one(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,18 +12,99 @@ from limpyd_jobs.records.audit import Entry, auditing
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import Steps, Stream, finish, listed, streamed
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.actions import Tally
+from limpyd_jobs.search.actions import Action, Tally
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import Ask, OnStep, Source, Walk
+from limpyd_jobs.search.walk import OnStep, Source, Walk
 from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
 
-# Makes what changes the records of a source, given their model; without an entry of the audit, that only counts.
-Change = Callable[[Source, Any, Entry | None], Ask[Changed]]
+
+# A model to change the records of a source with; or why this process cannot.
+Model = Any | LookupError
+
+
+class Plan:
+    """A verb on the records of a filter. Where to look is asked once, for the count and for what is done then. Records
+    that are added meanwhile are left alone.
+
+    Parameters
+    ----------
+    connection: Redis
+    words: str
+        The filter, for the audit.
+    action: Action
+    found: sequence of tuple of Source and Model
+        Where to look.
+    left_out: int
+        How many records are not known.
+    """
+
+    def __init__(
+        self, connection: Any, words: str, action: Action, found: Sequence[tuple[Source, Model]], left_out: int = 0
+    ) -> None:
+        self._connection, self._words, self._action = connection, words, action
+        self._found, self._left_out = found, left_out
+        self._is_counted = False
+
+    @property
+    def unseen(self) -> int:
+        """How many records are left out, because of their pk."""
+        return sum(source.unseen for source, _ in self._found)
+
+    def count(self, progress: OnStep | None = None) -> Tally:
+        """Count what would be done."""
+        return finish(self.counting(progress))
+
+    def do(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Tally:
+        """Do it."""
+        return finish(self.doing(progress, unaudited=unaudited))
+
+    def counting(self, progress: OnStep | None = None) -> Steps[Tally]:
+        """Return the steps of `count`."""
+        would = yield from self._going(None, progress)
+        yield from self._action.heed(self._connection, would)
+        self._is_counted = True
+        return would
+
+    def doing(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Steps[Tally]:
+        """Return the steps of `do`."""
+        if self._action.is_counted_first and not self._is_counted:
+            yield from self.counting(progress)
+        if not self._found:
+            return (yield from self._going(None, progress))
+        told: dict[str, Any] = {"verb": self._action.verb, "filter": self._words, "how": self._action.how}
+        told |= {"unaudited": unaudited, "needs_room": self._action.needs_room}
+        tally = yield from auditing(self._connection, partial(self._going, progress=progress), **told)
+        if tally.is_exact:
+            yield from self._action.end(self._connection)
+        return tally
+
+    def _going(self, entry: Entry | None, progress: OnStep | None) -> Steps[Tally]:
+        walk = Walk.over([source for source, _ in self._found], self._left_out, progress)
+        outcomes, until = Counter[str](), None
+
+        def add(each: Changed) -> None:
+            nonlocal until
+            outcomes.update(each.outcomes)
+            number = each.outcomes.get("done", 0) if entry else outcomes["done"]
+            until = last_turn(each.first, each.interval, number) if each.first and number else until
+            if entry:
+                entry.numbers = Tally.of(outcomes, until).written
+
+        def refuse(why: LookupError, found: Found) -> None:
+            add(Changed({f"{why}": found.number}))
+
+        for source, model in self._found:
+            if isinstance(model, LookupError):
+                yield from walk.each(source, source.find, partial(refuse, model))
+            elif not walk.is_cut:
+                yield from walk.change(source, self._action.asking(source, model, entry), add, is_counted=entry is None)
+        add(Changed({"the pk is not a number": self.unseen}))
+        return Tally.of(outcomes, until, walk.is_whole)
 
 
 async def _streamed(stream: Stream[T]) -> AsyncIterator[T]:
@@ -148,53 +229,22 @@ class Filter(Generic[T]):
         """Return a model, to change its records; raise `LookupError` if that cannot be done by this process."""
         raise NotImplementedError
 
-    def _change(
-        self,
-        change: Change,
-        verb: str,
-        how: str = "",
-        *,
-        dry_run: bool,
-        progress: OnStep | None,
-        unaudited: bool,
-        needs_room: bool | None = False,
-    ) -> Steps[Tally]:
+    def _planned(self, action: Action) -> Steps[Plan]:
+        """Return what a verb does with the records."""
+        walk = yield from self._begun()
+        found = [(source, self._model_or_why_not(source.known)) for source in walk.sources]
+        return Plan(self._connection, f"{self}", action, found, walk.left_out)
+
+    def _model_or_why_not(self, known: KnownClass) -> Model:
+        try:
+            return self._model_of(known)
+        except LookupError as error:
+            return error
+
+    def _acting(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
         """Change the records, or only count them."""
-        told: dict[str, Any] = {"verb": verb, "filter": f"{self}", "how": how}
-        told |= {"unaudited": unaudited, "needs_room": needs_room}
-        return self._changing(change, told, dry_run, progress)
-
-    def _changing(
-        self, change: Change, told: Mapping[str, Any], dry_run: bool, progress: OnStep | None
-    ) -> Steps[Tally]:
-        walk = yield from self._begun(None, progress)
-        if dry_run or not walk.sources:
-            return (yield from self._changed(walk, change, None))
-        return (yield from auditing(self._connection, partial(self._changed, walk, change), **told))
-
-    def _changed(self, walk: Walk, change: Change, entry: Entry | None) -> Steps[Tally]:
-        outcomes, until = Counter[str](), None
-
-        def add(each: Changed) -> None:
-            nonlocal until
-            outcomes.update(each.outcomes)
-            number = each.outcomes.get("done", 0) if entry else outcomes["done"]
-            until = last_turn(each.first, each.interval, number) if each.first and number else until
-            if entry:
-                entry.numbers = Tally.of(outcomes, until).written
-
-        def refuse(why: str, found: Found) -> None:
-            add(Changed({why: found.number}))
-
-        for source in walk.sources:
-            if walk.is_cut:
-                break
-            try:
-                model = self._model_of(source.known)
-            except LookupError as error:
-                yield from walk.each(source, source.find, partial(refuse, f"{error}"))
-            else:
-                yield from walk.change(source, change(source, model, entry), add, is_counted=entry is None)
-        self.unseen = walk.unseen
-        add(Changed({"the pk is not a number": walk.unseen}))
-        return Tally.of(outcomes, until, walk.is_whole)
+        plan = yield from self._planned(action)
+        steps = plan.counting(progress) if dry_run else plan.doing(progress, unaudited=unaudited)
+        tally = yield from steps
+        self.unseen = plan.unseen
+        return tally

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
-from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.awaitable import awaited, by_steps
 from limpyd_jobs.classes.imports import not_imported
@@ -22,7 +20,7 @@ from limpyd_jobs.redis.calls import Steps, finish, listed
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import (
-    Action,
+    ACTIONS,
     CancelMany,
     Delay,
     DelayMany,
@@ -34,13 +32,13 @@ from limpyd_jobs.search.actions import (
 )
 from limpyd_jobs.search.classes import database_of, on
 from limpyd_jobs.search.conditions import Condition
-from limpyd_jobs.search.filter import Filter
+from limpyd_jobs.search.filter import Filter, Plan
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
 from limpyd_jobs.search.look import OF_ERRORS, Listed, Search, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions.many import Found, end_turns, last_turn
+from limpyd_jobs.transitions.many import Found
 
 # How many different values facets keep at most.
 MAX_VALUES = 10_000
@@ -249,35 +247,14 @@ class JobFilter(Filter[FoundJob]):
         NotAudited
             If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
-        action = partial(RequeueMany, queue_name, priority, delayed_for, delayed_until, restart=restart)
-        return self._requeuing(action, Pace.of(spread, rate, self), dry_run, progress, unaudited)
+        pace = self._pace(spread, rate)
+        action = RequeueMany(queue_name, priority, delayed_for, delayed_until, pace, restart)
+        return self._acting(action, dry_run, progress, unaudited)
 
     arequeue_all = awaited(
         requeue_all,
         about="Between two steps, others go on. If the task is canceled, what was done stays, and the audit says so.",
     )
-
-    def _requeuing(
-        self,
-        action: Callable[..., Action],
-        pace: Pace | None,
-        dry_run: bool,
-        progress: OnStep | None,
-        unaudited: bool,
-    ) -> Steps[Tally]:
-        pace = pace and pace._replace(key=at(self._connection, pace.key))
-        if not (pace and pace.spread):
-            return (yield from self._acting(action(pace), dry_run, progress, unaudited))
-        would = yield from self._acting(action(pace), True, progress, unaudited)
-        pace = yield from pace.going_on(self._connection)
-        if dry_run:
-            would.until = last_turn(would.until, pace.interval(would.done), would.done)
-            return would
-        tally = yield from self._acting(action(pace, would.done), False, progress, unaudited)
-        if tally.is_exact:
-            with suppress(RedisError):  # all is done; that only says what the next spread has to heed
-                yield partial(end_turns, self._connection, pace.key)
-        return tally
 
     @by_steps
     def cancel_all(
@@ -339,9 +316,16 @@ class JobFilter(Filter[FoundJob]):
 
     apromote_all = awaited(promote_all)
 
-    def _acting(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
-        given: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "unaudited": unaudited}
-        return self._change(action.asking, action.verb, action.how, needs_room=action.needs_room, **given)
+    def planning(self, verb: str, **arguments: Any) -> Steps[Plan]:
+        """Return the steps to what a verb does, ``requeue`` for `requeue_all`, with its arguments: to be counted, then
+        done."""
+        if verb == "requeue":
+            arguments["pace"] = self._pace(arguments.pop("spread", None), arguments.pop("rate", None))
+        return self._planned(ACTIONS[verb](**arguments))
+
+    def _pace(self, spread: float | timedelta | None, rate: float | None) -> Pace | None:
+        pace = None if spread is rate is None else Pace.of(spread, rate, self)
+        return pace and pace._replace(key=at(self._connection, pace.key))
 
     def _model_of(self, known: KnownClass) -> Any:
         try:

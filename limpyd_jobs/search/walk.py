@@ -239,6 +239,14 @@ class Walk:
         self._progress = progress
         self.looked = self.size = 0
 
+    @classmethod
+    def over(cls, sources: list[Source], left_out: int = 0, progress: OnStep | None = None) -> Walk:
+        """Return a look at sources that were measured for another one."""
+        walk = Walk(None, progress)
+        walk.sources, walk.left_out = sources, left_out
+        walk.size = sum(source.size for source in sources)
+        return walk
+
     @property
     def unseen(self) -> int:
         """How many records were left out, because of their pk."""

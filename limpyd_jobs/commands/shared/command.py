@@ -160,23 +160,24 @@ class Command:
             print_fitted(table, spare)
 
     def print_as_json(self, value: Any) -> bool:
-        """Print a value as JSON, or a list of values in lines, if the options ask for it; return whether they do."""
+        """Print a value as JSON, or a list of values in lines, if the options ask for it; return whether they do. What
+        only tells what would be done is marked."""
+        if not (self.options.jsonl or self.options.json):
+            return False
+        values = value if isinstance(value, list) else [value]
+        if getattr(self.options, "dry_run", None):
+            values = [{**document(each), "dry_run": True} for each in values]
         if self.options.jsonl:
-            print_json_lines(value if isinstance(value, list) else [value])
-        elif self.options.json:
-            print_json(value)
-        return bool(self.options.jsonl or self.options.json)
+            print_json_lines(values)
+        else:
+            print_json(values if isinstance(value, list) else values[0])
+        return True
 
     def print_notes(self, lines: Iterable[str]) -> None:
         """Print what the JSON of a list has in its objects: lines below the table, as wide as the terminal."""
         if not (self.options.json or self.options.jsonl):
             for line in lines:
                 print(wrapped(as_typed(one_line(line, MESSAGE))))
-
-    @property
-    def mark(self) -> Mapping[str, bool]:
-        """What marks JSON that only tells what would be done."""
-        return {"dry_run": True} if self.options.dry_run else {}
 
     def as_here(self, command: str) -> str:
         """Return another command line with the options of this one that name the database and the classes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -17,8 +18,9 @@ from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
 from limpyd_jobs.redis.calls import given
+from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
-from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.changes import Change
 
 Verb = Callable[[Sequence[str]], int | None]
 
@@ -59,20 +61,26 @@ class VerbCommand(Command):
                 raise  # another shard may have it
             self.parser.error(one_line(as_written(error, FLAGS), MESSAGE))
 
-    def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
-        """Count with ``dry_run=True`` what a verb would change, ask, change it, and print the outcomes."""
-        would, done = self._act(act, what, dry_run=True), f"{verb.removesuffix('e')}ed"
-        if self.options.dry_run:
-            return self.print_tally(done, would, what)
-        if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}{_until(would)}?"):
-            return 1
+    def change_many(self, change: Change, note: Callable[[Tally], None] = lambda _: None, what: str = "job") -> int:
+        """Count what would be changed, ask, change it, and print the outcomes. With --yes, it is not counted
+        first. `note` says what else there is to know of what was found."""
+        done, is_counted = f"{change.verb.removesuffix('e')}ed", self.options.dry_run or not self.options.yes
+        if is_counted:
+            would = self._look(what, change.count)
+            note(would)
+            if self.options.dry_run:
+                return self.print_tally(done, would, what)
+            if would.done and not self.is_sure(f"{change.verb} {count_of(would.done, what)}{_until(would)}?"):
+                return 1
         with self._noting_if_cut():
-            tally = self._act(act, what, dry_run=False)
+            tally = self._look(what, partial(change.do, **self.how_audited))
+        if not is_counted:
+            note(tally)
         return self.print_tally(done, tally, what)
 
-    def _act(self, act: Callable[..., Tally], what: str, *, dry_run: bool) -> Tally:
+    def _look(self, what: str, act: Callable[[OnStep | None], Tally]) -> Tally:
         with shown_progress(f"looked at {{:,}} of {{:,}} {what}s") as progress:
-            return act(dry_run=dry_run, progress=progress, **self.how_audited)
+            return act(progress)
 
     @contextmanager
     def _noting_if_cut(self) -> Iterator[None]:
@@ -87,7 +95,7 @@ class VerbCommand(Command):
 
     def print_tally(self, done: str, tally: Tally, what: str = "job") -> int:
         """Print the outcomes of many jobs, given what was done, such as ``deleted``; return the exit status."""
-        if not self.print_as_json({**document(tally), **self.mark}):
+        if not self.print_as_json(tally):
             reasons = [(f"{number:,}", as_typed(reason)) for reason, number in tally.reasons.items()]
             told = f"{self.would_be(done)}{_until(tally)}"
             print_fields([(f"{what}s", ""), (f"{tally.done:,}", told), *reasons], MESSAGE)

@@ -30,10 +30,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from limpyd_jobs.contrib.web.kept import Kept
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.tasks import OnStep, Tasks
+from limpyd_jobs.contrib.web.tasks import OnStep, Tasks, for_a_moment
 from limpyd_jobs.contrib.web.users import Role, User
 from limpyd_jobs.integration import one_line
 from limpyd_jobs.query import Tally
+from limpyd_jobs.views import Change
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.web.masking import Masking
@@ -199,6 +200,11 @@ class Plan:
     danger: str = ""
     back: str = "/"
     is_short: bool = False
+
+    @classmethod
+    def of(cls, title: str, change: Change, danger: str = "", back: str = "/") -> Plan:
+        """Return the plan of a verb on many records, which are counted for a moment."""
+        return cls(title, change.do, lambda: change.count(for_a_moment()), danger, back)
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,8 @@ def test_selected_jobs_are_changed() -> None:
     assert "Cancel 2 jobs?" in asked.shown
     assert dashboard.do("/jobs/cancel", form)["outcome"]["done"] == 2
     assert [job.status.hget() for job in jobs] == [STATUSES.CANCELED, STATUSES.CANCELED, STATUSES.WAITING]
-    assert dashboard.do("/jobs/delete", {"ident": f"{__name__}.Letter:99"})["outcome"]["reasons"] == {"gone": 1}
+    gone = f"{__name__}.Letter:99"
+    assert dashboard.do("/jobs/delete", {"ident": gone})["outcome"]["reasons"] == {f"there is no job {gone}": 1}
 
 
 def test_all_that_match_are_changed_and_no_others() -> None:

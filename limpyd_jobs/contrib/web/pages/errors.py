@@ -13,10 +13,11 @@ from limpyd_jobs.contrib.web.pages.jobs import words_of
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
-from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
+from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import rate, time_span
-from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, Tally
+from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter
+from limpyd_jobs.views import Change, filter_of_failed
 
 HERE = "/errors"
 CAUSE = "/errors/cause"
@@ -140,8 +141,7 @@ def show_cause(asked: Asked) -> CauseShown:
 
 
 def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:
-    conditions = ("status=error", *filter(_is_shared, words), f"last_fingerprint={fingerprint}")
-    return JobFilter(*conditions, database=asked.database)
+    return filter_of_failed(fingerprint, *filter(_is_shared, words), database=asked.database)
 
 
 def _words_beside(form: Form) -> list[str]:
@@ -177,18 +177,15 @@ def requeue(asked: Asked, form: Form) -> Plan:
     """Put the jobs of a cause back in their queues: now, over a time, or at a rate."""
     fingerprint = form.one("fingerprint")
     words = _words_beside(form)
-    jobs = _jobs_of(asked, fingerprint, words)
     spread, per_second = form.read("spread", time_span), form.read("rate", rate)
-
-    def act(**how: Any) -> Tally:
-        return jobs.requeue_all(spread=spread, rate=per_second, **how)
 
     told = f" over {spread:g} s" if spread else f" at {per_second:g} a second" if per_second else ""
     shared = shlex.join(filter(_is_shared, words))
     where = f" of {shared}" if shared else ""
     title = f"Requeue the jobs{where} that failed with {_name_of(asked, fingerprint, words)}{told}"
     back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
-    return Plan(title, lambda step: act(progress=step), lambda: act(dry_run=True, progress=for_a_moment()), back=back)
+    change = Change("requeue", [_jobs_of(asked, fingerprint, words)], spread=spread, rate=per_second)
+    return Plan.of(title, change, back=back)
 
 
 def delete(asked: Asked, form: Form) -> Plan:
@@ -196,13 +193,8 @@ def delete(asked: Asked, form: Form) -> Plan:
     fingerprint, words = form.one("fingerprint"), _words_beside(form)
     errors = _filter_of(asked, words, fingerprint=fingerprint)
     where = f" of {shlex.join(words)}" if words else ""
-    return Plan(
-        f"Delete the errors{where} of {_name_of(asked, fingerprint, words)}",
-        lambda step: errors.delete_all(progress=step),
-        lambda: errors.delete_all(dry_run=True, progress=for_a_moment()),
-        "The errors are deleted for good. Their jobs stay.",
-        HERE,
-    )
+    title = f"Delete the errors{where} of {_name_of(asked, fingerprint, words)}"
+    return Plan.of(title, Change("delete", [errors]), "The errors are deleted for good. Their jobs stay.", HERE)
 
 
 ACTS = (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -13,7 +12,7 @@ from typing import Any
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address, plural
-from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
+from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, parse_moment, rate, time_span
 from limpyd_jobs.query import (
@@ -22,12 +21,12 @@ from limpyd_jobs.query import (
     FoundJob,
     JobFilter,
     MissingIndex,
-    Tally,
     completions,
     queue_names,
     queue_states,
     release_job,
 )
+from limpyd_jobs.views import Change, filter_of_job
 
 HERE = "/jobs"
 
@@ -244,8 +243,6 @@ def filter_of(asked: Asked, words: Sequence[str]) -> JobFilter:
 
 # Verbs
 
-Do = Callable[..., Tally]
-
 
 def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     """Do something with the jobs whose idents are sent, or, with ``all``, with all that the filter finds."""
@@ -262,28 +259,18 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     if idents and not form.get("all") and given.keys() & {"spread", "rate"}:
         raise Refusal(400, "Only all the jobs that a filter finds can be spread: select all, or leave that out")
 
-    def act(**how: Any) -> Tally:
-        return Tally.sum(_outcome(verb, each, idents, **given, **how) for each in filters)
-
     is_one = len(idents) == 1 and not form.get("all")
     back = address(f"{HERE}/{idents[0]}") if is_one and verb != "delete" else address(HERE, q=shlex.join(words))
     to = f" {_shown(given)}" if given else ""
     title, danger = f"{verb.capitalize()} {what}{to}", _danger(verb, asked, given)
-    return Plan(
-        title, lambda step: act(progress=step), lambda: act(dry_run=True, progress=for_a_moment()), danger, back
-    )
+    return Plan.of(title, Change(verb, filters, **given), danger, back)
 
 
 def _filter_of_ident(asked: Asked, ident: str) -> JobFilter:
     parsed = Ident.parse(ident)
     if not parsed:
         raise Refusal(400, f"{ident} is not the ident of a job")
-    return JobFilter(f"class={parsed.path}", f"pk={parsed.pk}", database=asked.database)
-
-
-def _outcome(verb: str, jobs: JobFilter, idents: Sequence[str], **how: Any) -> Tally:
-    tally: Tally = getattr(jobs, f"{verb}_all")(**how)
-    return Tally.of(Counter({"gone": 1})) if idents and tally == Tally.of(Counter()) else tally
+    return filter_of_job(parsed, database=asked.database)
 
 
 def _arguments(verb: str, form: Form) -> dict[str, Any]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.tasks import OnStep, for_a_moment
+from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.query import (
     JobFilter,
     QueueState,
-    Tally,
     delete_queue,
     pause_queue,
     paused_queues,
     queue_states,
     unknown_queue_models,
 )
+from limpyd_jobs.views import Change, filters_of_queued
 
 HERE = "/queues"
 
@@ -33,9 +33,6 @@ MAX_MODELS = 10
 
 # How many queues are on the page, unless more are asked for.
 PER_PAGE, MAX_PER_PAGE = 200, 10_000
-
-# What stands in a queue, to be moved or deleted.
-QUEUED = ("waiting", "delayed")
 
 
 @dataclass(frozen=True)
@@ -102,9 +99,9 @@ def _models_of(asked: Asked, name: str, pauses: bool) -> list[str]:
 def clear(asked: Asked, form: Form) -> Plan:
     """Delete the jobs that wait or are delayed in a queue: of one priority, if it is given."""
     queue = _queue_of(form)
-    count, do = _counted(partial(_with_queued, asked, queue, lambda jobs, **how: jobs.delete_all(**how)))
     danger = "The jobs are deleted for good. Running jobs go on."
-    return Plan(f"Delete the jobs that wait or are delayed in {_shown(queue)}", do, count, danger, HERE)
+    title = f"Delete the jobs that wait or are delayed in {_shown(queue)}"
+    return Plan.of(title, Change("delete", _queued(asked, **queue)), danger, HERE)
 
 
 def move(asked: Asked, form: Form) -> Plan:
@@ -112,16 +109,20 @@ def move(asked: Asked, form: Form) -> Plan:
     queue, target = _queue_of(form), form.one("target")
     if target == queue["queue"]:
         raise Refusal(400, f"The jobs are in {target} already: give the name of another queue")
-    count, do = _counted(partial(_with_queued, asked, queue, lambda jobs, **how: jobs.move_all(target, **how)))
     known = {state.name for state in queue_states(database=asked.database)}
     danger = "" if target in known else f"There is no queue {target} yet: it is made. A worker has to serve it."
-    return Plan(f"Move the jobs that wait or are delayed from {_shown(queue)} to {target}", do, count, danger, HERE)
+    title = f"Move the jobs that wait or are delayed from {_shown(queue)} to {target}"
+    return Plan.of(title, Change("move", _queued(asked, **queue), queue_name=target), danger, HERE)
 
 
 def _queue_of(form: Form) -> dict[str, Any]:
     """Return the conditions for the jobs of a queue."""
     name, priority = form.one("queue"), form.get("priority")
     return {"queue": name, "priority": priority} if priority else {"queue": name}
+
+
+def _queued(asked: Asked, queue: str, **conditions: Any) -> list[JobFilter]:
+    return filters_of_queued([queue], asked.database, **conditions)
 
 
 def _shown(queue: Mapping[str, Any]) -> str:
@@ -143,15 +144,6 @@ def delete(asked: Asked, form: Form) -> Plan:
 
     title = f"Delete the queue {name} of priority {state.priority}"
     return Plan(title, do, lambda: "1 queue, which is empty", "The records of its jobs stay.", HERE, is_short=True)
-
-
-def _with_queued(asked: Asked, queue: Mapping[str, Any], verb: Callable[..., Tally], **how: Any) -> Tally:
-    filters = [JobFilter(**queue, status=status, database=asked.database) for status in QUEUED]
-    return Tally.sum(verb(jobs, **how) for jobs in filters)
-
-
-def _counted(act: Callable[..., Tally]) -> tuple[Callable[[], Tally], Callable[[OnStep], Tally]]:
-    return (lambda: act(dry_run=True, progress=for_a_moment())), (lambda progress: act(progress=progress))
 
 
 PAGE = Page(

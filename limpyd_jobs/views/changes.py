@@ -1,0 +1,93 @@
+"""A verb on many records, as the commands and the dashboard let people do it: counted first, then done once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
+
+from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.idents import Ident
+from limpyd_jobs.query import ErrorFilter, JobFilter, Tally
+from limpyd_jobs.records.audit import of_the_rest
+from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.filter import Plan
+from limpyd_jobs.search.walk import OnStep
+
+# The verbs for all jobs of a filter, and those for the errors of one.
+VERBS = ("requeue", "cancel", "move", "delay", "promote", "delete")
+
+# What stands in a queue, to be moved or deleted.
+QUEUED = ("waiting", "delayed")
+
+
+class Change:
+    """A verb on all that some filters find. Whoever has counted it does the same: where to look is asked once.
+
+    Parameters
+    ----------
+    verb: str
+        One of `VERBS`; of errors, ``delete``.
+    filters: sequence of JobFilter or ErrorFilter
+    **arguments
+        Those of the verb, as of `JobFilter.requeue_all`.
+    """
+
+    def __init__(self, verb: str, filters: Sequence[JobFilter | ErrorFilter], **arguments: Any) -> None:
+        self.verb, self.filters, self._arguments = verb, filters, arguments
+
+    @cached_property
+    def _plans(self) -> list[Plan]:
+        return [finish(each.planning(self.verb, **self._arguments)) for each in self.filters]
+
+    def count(self, progress: OnStep | None = None) -> Tally:
+        """Count what would be done."""
+        return self._each([partial(plan.count, progress) for plan in self._plans])
+
+    def do(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Tally:
+        """Do it. For the exceptions see `JobFilter.requeue_all`."""
+        return self._each([partial(plan.do, progress, unaudited=unaudited) for plan in self._plans])
+
+    def _each(self, steps: Iterable[Callable[[], Tally]]) -> Tally:
+        tallies: list[Tally] = []
+        for asked, step in zip(self.filters, steps, strict=True):
+            try:
+                tally = step()
+            except NotAudited as error:
+                if Tally.sum(tallies).done:
+                    raise of_the_rest(error) from error
+                raise
+            tallies.append(_gone(asked) if _is_of_one(asked) and tally == NOTHING else tally)
+        return Tally.sum(tallies)
+
+
+NOTHING = Tally.of(Counter())
+
+
+def filter_of_job(ident: Ident, **how: Any) -> JobFilter:
+    """Return the filter that finds one job. Its database and the model of errors may be given."""
+    return JobFilter(f"class={ident.path}", f"pk={ident.pk}", **how)
+
+
+def filters_of_queued(names: Iterable[str], database: JobsDatabase | None = None, **conditions: Any) -> list[JobFilter]:
+    """Return the filters that find the jobs that wait or are delayed in the queues of some names."""
+    which = product(names, QUEUED)
+    return [JobFilter(queue=name, status=status, database=database, **conditions) for name, status in which]
+
+
+def filter_of_failed(fingerprint: str, *words: str, **how: Any) -> JobFilter:
+    """Return the filter that finds the jobs that are in error by a cause, with other conditions."""
+    return JobFilter("status=error", *words, f"last_fingerprint={fingerprint}", **how)
+
+
+def _is_of_one(asked: JobFilter | ErrorFilter) -> bool:
+    return any(condition.field == "pk" for condition in asked.conditions)
+
+
+def _gone(asked: JobFilter | ErrorFilter) -> Tally:
+    values = {condition.field: condition.value for condition in asked.conditions}
+    name = f"{values['class']}:{values['pk']}" if values.keys() == {"class", "pk"} else f"{asked}"
+    return Tally.of(Counter({f"there is no job {name}": 1}))
