@@ -31,7 +31,6 @@ from limpyd_jobs.commands.shared.tables import (
     not_shown,
     print_json,
     shown_span,
-    some_of,
     time_between,
     width_of_terminal,
     with_models,
@@ -41,6 +40,7 @@ from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import (
+    Attention,
     FoundJob,
     Overview,
     Period,
@@ -58,7 +58,7 @@ from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 from limpyd_jobs.views.documents import document
-from limpyd_jobs.views.workers import lines_of_silent, shown_workers
+from limpyd_jobs.views.workers import shown_workers
 
 # A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]
@@ -66,9 +66,6 @@ Section = tuple[str, list[Row]]
 # Shows some of these; and waits some seconds, and may return True to end that.
 Show = Callable[[list[Section]], None]
 Wait = Callable[[float], bool | None]
-
-# How many classes that are not known are named.
-MAX_PATHS = 3
 
 # How many of the jobs that run are shown, and of how many minutes the rates are.
 MAX_RUNNING, MINUTES = 20, 5
@@ -129,20 +126,23 @@ class Info(Command):
         if self.options.json:
             print_json({**_fields_of(seen), "attention": found, "warnings": warnings})
         else:
-            told: list[Section] = [(each.text, []) for each in found if each.code not in DOUBTS]
-            told += [(f"warning: {warning}", []) for warning in warnings]
-            told += [(line, []) for line in [kept_without_limit(seen)] if line]
-            print(_text(_lines([*_narrow(_sections(seen), width_of_terminal()), *told])))
+            told = [f"warning: {warning}" for warning in warnings] + [kept_without_limit(seen)]
+            sections = _narrow([*_tables(seen), *_sentences(found)], width_of_terminal())
+            print(_text(_lines([*sections, *((line, []) for line in told if line)])))
         return 0
 
     def _watch(self) -> int:
         before, end = ("\x1b[H\x1b[J", "\n") if sys.stdout.isatty() else ("", "\n\n")
 
         def look() -> None:
-            seen = self._seen(lambda: _narrow(_sections(self._overview()), width_of_terminal()))
+            seen = self._seen(lambda: _narrow(self._sections(), width_of_terminal()))
             print(f"{before}{_text(_lines(seen))}", end=end, flush=True)
 
         return self._look_again(look)
+
+    def _sections(self) -> list[Section]:
+        seen = self._overview()
+        return [*_tables(seen), *_sentences(attention(seen))]
 
     def _overview(self, most_running: int = 0) -> Overview:
         how = {"most_running": most_running, "queue_model": self.options.queue_model}
@@ -183,13 +183,12 @@ class Top(Info):
             return self._look_again(lambda: show(_titled(self._seen(self._sections), f"({keys} ends)")), is_q_typed)
 
     def _sections(self) -> list[Section]:
-        """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
+        """The same, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
         width, height = get_terminal_size()
         most = min(max(height // 3 - 2, 1), MAX_RUNNING)
         seen = self._overview(most)
-        above = [_totals(seen), *_not_counted(seen)]
         tables: list[Section] = [("", _running(seen, most)), ("", _rates(seen, self._metrics(MINUTES)))]
-        return _narrow([*above, *tables, *_doubts(seen), *_workers(seen)], width)
+        return _narrow([_totals(seen), *tables, *_sentences(attention(seen)), _workers(seen)], width)
 
 
 @contextmanager
@@ -221,18 +220,20 @@ def _fields_of(seen: Overview) -> dict[str, Any]:
     return {"database": seen.database, "totals": seen.totals, "queues": seen.queues, "workers": workers}
 
 
-def _sections(seen: Overview) -> list[Section]:
-    return [_totals(seen), *_not_counted(seen), ("", table_of(seen.queues)), *_doubts(seen), *_workers(seen)]
+def _tables(seen: Overview) -> list[Section]:
+    unknown: list[Section] = [] if seen.queues or seen.parts else [(line, []) for line in unknown_models()]
+    return [_totals(seen), *unknown, ("", table_of(seen.queues)), _workers(seen)]
 
 
-def _workers(seen: Overview) -> list[Section]:
-    """The workers, and a line about each that is silent."""
-    workers = shown_workers(seen.workers)
-    silent: list[Section] = [(line, []) for line in lines_of_silent(workers)]
-    table = table_of_workers(workers)
-    if seen.parts:
-        table = with_shards(table, [number for number, part in _parts(seen) for _ in part.workers])
-    return [("", table), *silent]
+def _sentences(found: Iterable[Attention]) -> list[Section]:
+    return [(as_typed(each.text), []) for each in found]
+
+
+def _workers(seen: Overview) -> Section:
+    table = table_of_workers(shown_workers(seen.workers))
+    return "", with_shards(
+        table, [number for number, part in _parts(seen) for _ in part.workers]
+    ) if seen.parts else table
 
 
 def _parts(seen: Overview) -> Iterable[tuple[int, Overview]]:
@@ -256,27 +257,6 @@ def _memory(seen: Overview) -> str:
         return f"{used} MB"
     most = f"{totals.max_memory / 1_000_000:,.1f}".removesuffix(".0")
     return f"{used} of {most} MB{': FULL' if totals.memory >= totals.max_memory else ''}"
-
-
-def _not_counted(seen: Overview) -> list[Section]:
-    """A line about the classes whose jobs are in the queues, but are not counted."""
-    paths = sorted({path for state in seen.queues for path in state.unknown_classes})
-    if not paths:
-        return [(line, []) for line in unknown_models()] if not (seen.queues or seen.parts) else []
-    # only the ends of lists are looked at
-    those = f"{some_of(paths, MAX_PATHS)}, and maybe others, also in queues of models that are not known"
-    told = f"not counted as jobs, because their class is not known: {those}"
-    return [(as_typed(f"{told}. limpyd-jobs check tells more, with --job-modules=MODULE of all"), [])]
-
-
-# The codes of `attention` for jobs that are counted as running or delayed, but do not run, or are not only delayed; and
-# for those that are not counted.
-DOUBTS = ("lapsed", "deferred", "unread")
-
-
-def _doubts(seen: Overview) -> list[Section]:
-    """The sentences about such jobs, which stand by the tables that count them."""
-    return [(each.text, []) for each in attention(seen) if each.code in DOUBTS]
 
 
 def _narrow(sections: list[Section], width: int) -> list[Section]:
