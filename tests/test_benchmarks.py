@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cases import each
 from servers import free_port
 
 from limpyd_jobs import Worker
@@ -30,7 +31,7 @@ def results_of(rows: list[Row]) -> Results:
 
 
 class TestAPeer:
-    @pytest.mark.parametrize("peer", all_peers().values(), ids=lambda peer: peer.name)
+    @each("peer", all_peers().values())
     def test_is_a_file_that_says_what_it_is_and_has_the_functions(self, peer: Peer) -> None:
         assert all([peer.TITLE, peer.PACKAGE, peer.ADDING, peer.WORKERS])
         if not peer.NODE_REQUIREMENTS:

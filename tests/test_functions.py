@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial, wraps
 from typing import Any
 
-import pytest
+from cases import each
 
 from limpyd_jobs.functions import is_async, unrun_kind
 
@@ -83,22 +83,18 @@ UNORDINARY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "function"), [(kind, function) for kind, functions in UNORDINARY.items() for function in functions]
-)
+@each(("kind", "function"), [(kind, function) for kind, functions in UNORDINARY.items() for function in functions])
 def test_it_is_told_of_which_kind_it_is(kind: str, function: Any) -> None:
     assert unrun_kind(function) == kind
 
 
-@pytest.mark.parametrize("function", ASYNC)
+@each("function", ASYNC)
 def test_an_async_function_is_to_be_awaited(function: Any) -> None:
     assert is_async(function)
     assert unrun_kind(function) == ""
 
 
-@pytest.mark.parametrize(
-    "function", [plain, partial(plain, 1), Plain(), Plain, Asynchronous, print, str.upper, None, 1]
-)
+@each("function", [plain, partial(plain, 1), Plain(), Plain, Asynchronous, print, str.upper, None, 1])
 def test_others_are_ordinary(function: Any) -> None:
     assert unrun_kind(function) == ""
     assert not is_async(function)

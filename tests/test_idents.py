@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import redis
+from cases import each
 
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.redis.scripting import FOLDER
@@ -17,12 +18,12 @@ NO_IDENTS = ["", "garbage", "MyJob:12", "myapp.MyJob:", "myapp.My:Job:12", "myap
 ODD_IDENTS = ["été.Été:ü", "a.b:1\n", "\na.b: ", "a.b:\0", "..a:1", "a b.c d:e f", "%d.%s:%q"]
 
 
-@pytest.mark.parametrize("text", NO_IDENTS)
+@each("text", NO_IDENTS)
 def test_what_is_no_ident_is_told(text: str) -> None:
     assert Ident.parse(text) is None
 
 
-@pytest.mark.parametrize("text", ODD_IDENTS)
+@each("text", ODD_IDENTS)
 def test_whatever_has_a_path_and_a_pk_is_an_ident(text: str) -> None:
     assert Ident.parse(text) == Ident.of(text) == tuple(text.split(":"))
 
@@ -40,6 +41,6 @@ def test_a_queue_key_is_the_model_and_a_pk() -> None:
     assert (key, key.pk, key.waiting) == ("limpyd_jobs:queue:7", "7", "limpyd_jobs:queue:7:waiting")
 
 
-@pytest.mark.parametrize(("key", "pk"), [("", ""), ("queue", "queue"), ("queue:", ""), ("a:waiting:ü", "ü")])
+@each(("key", "pk"), [("", ""), ("queue", "queue"), ("queue:", ""), ("a:waiting:ü", "ü")])
 def test_of_a_key_that_is_no_waiting_list_nothing_is_cut_off(key: str, pk: str) -> None:
     assert (QueueKey.of_list(key), QueueKey.of_list(key).pk) == (key, pk)

@@ -9,6 +9,7 @@ from typing import Any
 import matrices
 import pytest
 import rows
+from cases import each
 
 LETTERS, NUMBERS = "abcd", (1, 2, 3)
 
@@ -44,7 +45,7 @@ def test_a_number_of_cases_is_spread_evenly() -> None:
     assert [case.callspec.params["number"] for case in quick(cases(3, number=range(9)))] == [0, 3, 6]
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 7])
+@each("number", [1, 2, 3, 7])
 def test_rows_of_three_pythons_in_a_row_run_each_case_and_none_runs_all(number: int) -> None:
     items = cases(number=range(number))
     kept = [{*items} - {*rows.cases_left_out(items, "seed", row)} for row in (13, 14, 15)]

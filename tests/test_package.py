@@ -19,6 +19,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from cases import each
 from docutils import nodes
 from docutils.core import publish_doctree
 from limpyd.exceptions import DoesNotExist
@@ -103,7 +104,7 @@ def test_the_readme_leads_from_the_package_index_to_pages_that_there_are() -> No
     assert [link for link in ours if not (ROOT / link.partition("/HEAD/")[2]).is_file()] == []
 
 
-@pytest.mark.parametrize("folder", VENDORED)
+@each("folder", VENDORED)
 def test_files_of_others_are_those_of_the_versions_that_are_listed(folder: str) -> None:
     path = ROOT / folder / "SHA256SUMS"
     listed = dict(line.split("  ")[::-1] for line in path.read_text().splitlines() if line and line[0] != "#")

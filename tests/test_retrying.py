@@ -7,6 +7,7 @@ import re
 from datetime import datetime, timedelta
 
 import pytest
+from cases import each
 
 from limpyd_jobs import Cancel, Exponential, LimpydJobsException, Requeue, Retry
 from limpyd_jobs.exceptions import JobTimeout, WorkerLost
@@ -51,7 +52,7 @@ class TestTheDelay:
         policy = Retry(times=6, delay=Exponential(base=2, cap=20))
         assert delays_of(policy, 7, random=1) == [2, 4, 8, 16, 20, 20, None]
 
-    @pytest.mark.parametrize(("random", "expected"), [(0, [0, 0, 0]), (0.25, [0.5, 1, 2]), (0.5, [1, 2, 4])])
+    @each(("random", "expected"), [(0, [0, 0, 0]), (0.25, [0.5, 1, 2]), (0.5, [1, 2, 4])])
     def test_is_a_random_part_of_all_of_it(self, random: float, expected: list[float]):
         assert delays_of(Retry(times=3, delay=Exponential(base=2)), 3, random) == expected
 
@@ -82,7 +83,7 @@ class TestTheDelayOfAFunction:
     def test_is_limited_by_the_age(self):
         assert decide(Retry(max_age=60, delay=lambda *_: 50), ValueError(), 1, 11) == GiveUp()
 
-    @pytest.mark.parametrize("wrong", [-1, "5", True, float("nan")])
+    @each("wrong", [-1, "5", True, float("nan")])
     def test_that_returns_none_of_these_says_so(self, wrong: object):
         with pytest.raises((TypeError, ValueError), match="what the delay returns"):
             decide(Retry(times=1, delay=lambda *_: wrong), ValueError(), 1, 0)
@@ -93,19 +94,17 @@ class TestTheDelayOfAFunction:
 
 
 class TestTheException:
-    @pytest.mark.parametrize(
-        "exception", [OSError(), ConnectionResetError(), VeryTemporary(), JobTimeout(), SystemExit()]
-    )
+    @each("exception", [OSError(), ConnectionResetError(), VeryTemporary(), JobTimeout(), SystemExit()])
     def test_may_be_any_unless_said_otherwise(self, exception: BaseException):
         assert Retry(times=1).is_for(exception)
 
-    @pytest.mark.parametrize("only_on", [OSError, [OSError], "OSError", ("IOError", KeyError)])
+    @each("only_on", [OSError, [OSError], "OSError", ("IOError", KeyError)])
     def test_must_be_one_of_those_to_retry_only_on(self, only_on: object):
         policy = Retry(times=1, only_on=only_on)
         assert policy.is_for(ConnectionResetError())
         assert not policy.is_for(ValueError())
 
-    @pytest.mark.parametrize("never_on", [Temporary, [Temporary], TEMPORARY])
+    @each("never_on", [Temporary, [Temporary], TEMPORARY])
     def test_must_be_none_of_those_never_to_retry_on(self, never_on: object):
         policy = Retry(times=1, never_on=never_on)
         assert policy.is_for(ValueError())
@@ -130,9 +129,7 @@ class TestTheException:
 
 
 class TestTheAge:
-    @pytest.mark.parametrize(
-        ("age", "decision"), [(0, Again(10)), (50, Again(10)), (50.001, GiveUp()), (10**9, GiveUp())]
-    )
+    @each(("age", "decision"), [(0, Again(10)), (50, Again(10)), (50.001, GiveUp()), (10**9, GiveUp())])
     def test_is_the_one_the_job_will_have_at_its_next_try(self, age: float, decision: object):
         assert decide(Retry(times=9, delay=10, max_age=timedelta(minutes=1)), ValueError(), 1, age) == decision
 
@@ -176,14 +173,14 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "text"), POLICIES, ids=lambda value: value if isinstance(value, str) else "")
+@each(("policy", "text"), POLICIES)
 def test_a_policy_is_the_same_after_being_written_and_read(policy: Retry, text: str):
     assert str(policy) == text
     assert Retry.parse(text) == policy
     assert read_policy(text) == policy
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "policy"),
     [
         ("delays=1:10:60", Retry(delay=[1, 10, 60])),
@@ -235,14 +232,14 @@ WRONG_TEXTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "named"), WRONG_TEXTS.items())
+@each(("text", "named"), WRONG_TEXTS.items())
 def test_a_wrong_text_is_refused_with_what_is_wrong(text: str, named: str):
     with pytest.raises(ValueError, match=re.escape(named)):
         Retry.parse(text)
     assert read_policy(text) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {},
@@ -277,7 +274,7 @@ def test_a_wrong_argument_is_refused(wrong: dict[str, object]):
         Retry(**wrong)
 
 
-@pytest.mark.parametrize("wrong", [{"base": -1}, {"base": "1"}, {"cap": None}, {"base": 2, "cap": 1}, {"base": True}])
+@each("wrong", [{"base": -1}, {"base": "1"}, {"cap": None}, {"base": 2, "cap": 1}, {"base": True}])
 def test_a_wrong_argument_of_the_delays_is_refused(wrong: dict[str, object]):
     with pytest.raises((TypeError, ValueError)):
         Exponential(**wrong)  # type: ignore[arg-type]
@@ -292,7 +289,7 @@ def test_a_policy_may_be_given_as_its_text():
 
 
 class TestRequeue:
-    @pytest.mark.parametrize(
+    @each(
         "wrong",
         [
             {"delayed_for": "5"},

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 
 import pytest
+from cases import each
 
 from limpyd_jobs.statuses import STATUSES
 
@@ -24,13 +25,13 @@ def test_there_are_six_statuses_and_no_seventh() -> None:
     assert dict(STATUSES) == LETTERS
 
 
-@pytest.mark.parametrize(("name", "letter"), LETTERS.items())
+@each(("name", "letter"), LETTERS.items())
 def test_a_status_is_an_attribute_and_an_item(name: str, letter: str) -> None:
     assert getattr(STATUSES, name) == letter
     assert STATUSES[name] == letter
 
 
-@pytest.mark.parametrize("name", ["FOO", "waiting", "w", ""])
+@each("name", ["FOO", "waiting", "w", ""])
 def test_an_unknown_name_raises_keyerror_as_attribute_and_as_item(name: str) -> None:
     with pytest.raises(KeyError, match=repr(name)):
         getattr(STATUSES, name)
@@ -38,13 +39,13 @@ def test_an_unknown_name_raises_keyerror_as_attribute_and_as_item(name: str) -> 
         STATUSES[name]
 
 
-@pytest.mark.parametrize(("name", "letter"), LETTERS.items())
+@each(("name", "letter"), LETTERS.items())
 def test_by_value_gives_the_name_of_a_letter(name: str, letter: str) -> None:
     assert STATUSES.by_value(letter) == name
     assert STATUSES.by_value(letter, "other") == name
 
 
-@pytest.mark.parametrize("value", ["z", "SUCCESS", "S", "", None])
+@each("value", ["z", "SUCCESS", "S", "", None])
 def test_by_value_raises_valueerror_for_what_is_no_status(value: str | None) -> None:
     with pytest.raises(ValueError, match=repr(value)):
         STATUSES.by_value(value)
@@ -52,7 +53,7 @@ def test_by_value_raises_valueerror_for_what_is_no_status(value: str | None) -> 
         STATUSES.by_value(value, None)
 
 
-@pytest.mark.parametrize("default", ["unknown", ""])
+@each("default", ["unknown", ""])
 def test_by_value_gives_the_default_for_what_is_no_status(default: str) -> None:
     assert STATUSES.by_value("z", default) == default
     assert STATUSES.by_value(None, default=default) == default
@@ -62,6 +63,6 @@ def pickled(value: object) -> object:
     return pickle.loads(pickle.dumps(value))
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+@each("duplicate", [copy.copy, copy.deepcopy, pickled])
 def test_the_statuses_can_be_copied_and_pickled(duplicate: Callable[[object], object]) -> None:
     assert duplicate(STATUSES) == STATUSES

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs import Worker
 from limpyd_jobs.classes.imports import import_class
@@ -69,11 +70,11 @@ def _set_zone(name: str | None) -> None:
 
 @pytest.mark.usefixtures("host_zone")
 class TestDatetimeToScoreOnAHostInAnyZone:
-    @pytest.mark.parametrize(("moment", "score"), SCORES.values(), ids=SCORES.keys())
+    @each(("moment", "score"), SCORES.values())
     def test_a_naive_date_is_utc(self, moment: datetime, score: float) -> None:
         assert datetime_to_score(moment) == score
 
-    @pytest.mark.parametrize("moment", CLOCK_CHANGES, ids=str)
+    @each("moment", CLOCK_CHANGES)
     def test_an_hour_is_3600_seconds_when_the_clocks_change(self, moment: datetime) -> None:
         hour_later = moment + timedelta(hours=1)
         assert datetime_to_score(hour_later) - datetime_to_score(moment) == 3600
@@ -85,15 +86,15 @@ class TestDatetimeToScoreOnAHostInAnyZone:
         assert round(before - 0.000001, 6) <= score <= round(after, 6)
 
 
-@pytest.mark.parametrize("microsecond", [0, 1, 7, 123_456, 500_000, 999_999])
-@pytest.mark.parametrize("year", [1970, 2026, 2038, 2200])
+@each("microsecond", [0, 1, 7, 123_456, 500_000, 999_999])
+@each("year", [1970, 2026, 2038, 2200])
 def test_a_score_keeps_the_microseconds(year: int, microsecond: int) -> None:
     moment = datetime(year, 6, 1, 10, 20, 30, microsecond)
     score = datetime_to_score(moment)
     assert datetime(1970, 1, 1) + timedelta(microseconds=round(score * 1_000_000)) == moment
 
 
-@pytest.mark.parametrize("minutes", [0, 120, -330, 345, 840, -720])
+@each("minutes", [0, 120, -330, 345, 840, -720])
 def test_an_aware_date_has_the_score_of_its_moment(minutes: int) -> None:
     zone = timezone(timedelta(minutes=minutes))
     moment = datetime(2026, 1, 15, 12, 0, tzinfo=zone)
@@ -106,7 +107,7 @@ def test_an_aware_date_becomes_naive_utc() -> None:
 
 
 class TestParseDatetime:
-    @pytest.mark.parametrize(
+    @each(
         ("text", "moment"),
         [
             ("2026-11-21 09:44:00.182760", datetime(2026, 11, 21, 9, 44, 0, 182_760)),
@@ -119,11 +120,11 @@ class TestParseDatetime:
     def test_a_stored_date_is_read_back_as_naive_utc(self, text: str, moment: datetime) -> None:
         assert parse_datetime(text) == moment
 
-    @pytest.mark.parametrize("moment", [datetime(2026, 11, 21, 9, 44), datetime(1, 1, 1), datetime.max])
+    @each("moment", [datetime(2026, 11, 21, 9, 44), datetime(1, 1, 1), datetime.max])
     def test_what_str_gives_is_read_back_the_same(self, moment: datetime) -> None:
         assert parse_datetime(str(moment)) == moment
 
-    @pytest.mark.parametrize("text", [None, "", "soon", "2026-13-01", "9999-12-31 23:59:59-23:00", "\0", "nan"])
+    @each("text", [None, "", "soon", "2026-13-01", "9999-12-31 23:59:59-23:00", "\0", "nan"])
     def test_what_is_no_date_is_none(self, text: str | None) -> None:
         assert parse_datetime(text) is None
 
@@ -133,7 +134,7 @@ class TestComputeDelayedUntil:
         assert compute_delayed_until() is None
         assert compute_delayed_until(None, None) is None
 
-    @pytest.mark.parametrize(
+    @each(
         ("delay", "length"),
         [
             (60, timedelta(seconds=60)),
@@ -160,7 +161,7 @@ class TestComputeDelayedUntil:
         assert until is not None
         assert round(before + 60 - 0.000001, 6) <= datetime_to_score(until) <= round(after + 60, 6)
 
-    @pytest.mark.parametrize("moment", [datetime(2026, 11, 21, 9, 44), datetime(1999, 1, 1), datetime.max])
+    @each("moment", [datetime(2026, 11, 21, 9, 44), datetime(1999, 1, 1), datetime.max])
     def test_a_naive_delayed_until_is_taken_as_utc(self, moment: datetime) -> None:
         assert compute_delayed_until(delayed_until=moment) == moment
 
@@ -176,34 +177,31 @@ class TestComputeDelayedUntil:
         moment = datetime(2030, 6, 1, 12, 0, tzinfo=timezone(timedelta(hours=-7)))
         assert compute_delayed_until(delayed_until=moment) == datetime(2030, 6, 1, 19, 0)
 
-    @pytest.mark.parametrize("delay", [-1e12, -(10**30), timedelta.min], ids=repr)
+    @each("delay", [-1e12, -(10**30), timedelta.min])
     def test_a_delay_that_ended_before_the_first_year_ended_in_the_past(self, delay: float | timedelta) -> None:
         until = compute_delayed_until(delayed_for=delay)
         assert until is not None
         assert until < utcnow()
 
-    @pytest.mark.parametrize(
+    @each(
         "delay",
         ["60", b"60", float("nan"), float("inf"), float("-inf"), True, False, [60], Decimal(60)],
-        ids=repr,
     )
     def test_delayed_for_that_is_no_number_of_seconds_is_refused(self, delay: object) -> None:
         with pytest.raises(ValueError, match="delayed_for"):
             compute_delayed_until(delayed_for=delay)
 
-    @pytest.mark.parametrize(
+    @each(
         "delay",
         [1e12, 1e300, 10**30, 10**400, timedelta.max],
-        ids=["1e12", "1e300", "10**30", "10**400", "max"],
     )
     def test_delayed_for_beyond_year_9999_is_refused(self, delay: float | timedelta) -> None:
         with pytest.raises(ValueError, match=r"delayed_for.*9999|9999.*delayed_for"):
             compute_delayed_until(delayed_for=delay)
 
-    @pytest.mark.parametrize(
+    @each(
         "moment",
         ["2030-01-01", date(2030, 1, 1), 1893456000, 1.5, float("nan"), True, timedelta(1)],
-        ids=repr,
     )
     def test_delayed_until_that_is_no_datetime_is_refused(self, moment: object) -> None:
         with pytest.raises(ValueError, match="delayed_until"):
@@ -223,11 +221,11 @@ class TestComputeDelayedUntil:
 
 
 class TestGetDelta:
-    @pytest.mark.parametrize("value", [90, 90.0, timedelta(seconds=90)])
+    @each("value", [90, 90.0, timedelta(seconds=90)])
     def test_seconds_and_timedeltas_become_a_timedelta(self, value: float | timedelta) -> None:
         assert get_delta(value) == timedelta(minutes=1, seconds=30)
 
-    @pytest.mark.parametrize("value", ["90", None, b"90", [], date(2020, 1, 1), float("nan"), float("inf")])
+    @each("value", ["90", None, b"90", [], date(2020, 1, 1), float("nan"), float("inf")])
     def test_anything_else_raises(self, value: Any) -> None:
         with pytest.raises((TypeError, ValueError, OverflowError)):
             get_delta(value)
@@ -240,12 +238,12 @@ class TestImportClass:
     def test_any_name_of_a_module_can_be_imported(self) -> None:
         assert import_class("os.path.join") is os.path.join
 
-    @pytest.mark.parametrize("path", ["Statuses", "", ".", ".Statuses", "limpyd_jobs.statuses."])
+    @each("path", ["Statuses", "", ".", ".Statuses", "limpyd_jobs.statuses."])
     def test_a_path_without_a_module_or_a_name_raises_valueerror(self, path: str) -> None:
         with pytest.raises(ValueError, match="not the path of a class"):
             import_class(path)
 
-    @pytest.mark.parametrize("path", ["no_such_module.Thing", "limpyd_jobs.no_such_module.Thing", "os..Thing"])
+    @each("path", ["no_such_module.Thing", "limpyd_jobs.no_such_module.Thing", "os..Thing"])
     def test_a_module_that_is_not_there_raises_importerror(self, path: str) -> None:
         with pytest.raises(ImportError):
             import_class(path)
@@ -286,7 +284,7 @@ class TestOneLine:
     def test_what_would_break_a_line_is_escaped(self) -> None:
         assert one_line("a\nb\x1b") == "a\\nb\\x1b"
 
-    @pytest.mark.parametrize("character", ["x", "\n"])
+    @each("character", ["x", "\n"])
     def test_a_long_text_is_shortened_and_its_length_told(self, character: str) -> None:
         shown = one_line(character * 1_000_000)
         assert shown.endswith("… (1,000,000 characters)")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs import ConfigurationException, Job, Queue
 from limpyd_jobs.classes.job_classes import JobClasses, path_of, resolve_path
@@ -48,14 +49,14 @@ def here(name: str) -> str:
 
 
 class TestResolve:
-    @pytest.mark.parametrize("cls", [Base, First, Second, Third])
+    @each("cls", [Base, First, Second, Third])
     def test_a_subclass_or_the_base_itself_is_found_by_its_path(self, cls: type) -> None:
         assert resolve_path(path_of(cls), Base) is cls
 
     def test_a_class_is_found_by_another_name_too(self) -> None:
         assert resolve_path(here("MovedFirst"), Base) is First
 
-    @pytest.mark.parametrize("name", ["NoModel", "not_a_class", "here", "pytest"])
+    @each("name", ["NoModel", "not_a_class", "here", "pytest"])
     def test_anything_else_raises_valueerror(self, name: str) -> None:
         with pytest.raises(ValueError, match=f"{name}.* is not a subclass of Base"):
             resolve_path(here(name), Base)
@@ -64,7 +65,7 @@ class TestResolve:
         with pytest.raises(ValueError, match="not a subclass of Job"):
             resolve_path(path_of(Queue), Job)
 
-    @pytest.mark.parametrize("path", ["", "First", ".", ".First", f"{__name__}."])
+    @each("path", ["", "First", ".", ".First", f"{__name__}."])
     def test_what_is_no_path_raises_valueerror(self, path: str) -> None:
         with pytest.raises(ValueError, match="not the path of a class"):
             resolve_path(path, Base)
@@ -73,7 +74,7 @@ class TestResolve:
         with pytest.raises(AttributeError, match="Missing"):
             resolve_path(here("Missing"), Base)
 
-    @pytest.mark.parametrize("path", ["no_such_module.Job", "limpyd_jobs.no_such_module.Job"])
+    @each("path", ["no_such_module.Job", "limpyd_jobs.no_such_module.Job"])
     def test_a_module_that_is_not_there_raises_importerror(self, path: str) -> None:
         with pytest.raises(ImportError):
             resolve_path(path, Base)
@@ -148,7 +149,7 @@ class TestJobClasses:
             classes.resolve(here(name))
         assert before == copy
 
-    @pytest.mark.parametrize("path", [here("NoModel"), here("Missing"), "no_such_module.Job", "nothing"])
+    @each("path", [here("NoModel"), here("Missing"), "no_such_module.Job", "nothing"])
     def test_remembers_nothing_that_is_not_a_class_of_its_kind(self, path: str) -> None:
         classes = JobClasses(Base)
         before = dict(classes.known)

@@ -15,6 +15,7 @@ from typing import Any
 import preloaded
 import pytest
 import redis
+from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import STATUSES, Job, Queue
@@ -260,7 +261,7 @@ def test_a_redis_that_does_not_answer_is_one_line_of_error_and_exit_status_1(com
 # What it says
 
 
-@pytest.mark.parametrize("program", [[COMMAND], [sys.executable, str(ROOT / "scripts" / "worker.py")]])
+@each("program", [[COMMAND], [sys.executable, str(ROOT / "scripts" / "worker.py")]])
 def test_the_command_and_the_script_help(program):
     result = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=TIMEOUT)
     assert (result.returncode, result.stderr) == (0, "")

@@ -11,6 +11,7 @@ from pathlib import Path
 import preloaded
 import pytest
 import redis
+from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import STATUSES, Error, Job, Queue
@@ -130,7 +131,7 @@ def test_other_shells_get_theirs() -> None:
     assert "-n 'contains -- pause (commandline -opc)[2]'" in offered
 
 
-@pytest.mark.parametrize("words", [[], ["csh"], ["bash", "zsh"]])
+@each("words", [[], ["csh"], ["bash", "zsh"]])
 def test_what_is_wrong_is_said(words: list[str]) -> None:
     status, out, err = run(*words)
     assert (status, out) == (2, "")

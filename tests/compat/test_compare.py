@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
+from cases import each
 from compare import comparable, differences, same_after_all
 
 BEGAN = datetime(2024, 5, 6, 7, 8, 9, 123456)
@@ -36,7 +36,7 @@ def test_the_same_at_another_time_with_other_queue_pks_is_the_same() -> None:
     assert differences(telling(), later, []) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"status": "w"},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from servers import RedisServer
 from versions import PATIENCE, Version
 
@@ -82,7 +83,7 @@ def test_enough_is_compared(surfaces: Sequence[Surface]) -> None:
     assert {"Worker.job_success", "job.status", "options.queues", "option --queues", "limpyd_jobs.Queue"} <= set(old)
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "does"),
     [
         (["method", "a", "b=1"], ["method", "a", "b=1"], True),

@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 import limpyd_jobs
 from limpyd_jobs import check, integration, query, shards, views
@@ -37,7 +37,7 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{each.name}" for each in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@each("path", FILES)
 def test_an_integration_imports_nothing_but_what_is_declared(path: Path) -> None:
     ours = {name for name in imports_of(path) if not name.startswith("limpyd_jobs.contrib.")}
     assert ours - DECLARED == set()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.exceptions import DoesNotExist
@@ -484,7 +485,7 @@ class TestUnusualInputThatWorks:
 
 
 class TestWorkerConstructor:
-    @pytest.mark.parametrize(
+    @each(
         "queues",
         [
             None,
@@ -504,23 +505,22 @@ class TestWorkerConstructor:
             {"a": 1},
             Queue,
         ],
-        ids=repr,
     )
     def test_queues_must_be_names(self, queues: Any) -> None:
         with pytest.raises(ConfigurationException, match=r"(?i)queue"):
             Worker(queues=queues, terminate_gracefuly=False)
 
-    @pytest.mark.parametrize("model", [Job, Error, object, "limpyd_jobs.models.Queue", None, 5], ids=repr)
+    @each("model", [Job, Error, object, "limpyd_jobs.models.Queue", None, 5])
     def test_queue_model_must_be_a_queue_class(self, model: Any) -> None:
         with pytest.raises(ConfigurationException, match=r"(?i)queue.model"):
             Worker("a", queue_model=model, terminate_gracefuly=False)
 
-    @pytest.mark.parametrize("model", [Job, Queue, object, "limpyd_jobs.models.Error", None, 5], ids=repr)
+    @each("model", [Job, Queue, object, "limpyd_jobs.models.Error", None, 5])
     def test_error_model_must_be_an_error_class(self, model: Any) -> None:
         with pytest.raises(ConfigurationException, match=r"(?i)error.model"):
             Worker("a", error_model=model, terminate_gracefuly=False)
 
-    @pytest.mark.parametrize(
+    @each(
         ("queues", "names"),
         [
             ("a", ["a"]),

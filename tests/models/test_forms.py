@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NewType, Optional, TypeVar
 from uuid import UUID
 
 import pytest
+from cases import each
 
 from limpyd_jobs.fields.codecs import codec_of
 
@@ -87,7 +88,7 @@ STORED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "text"), STORED, ids=[f"{kind} {text}" for kind, _, text in STORED])
+@each(("kind", "value", "text"), STORED)
 def test_a_value_is_stored_and_comes_back(kind: Any, value: Any, text: str) -> None:
     codec = codec_of(kind)
     stored = codec.stored("It", value)
@@ -117,7 +118,7 @@ OTHERS: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "why"), OTHERS, ids=[f"{kind} {value!r}" for kind, value, _ in OTHERS])
+@each(("kind", "value", "why"), OTHERS)
 def test_another_value_is_refused(kind: Any, value: Any, why: str) -> None:
     with pytest.raises(TypeError, match=why):
         codec_of(kind).stored("It", value)
@@ -138,7 +139,7 @@ KINDS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "why"), KINDS, ids=[str(kind) for kind, _ in KINDS])
+@each(("kind", "why"), KINDS)
 def test_types_whose_values_cannot_be_kept_are_refused(kind: Any, why: str) -> None:
     with pytest.raises(TypeError, match=why):
         codec_of(kind)
@@ -159,7 +160,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text"), HOSTILE, ids=[f"{kind} {text[:20]}" for kind, text in HOSTILE])
+@each(("kind", "text"), HOSTILE)
 def test_a_text_that_another_program_wrote_is_refused(kind: Any, text: str) -> None:
     with pytest.raises((TypeError, ValueError, RecursionError)):
         codec_of(kind).load(text)

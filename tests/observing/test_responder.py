@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from cases import each
 from servers import wait_until
 
 from limpyd_jobs.exceptions import ConfigurationException
@@ -62,7 +63,7 @@ def test_other_requests_are_answered_as_they_have_to_be(responder: Responder, re
     assert status in reply_to(responder, request_line + b"\r\n\r\n").partition("\r\n")[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("listens_on", "host", "status"),
     [
         ("127.0.0.1", "127.0.0.1:8080", 200),
@@ -168,7 +169,7 @@ def is_taken(client: socket.socket, received: bytearray) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("not a host", 0), ("x" * 64, 0), ("127.0.0.1", 70_000)])
+@each(("host", "port"), [("192.0.2.1", 0), ("not a host", 0), ("x" * 64, 0), ("127.0.0.1", 70_000)])
 def test_an_address_that_is_not_of_this_machine_is_refused(host: str, port: int) -> None:
     with pytest.raises(ConfigurationException, match=f"^Cannot listen on {host}:{port}: "):
         Responder(host, port, lambda path: NOT_FOUND)

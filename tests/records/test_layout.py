@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from cases import each
 from limpyd import fields
 from limpyd.contrib.indexes import EqualIndexWith, SimpleDateTimeIndex
 from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
@@ -165,7 +166,7 @@ class TestTheFieldsAScriptWrites:
         assert layout.special >= {"rank", "when", "lower"}
         assert "only" not in layout.special, "a unique field must be checked by its index before"
 
-    @pytest.mark.parametrize("model", [Job, Queue, Error])
+    @each("model", [Job, Queue, Error])
     def test_are_all_of_a_documented_model(self, model: Any) -> None:
         layout = layout_of(model)
         assert layout.plain | layout.special >= {*model._instancehash_fields}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.contrib.database import PipelineDatabase
 from limpyd.model import RedisModel
@@ -36,7 +37,7 @@ def database(redis_server: RedisServer, redis_client: redis.Redis) -> JobsDataba
 # Texts
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "settings"),
     [
         ("localhost", LOCAL),
@@ -102,7 +103,7 @@ def test_text_names_a_database(text: str, settings: dict[str, Any]) -> None:
     assert parse_database(text) == settings
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("", " ", ":", ":6379", "localhost:", "localhost:6379:", "a b", "6379", "15:2", "/run/redis.sock"),
@@ -130,7 +131,7 @@ def test_any_other_text_is_refused_with_a_message_of_one_line(text: str) -> None
     assert message.isprintable()
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("redis://user:secret@h:port", "redis://user:se/cret@h", "redis://:se#cret@h", "redis://:se?cret@h"),
@@ -648,7 +649,7 @@ def test_environment_of_the_developer_is_kept_out_of_the_tests() -> None:
     assert "LIMPYD_JOBS_DATABASE" not in os.environ
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "shown"),
     [
         ("localhost:6379:2", "<client of localhost:6379:2>"),

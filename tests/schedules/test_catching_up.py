@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import pytest
+from cases import each
 
 from limpyd_jobs.schedules.misfires import due_times
 from limpyd_jobs.schedules.triggers import Times
@@ -23,13 +23,13 @@ def told(due: datetime, now: datetime, **options: Any) -> list[tuple[int | None,
     return [(run.hour if run else None, following.hour) for run, following in found if following]
 
 
-@pytest.mark.parametrize("misfire_policy", ["latest", "all", "none"])
-@pytest.mark.parametrize("now", [at(5), at(5, 0, 30)])
+@each("misfire_policy", ["latest", "all", "none"])
+@each("now", [at(5), at(5, 0, 30)])
 def test_what_is_due_now_is_run(misfire_policy: str, now: datetime) -> None:
     assert told(at(5), now, misfire_policy=misfire_policy) == [(5, 6)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "expected"),
     [
         ({}, [(8, 9)]),
@@ -60,7 +60,7 @@ def test_years_of_seconds_are_made_up_for_with_the_latest_ones() -> None:
     assert [step.run for step in found] == [at(0) - timedelta(seconds=number) for number in (2, 1, 0)]
 
 
-@pytest.mark.parametrize("misfire_policy", ["latest", "all", "none"])
+@each("misfire_policy", ["latest", "all", "none"])
 def test_what_never_comes_again_is_over(misfire_policy: str) -> None:
     once = Times({"date": "2026-01-01T05:00:00"})
     assert due_times(once, at(5), at(5), misfire_policy) == [(at(5), None)]

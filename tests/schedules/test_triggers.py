@@ -16,6 +16,7 @@ from apscheduler.triggers.combining import AndTrigger, OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+from cases import each
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.schedules import search_budget
@@ -42,7 +43,7 @@ def cron_times(line: str, after: str = "2026-01-01 00:00:00", number: int = 4, z
     return next_times({"cron": line}, after, number, zone)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("0 3 * * *", ["2026-01-01 03:00:00", "2026-01-02 03:00:00"]),
@@ -66,7 +67,7 @@ def test_a_line_of_cron_means_what_it_means_to_cron(line: str, expected: list[st
     assert cron_times(line, number=len(expected)) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "days"),
     [
         ("0", "4 11"),
@@ -102,7 +103,7 @@ def test_arguments_of_the_trigger_mean_what_they_mean_to_apscheduler() -> None:
     assert next_times(description, "2026-01-01 00:00:00", 2) == ["2026-02-13 00:00:00", "2026-03-13 00:00:00"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "wrong"),
     [
         ("", "not 0"),
@@ -190,8 +191,8 @@ def test_a_time_that_exists_twice_comes_twice() -> None:
     ]
 
 
-@pytest.mark.parametrize("line", ["0 3 * * *", "0 1 * * *"])
-@pytest.mark.parametrize("day", ["2026-03-28 12:00:00", "2026-10-24 12:00:00"])
+@each("line", ["0 3 * * *", "0 1 * * *"])
+@each("day", ["2026-03-28 12:00:00", "2026-10-24 12:00:00"])
 def test_a_time_beside_the_change_comes_once_on_that_day(line: str, day: str) -> None:
     found = cron_times(line, day, 3, "Europe/Paris")
     assert len({time[:10] for time in found}) == 3
@@ -204,14 +205,14 @@ def test_an_interval_takes_no_notice_of_the_clocks() -> None:
     ]
 
 
-@pytest.mark.parametrize("interval", [90, 90.0, timedelta(seconds=90), {"seconds": 30, "minutes": 1}])
+@each("interval", [90, 90.0, timedelta(seconds=90), {"seconds": 30, "minutes": 1}])
 def test_an_interval_is_counted_from_its_start(interval: Any) -> None:
     description = describe(interval=interval, now=utc("2026-01-01 00:00:00.250000"))
     found = next_times(description, "2026-01-01 00:10:00", 2)
     assert found == ["2026-01-01 00:10:30.250000", "2026-01-01 00:12:00.250000"]
 
 
-@pytest.mark.parametrize("seconds", [1, 3600, 86400 * 7])
+@each("seconds", [1, 3600, 86400 * 7])
 def test_an_interval_never_gives_the_same_time_again(seconds: float) -> None:
     """Numbers of seconds since the epoch are not exact."""
     times = Times(describe(interval=seconds, now=utc("2020-01-01 00:00:00.123457")))
@@ -241,7 +242,7 @@ TRIGGERS = {
 }
 
 
-@pytest.mark.parametrize("name", TRIGGERS)
+@each("name", TRIGGERS)
 def test_a_trigger_of_apscheduler_has_the_same_times_once_it_was_stored(name: str) -> None:
     trigger = TRIGGERS[name]
     stored = json.loads(json.dumps(describe(trigger=trigger)))
@@ -257,7 +258,7 @@ def test_a_trigger_of_apscheduler_has_the_same_times_once_it_was_stored(name: st
         previous = expected
 
 
-@pytest.mark.parametrize(
+@each(
     "description",
     [
         *({}, [], "cron", {"cron": "* * * * *", "date": "2026-01-01"}, {"pickle": "gASV"}, {"cron": 5}, {"date": 5}),
@@ -277,13 +278,13 @@ def test_what_is_no_description_is_refused(description: Any) -> None:
         Times(description)
 
 
-@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../../etc/passwd", "CET-ish", None, 5])
+@each("zone", ["Mars/Olympus", "", "../../etc/passwd", "CET-ish", None, 5])
 def test_what_is_no_time_zone_is_refused(zone: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="time zone"):
         Times({"cron": "* * * * *"}, zone)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "wrong"),
     [
         ({}, "none of them"),
@@ -344,7 +345,7 @@ def test_a_time_after_the_last_second_that_there_is_is_refused() -> None:
         times.after(utc("2026-11-25 10:00:00"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("description", "runs"),
     [
         ({"cron": "0 0 29 2 *"}, 7),
@@ -378,7 +379,7 @@ def test_the_latest_of_millions_of_times_is_found_at_once() -> None:
     assert asked < 200
 
 
-@pytest.mark.parametrize("line", ["* * * * *", "*/7 * * * *", "0-9 4 * * *", "0 0 29 2 *"])
+@each("line", ["* * * * *", "*/7 * * * *", "0-9 4 * * *", "0 0 29 2 *"])
 def test_the_latest_time_is_the_last_of_all(line: str) -> None:
     times, first = Times({"cron": line}), None
     for last in ("2024-02-29 00:00:00", "2024-02-29 04:05:59", "2024-03-01 04:09:00", "2024-03-02 12:34:56"):
@@ -420,7 +421,7 @@ ANY_TRIGGERS = {
 }
 
 
-@pytest.mark.parametrize("name", ANY_TRIGGERS)
+@each("name", ANY_TRIGGERS)
 def test_a_trigger_fires_at_the_same_times_once_it_is_made_of_its_description(name: str) -> None:
     trigger = ANY_TRIGGERS[name]
     description = json.loads(json.dumps(describe_trigger(trigger)))
@@ -444,7 +445,7 @@ def test_a_zone_of_pytz_is_described_by_its_name() -> None:
     }
 
 
-@pytest.mark.parametrize("seconds", [0, -1])
+@each("seconds", [0, -1])
 def test_an_interval_takes_time(seconds: int) -> None:
     with pytest.raises(ValueError, match="more than 0 seconds"):
         trigger_of({"interval": {"seconds": seconds, "start_date": "2026-01-01T00:00:00Z"}})

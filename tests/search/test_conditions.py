@@ -7,13 +7,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs import Job
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.query import Condition
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "condition"),
     [
         ("to=ann@example.com", ("to", "=", "ann@example.com")),
@@ -38,7 +39,7 @@ def test_a_word_is_a_condition(word: str, condition: tuple[str, str, str]) -> No
     assert Condition.parse(word) == condition
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "condition"),
     [
         ("to", "ann", ("to", "=", "ann")),
@@ -59,7 +60,7 @@ def test_so_is_an_argument_of_python(name: str, value: Any, condition: tuple[str
     assert Condition.named(name, value) == condition
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "seconds"),
     [
         ("now", 0),
@@ -78,7 +79,7 @@ def test_a_time_may_be_a_span_from_now(given: Any, seconds: float) -> None:
     assert before <= moment - timedelta(seconds=seconds) <= utcnow()
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "told"),
     [
         ("mails", "'mails' is not a condition: write it as field=value, field!=value, field>value or field__gt=value"),
@@ -105,13 +106,13 @@ def test_what_is_none_is_refused_with_what_to_write(word: str, told: str) -> Non
         Condition.parse(word)
 
 
-@pytest.mark.parametrize("value", [None, [], {}, b"x", object()])
+@each("value", [None, [], {}, b"x", object()])
 def test_a_value_of_another_kind_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="to is compared with a text, a number or a time, not with"):
         Condition.of("to", "=", value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "path", "is_met"),
     [
         ("class=shop.jobs.SendMail", "shop.jobs.SendMail", True),

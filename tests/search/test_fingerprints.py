@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs.exceptions import JobTimeout
 from limpyd_jobs.search import fingerprints
@@ -170,7 +171,7 @@ def test_where_the_application_is_installed_makes_none() -> None:
     assert at(("/srv/releases/20261123/jobs.py", "run")) == at(("/srv/releases/20261124/jobs.py", "run"))
 
 
-@pytest.mark.parametrize(
+@each(
     "library",
     [
         "/usr/lib/python3.11/json/decoder.py",
@@ -187,7 +188,7 @@ def test_the_last_place_in_the_application_counts_not_one_in_a_library(library: 
     assert at((library, "get"), ("/srv/shop/jobs.py", "run")) == alone
 
 
-@pytest.mark.parametrize("folder", ["/data/lib/python/", "/srv/Lib/", "/home/lib/python-shop/"])
+@each("folder", ["/data/lib/python/", "/srv/Lib/", "/home/lib/python-shop/"])
 def test_any_folder_may_hold_it(folder: str) -> None:
     assert at((f"{folder}shop/jobs.py", "run")) == at(("/srv/shop/jobs.py", "run"))
 

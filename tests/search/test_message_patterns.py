@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import each
 
 from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "expected"),
     [
         ("page 12 of 30", "page <value> of <value>"),
@@ -39,7 +39,7 @@ def test_what_differs_from_job_to_job_is_left_out(message: str, expected: str) -
     assert pattern_of(message) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "messages",
     [
         ("no commit 3fa9c1d", "no commit 1234567", "no commit 12"),
@@ -59,7 +59,7 @@ def test_messages_of_one_kind_have_one_pattern(messages: tuple[str, ...]) -> Non
     assert len(set(map(pattern_of, messages))) == 1
 
 
-@pytest.mark.parametrize("identifiers", [("ann", "welcome:bob", "a page"), ("7", "667", "9999", "SKU-1A", "12.5")])
+@each("identifiers", [("ann", "welcome:bob", "a page"), ("7", "667", "9999", "SKU-1A", "12.5")])
 def test_identifiers_of_any_length_make_no_difference(identifiers: tuple[str, ...]) -> None:
     assert len({pattern_of(f"no address {each}", each) for each in identifiers}) == 1
     assert pattern_of("no file_ann.pdf for ann, annoyed", "ann") == "no file_<identifier>.pdf for <identifier>, annoyed"
@@ -70,6 +70,6 @@ def test_a_message_of_nothing_else_is_known() -> None:
     assert not is_variable("no <text>")
 
 
-@pytest.mark.parametrize("unit", ["/", "a/", "'", "[", "[1, ", "1-", "a-", "a.", "1, ", " ", "_-", "(1,", "[: ", "1a@"])
+@each("unit", ["/", "a/", "'", "[", "[1, ", "1-", "a-", "a.", "1, ", " ", "_-", "(1,", "[: ", "1a@"])
 def test_a_long_message_takes_no_long_time(unit: str) -> None:
     assert len(pattern_of(unit * 5000, unit * 10)) <= MAX_PATTERN

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import redis
+from cases import each
 from reading import limpyd_jobs
 
 from limpyd_jobs import Job
@@ -59,7 +60,7 @@ def test_says_which_it_did_not_see(urls: str) -> None:
     assert told in error
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "told"),
     [
         ([], "a command is needed, one of: audit, "),

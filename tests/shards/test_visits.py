@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from running import messages, worker_of, working
 from servers import wait_until
 
@@ -259,7 +260,7 @@ def test_a_connection_to_another_shard_is_dropped_if_its_job_was_interrupted(sha
     assert clients[0] != clients[1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("redis+cluster://u:hidden@h/shop", "must tell the number of shards, as redis"),
@@ -272,7 +273,6 @@ def test_a_connection_to_another_shard_is_dropped_if_its_job_was_interrupted(sha
         ("", "There must be 2 to 1,000 shards, not 0"),
         (("redis://u:hidden@a", "redis://b"), "shards must be a Shards, or a text that names one, not a tuple"),
     ],
-    ids=str,
 )
 def test_what_does_not_name_shards_is_told_without_passwords(text: Any, told: str) -> None:
     with pytest.raises(ConfigurationException) as refused:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from cases import each
 from running import messages, work
 
 from limpyd_jobs import ConfigurationException, Job, Queue, Retry, Worker
@@ -38,19 +39,19 @@ def make(**options: Any) -> Worker:
     return Worker(**{"queues": "a", "terminate_gracefuly": False, **options})
 
 
-@pytest.mark.parametrize(("name", "text", "number"), [(name, *values) for name, values in NUMBERS.items()])
+@each(("name", "text", "number"), [(name, *values) for name, values in NUMBERS.items()])
 def test_a_number_may_be_given_as_text(name: str, text: str, number: float) -> None:
     for worker in (make(**{name: text}), type("OwnWorker", (Worker,), {name: text})("a", terminate_gracefuly=False)):
         assert getattr(worker, name) == number
         assert type(getattr(worker, name)) is type(number)
 
 
-@pytest.mark.parametrize("name", NEW_NUMBERS)
+@each("name", NEW_NUMBERS)
 def test_so_may_those_that_version_2_does_not_have(name: str) -> None:
     assert getattr(make(**{name: "5"})._settings, name) == 5
 
 
-@pytest.mark.parametrize("name", [*NUMBERS, *NEW_NUMBERS, "max_duration"])
+@each("name", [*NUMBERS, *NEW_NUMBERS, "max_duration"])
 def test_another_text_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationException, match=name):
         make(**{name: "soon"})
@@ -61,12 +62,12 @@ class TestPrefetch:
         assert make(prefetch="auto", prefetch_time="0.5")._settings.prefetch_time == 0.5
         assert type("OwnWorker", (Worker,), {"prefetch": "auto"})("a")._settings.prefetch == "auto"
 
-    @pytest.mark.parametrize("value", ["atuo", "Auto", "", 0, -1, 1.5, 1001, True, float("nan"), None])
+    @each("value", ["atuo", "Auto", "", 0, -1, 1.5, 1001, True, float("nan"), None])
     def test_is_refused_if_it_is_neither_auto_nor_a_number(self, value: Any) -> None:
         with pytest.raises(ConfigurationException, match=r"^prefetch must be 'auto' or a number from 1 to 1000, not "):
             make(prefetch=value)
 
-    @pytest.mark.parametrize("value", ["soon", 0, -1, True, float("nan"), float("inf"), None])
+    @each("value", ["soon", 0, -1, True, float("nan"), float("inf"), None])
     def test_the_time_is_refused_if_it_is_no_number_of_seconds(self, value: Any) -> None:
         with pytest.raises(ConfigurationException, match=r"^prefetch_time must be a number, more than 0, not "):
             make(prefetch="auto", prefetch_time=value)
@@ -80,12 +81,12 @@ class TestPrefetch:
         assert own("a", prefetch=1)._settings.prefetch == 1
 
 
-@pytest.mark.parametrize("given", [90, 90.0, "90", timedelta(seconds=90)])
+@each("given", [90, 90.0, "90", timedelta(seconds=90)])
 def test_the_longest_duration_is_a_timedelta(given: Any) -> None:
     assert make(max_duration=given).max_duration == timedelta(minutes=1, seconds=30)
 
 
-@pytest.mark.parametrize("given", [1e12, 1e300, "1e12", timedelta.max])
+@each("given", [1e12, 1e300, "1e12", timedelta.max])
 def test_a_duration_beyond_all_dates_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationException, match="max_duration"):
         make(max_duration=given)
@@ -97,7 +98,7 @@ def test_a_lease_may_be_longer_than_timers_hold() -> None:
     assert work("a", lease=1e300).num_loops == 1
 
 
-@pytest.mark.parametrize("given", [None, 0])
+@each("given", [None, 0])
 def test_no_longest_duration_is_what_was_given(given: Any) -> None:
     assert make(max_duration=given).max_duration is given
 
@@ -178,7 +179,7 @@ def test_hooks_can_read_when_the_last_rounds_were() -> None:
     assert None not in (seen["after"][0], *seen["started"], *seen["run"])
 
 
-@pytest.mark.parametrize("model", [Job, None, "Queue", 3])
+@each("model", [Job, None, "Queue", 3])
 def test_a_model_is_checked_under_the_name_of_version_2(model: Any) -> None:
     Worker._assert_correct_model(Queue, Queue, "queue")
     with pytest.raises(ConfigurationException, match="The queue model must be a subclass of Queue"):
@@ -208,7 +209,7 @@ class TestNamesThatAreSomethingElse:
         assert [text.split()[0] for text in told] == ["lease", "processes", "prefetch"]
         assert (worker._settings.processes, worker._settings.lease, worker._settings.prefetch) == (1, 60, 1)
 
-    @pytest.mark.parametrize(
+    @each(
         ("name", "value"),
         [
             ("prefetch", "mine"),
@@ -232,7 +233,7 @@ class TestNamesThatAreSomethingElse:
         with pytest.raises(ConfigurationException):
             make(**{name: value})
 
-    @pytest.mark.parametrize(("name", "value"), [("retry_policy", "times=many"), ("job_modules", "json.nowhere")])
+    @each(("name", "value"), [("retry_policy", "times=many"), ("job_modules", "json.nowhere")])
     def test_one_that_is_nearly_right_is_refused(self, name: str, value: str) -> None:
         with pytest.raises(ConfigurationException, match=name):
             type("OwnWorker", (Worker,), {name: value})("a")

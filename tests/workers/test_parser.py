@@ -6,6 +6,7 @@ from optparse import Option
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parameters import OPTIONS
@@ -82,7 +83,7 @@ def early(*arguments: str) -> dict[str, Any]:
     return vars(options)
 
 
-@pytest.mark.parametrize(
+@each(
     "others",
     [
         [],
@@ -97,7 +98,7 @@ def test_the_first_reading_takes_its_options_from_among_any_others(others):
         assert early(*arguments) == {"pythonpath": ["/a", "/b:/c"], "worker_config": "my.Config"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "paths"),
     [
         (["--pythonpath=/a", "/b", "--queues=a"], ["/a", "/b"]),

@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 import redis
 from asking import Dashboard
+from cases import each
 from reading import limpyd_jobs
 from test_web_security import TOKEN, bearer
 
@@ -143,7 +144,7 @@ def test_wrong_settings_are_refused(databases: list[JobsDatabase]) -> None:
         application(shards=databases)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         (["--shards=redis://a redis://b", "--database=redis://c"], "--database and --shards do not go together"),
