@@ -47,6 +47,7 @@ TOUCHED = (
     "tests/workers/test_parser.py",
     "tests/workers/claiming/test_prefetch.py",
     "tests/workers/process/test_processes.py",
+    "tests/workers/process/test_service_manager.py",
     "tests/workers/fleet/test_registration.py",
     "tests/workers/process/test_signals.py",
     "tests/workers/test_stored_data.py",

@@ -5,207 +5,28 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import preloaded
 import pytest
 import redis
 from invariants import violations
+from parents import QUEUE, Parent, add, all_succeeded, processes_of_session, runners
 from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.process.children import ChildProcess
-from limpyd_jobs.workers.process.system import NOTIFY_TIMEOUT, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
-
-COMMAND = str(Path(sys.executable).with_name("limpyd-jobs-worker"))
-QUEUE = "orders"
-
-SHOP = '''
-import os
-import signal
-import time
-
-import redis
-
-from limpyd_jobs import Worker
-from limpyd_jobs.workers import WorkerConfig
-from limpyd_jobs.workers.process import pool
-
-gates = redis.Redis(unix_socket_path=os.environ["GATES"])
-
-
-def ship(job, queue):
-    gates.rpush("by", os.getpid())
-
-
-def ship_slowly(job, queue):
-    """Wait until the test opens the gate."""
-    gates.rpush("by", os.getpid())
-    for _ in range(60):  # not one wait in C, which a signal does not end if another thread gets it
-        if gates.blpop("open", 1):
-            break
-
-
-def crash_once(job, queue):
-    if gates.rpush("by", os.getpid()) == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-class FailingWorker(Worker):
-    def run_started(self):
-        raise RuntimeError("no way")
-
-
-class ImpatientConfig(WorkerConfig):
-    def _run_processes(self):
-        pool.KILL_MARGIN = 0.1
-        super()._run_processes()
-
-
-class FailingConfig(WorkerConfig):
-    def _update_parent_title(self, processes):
-        if processes.status == "running" and processes.alive < processes.number:
-            raise RuntimeError("the parent fails")
-
-
-class ConfigThatTells(WorkerConfig):
-    def prepare_worker(self):
-        super().prepare_worker()
-        gates.rpush("service managers", os.environ.get("NOTIFY_SOCKET", "none"))
-
-
-class SlowConfig(WorkerConfig):
-    def prepare_worker(self):
-        super().prepare_worker()
-        if gates.incr("prepared") == 3:  # the second child
-            gates.blpop("prepare", 60)
-'''
-
-
-class Parent:
-    """The command, in a session of its own, with what it logs."""
-
-    def __init__(self, command: list[str], log: Path, environment: dict[str, str], is_forked: bool) -> None:
-        self._log = log
-        variables = {**os.environ, **environment}
-        self._process: Any
-        with open(log, "wb") as file:
-            if is_forked:
-                self._process = preloaded.Process(command, output=file.fileno(), env=variables)
-            else:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    start_new_session=True,
-                    env=variables,
-                )
-        self.pid = self._process.pid
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def said(self, pattern: str) -> list[str]:
-        """The messages of the parent that begin with the pattern."""
-        return re.findall(rf"\[parent\] ({pattern}.*)", self.log, re.MULTILINE)
-
-    @property
-    def children(self) -> list[int]:
-        """The process ids of all that descend from it, and have not ended."""
-        return [pid for pid in processes_of_session(self.pid) if pid != self.pid]
-
-    def wait_for(self, pattern: str, number: int = 1) -> list[str]:
-        """Return the messages of the parent that begin with the pattern, once there are that many."""
-        wait_until(lambda: len(self.said(pattern)) >= number, f"{number} times {pattern!r} in the log")
-        return self.said(pattern)
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def wait(self) -> int:
-        """Return its exit status, once it has ended."""
-        return self._process.wait(TIMEOUT)
-
-    def end(self) -> int:
-        self.send(signal.SIGTERM)
-        return self.wait()
-
-    def kill_all(self) -> list[int]:
-        """Leave nothing behind; return what was left of an ended parent."""
-        left = self.children if self._process.poll() is not None else []
-        while processes_of_session(self.pid):
-            os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
-        return left
-
-
-def processes_of_session(pid: int) -> list[int]:
-    if not Path("/proc/self/stat").exists():
-        listed = subprocess.run(["ps", "-eo", "pid=,stat=,sess="], capture_output=True, text=True, check=True).stdout
-        rows = [line.split() for line in listed.splitlines()]
-        return [int(each) for each, state, session in rows if session == str(pid) and state[0] != "Z"]
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):  # a "ps" costs as much as all else that most of these tests do
-        with suppress(OSError):
-            state, _, _, session, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
-            if session == str(pid) and state != "Z":
-                found.append(int(path.parent.name))
-    return found
-
-
-@pytest.fixture
-def start(
-    tmp_path: Path, redis_server: RedisServer, redis_client: redis.Redis, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Parent]]:
-    """Start the command on the server of the tests, with an application; at the end none of its processes is left."""
-    (tmp_path / "shop.py").write_text(SHOP)
-    parents: list[Parent] = []
-
-    def start(*arguments: str, program: list[str] | None = None, is_forked: bool = True, **environment: str) -> Parent:
-        options = [f"--pythonpath={tmp_path}", f"--queues={QUEUE}", *arguments]
-        variables = {
-            "GATES": redis_server.socket,
-            "LIMPYD_JOBS_DATABASE": redis_server.url,
-            "PYTHONWARNINGS": "error:This process",  # has threads, and forks
-            **environment,
-        }
-        log = tmp_path / f"log{len(parents)}"
-        parents.append(Parent(program or [COMMAND, *options], log, variables, is_forked))
-        return parents[-1]
-
-    yield start
-    assert [left for parent in parents for left in parent.kill_all()] == []
-
-
-def add(number: int) -> list[Job]:
-    return [Job.add_job(str(each), QUEUE) for each in range(number)]
-
-
-def all_succeeded(jobs: list[Job]) -> bool:
-    return all(job.status.hget() == STATUSES.SUCCESS for job in jobs)
-
-
-def runners(client: redis.Redis) -> list[int]:
-    """The ids of the processes that ran, or run, jobs, in order."""
-    return [int(pid) for pid in client.lrange("by", 0, -1)]
 
 
 class TestRunningJobs:
@@ -596,32 +417,6 @@ class TestEnding:
         assert sorted(job.status.hget() for job in jobs) == ["r", "s"]
 
 
-@pytest.fixture(params=["path", "abstract"])
-def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A service manager that listens, and its address as a service sees it."""
-    address = str(tmp_path / "notify")
-    if request.param == "abstract":
-        if sys.platform != "linux":
-            pytest.skip("only Linux has abstract addresses")
-        address = f"@limpyd-jobs-tests-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(address.replace("@", "\0"))
-        listener.settimeout(TIMEOUT)
-        yield listener, address
-
-
-def assert_silent(listener: socket.socket) -> None:
-    assert select.select([listener], [], [], 0)[0] == []
-
-
-def fill(address: str) -> None:
-    """Send to a manager, who does not read, until no more fits in."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client, suppress(BlockingIOError):
-        client.setblocking(False)
-        while True:
-            client.sendto(b"READY=1", address.replace("@", "\0"))
-
-
 @pytest.fixture
 def late_server(redis_binary: str) -> Iterator[RedisServer]:
     """A server that has yet to start."""
@@ -669,96 +464,6 @@ class TestARedisThatIsLate:
         worker.run()
         starting.join()
         assert worker.status == "terminated"
-
-
-class TestTellingTheServiceManager:
-    def test_several_processes_are_ready_once_all_of_them_are(self, start, manager, redis_client):
-        listener, address = manager
-        Queue.get_queue(QUEUE)
-        parent = start("--processes=2", "--worker-config=shop.SlowConfig", NOTIFY_SOCKET=address)
-        wait_until(lambda: "Run started." in parent.log)
-        (ready,) = re.findall(r"\[(\d+)\].*Run started\.", parent.log)
-        os.kill(int(ready), signal.SIGKILL)
-        parent.wait_for(f"process {ready} died")
-        assert_silent(listener)
-        redis_client.rpush("prepare", 1)
-        assert listener.recv(100) == b"READY=1"
-        parent.send(signal.SIGTERM)
-        assert listener.recv(100) == b"STOPPING=1"
-        assert parent.wait() == 0
-        assert_silent(listener)
-
-    def test_children_tell_it_nothing_themselves(self, start, manager, redis_client):
-        listener, address = manager
-        parent = start("--processes=2", "--worker-config=shop.ConfigThatTells", NOTIFY_SOCKET=address)
-        assert listener.recv(100) == b"READY=1"
-        assert redis_client.lrange("service managers", 0, -1)[1:] == ["none", "none"]  # after that of the parent
-        assert parent.end() == 0
-
-    def test_one_process_is_ready_when_it_can_work_though_there_is_no_queue_yet(self, start, manager):
-        listener, address = manager
-        parent = start(NOTIFY_SOCKET=address)
-        assert listener.recv(100) == b"READY=1"
-        assert parent.end() == 0
-        assert listener.recv(100) == b"STOPPING=1"
-
-    def test_one_process_tells_when_it_ends_by_itself(self, start, manager):
-        listener, address = manager
-        add(1)
-        parent = start("--callback=shop.ship", "--max-loops=1", NOTIFY_SOCKET=address)
-        assert [listener.recv(100) for _ in range(2)] == [b"READY=1", b"STOPPING=1"]
-        assert parent.wait() == 0
-
-    @pytest.mark.parametrize("number", [1, 2])
-    def test_the_watchdog_is_fed_while_jobs_run(self, start, manager, redis_client, number):
-        listener, address = manager
-        add(number)
-        options = (f"--processes={number}", "--callback=shop.ship_slowly")
-        parent = start(*options, NOTIFY_SOCKET=address, WATCHDOG_USEC="100000")
-        wait_until(lambda: len(runners(redis_client)) == number)
-        received: list[bytes] = []
-        wait_until(lambda: received.append(listener.recv(100)) or received.count(b"WATCHDOG=1") > 2)
-        redis_client.rpush("open", 1, 2)
-        assert parent.end() == 0
-
-    @pytest.mark.parametrize("number", [1, 2])
-    def test_a_manager_that_does_not_read_holds_nothing_up(self, start, manager, number):
-        _, address = manager
-        fill(address)
-        jobs = add(number)
-        parent = start(f"--processes={number}", "--callback=shop.ship", NOTIFY_SOCKET=address, WATCHDOG_USEC="100000")
-        wait_until(lambda: all_succeeded(jobs))
-        assert parent.end() == 0
-
-    def test_waiting_for_a_manager_that_does_not_read_keeps_no_core_busy(self, monkeypatch, manager):
-        _, address = manager
-        fill(address)
-        monkeypatch.setenv("NOTIFY_SOCKET", address)
-        before = time.process_time()
-        notify("READY=1")
-        assert time.process_time() - before < NOTIFY_TIMEOUT / 2
-
-    def test_a_manager_that_is_gone_is_no_failure(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-        notify("READY=1")
-
-    @pytest.mark.parametrize(
-        ("environment", "interval"),
-        [
-            ({}, None),
-            ({"WATCHDOG_USEC": "3000000"}, 1.5),
-            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
-            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, None),
-            ({"WATCHDOG_USEC": "soon"}, None),
-            ({"WATCHDOG_USEC": "0"}, None),
-        ],
-    )
-    def test_the_watchdog_is_fed_twice_as_often_as_it_must_be(self, monkeypatch, environment: Any, interval: Any):
-        for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        assert watchdog_interval() == interval
 
 
 class TestOtherSignals:
