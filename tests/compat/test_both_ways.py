@@ -21,7 +21,7 @@ def teller(version_3: Version, redis_server: RedisServer) -> Iterator[Process]:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("events", ["", "-events"])
+@pytest.mark.parametrize("events", ["", pytest.param("-events", marks=pytest.mark.proof)])
 def test_both_ways_tell_the_same_story(name: str, events: str, teller: Process) -> None:
     straight, by_hooks = (teller.ask(f"{name}-{mode}{events}") for mode in ("plain", "hooked"))
     if found := differences(straight, by_hooks, {}):

@@ -32,8 +32,13 @@ def report_of(record_property: Callable[[str, object], None]) -> Callable[[Chaos
 @pytest.mark.long
 @pytest.mark.parametrize(
     "many",
-    [{}, {"prefetch": 10}, {"prefetch": "auto"}, {"concurrency": 10}, {"concurrency": 100}],
-    ids=["one", "prefetch 10", "prefetch auto", "concurrency 10", "concurrency 100"],
+    [
+        pytest.param({}, id="one"),
+        pytest.param({"prefetch": 10}, id="prefetch 10", marks=pytest.mark.only_long),  # as "auto" comes to
+        pytest.param({"prefetch": "auto"}, id="prefetch auto"),
+        pytest.param({"concurrency": 10}, id="concurrency 10", marks=pytest.mark.only_long),  # as 100, and less of it
+        pytest.param({"concurrency": 100}, id="concurrency 100"),
+    ],
 )
 def test_no_job_is_lost_under_any_faults(
     redis_binary: str, report_of: Callable[[Chaos], Report], many: dict[str, Any]
