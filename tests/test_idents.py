@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import redis
 from cases import each
 
@@ -28,7 +27,7 @@ def test_whatever_has_a_path_and_a_pk_is_an_ident(text: str) -> None:
     assert Ident.parse(text) == Ident.of(text) == tuple(text.split(":"))
 
 
-@pytest.mark.parametrize("text", [*NO_IDENTS, *ODD_IDENTS])
+@each("text", [*NO_IDENTS, *ODD_IDENTS])
 def test_scripts_read_idents_alike(redis_client: redis.Redis, text: str) -> None:
     include = (FOLDER / "includes" / "idents.lua").read_text("utf-8")
     function = include[include.index("local function parse_ident") :].partition("\nend\n")[0]

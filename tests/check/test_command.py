@@ -13,6 +13,7 @@ from pathlib import Path
 import preloaded
 import pytest
 import redis
+from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import Job, NotAudited, Queue, Schedule
@@ -282,7 +283,7 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
     assert run("check", f"--database={redis_server.url}", database="localhost:1").returncode == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         (["check", "--nope"], "limpyd-jobs check: error: no such option: --nope"),

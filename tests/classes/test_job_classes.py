@@ -257,7 +257,7 @@ class TestHostilePaths:
         assert set(sys.modules) == before
         assert [*tmp_path.rglob("*.imported")] == []
 
-    @pytest.mark.parametrize(("path", "exception"), HOSTILE.items(), ids=[ascii(path)[:40] for path in HOSTILE])
+    @each(("path", "exception"), HOSTILE.items())
     def test_import_nothing_and_are_refused(self, path: str, exception: type[Exception]) -> None:
         for call in (JobClasses(Job).resolve, lambda path: Job.get_from_ident(f"{path}:1")):
             with pytest.raises(exception) as raised:
@@ -344,7 +344,7 @@ class TestAllow:
         finally:
             job_classes.allow(None)
 
-    @pytest.mark.parametrize(
+    @each(
         "modules",
         ["", ",", " , ", [], (), [""], 1, b"a", [1], [None], {"a"}, "a b", "a..b", ".a", "a.", "a/b", "a:b", "\0"],
     )

@@ -10,6 +10,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from limpyd_jobs.classes.sources import bare_folders, defines_subclass, is_standard
 
@@ -148,7 +149,7 @@ def test_a_class_is_found_wherever_it_is_defined(tmp_path: Path, source: str) ->
 
 
 @pytest.mark.usefixtures("origins")
-@pytest.mark.parametrize("source", NO_DEFINITIONS.values(), ids=NO_DEFINITIONS.keys())
+@each("source", NO_DEFINITIONS.values())
 def test_anything_else_is_no_class(tmp_path: Path, source: str) -> None:
     write(tmp_path / "sources_package" / "sources_it.py", source)
     assert not is_found("sources_package.sources_it", "Task")

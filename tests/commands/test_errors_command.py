@@ -11,6 +11,7 @@ from typing import Any
 import preloaded
 import pytest
 import redis
+from cases import each
 from reading import limpyd_jobs
 from servers import RedisServer
 
@@ -221,7 +222,7 @@ def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: Re
     assert json.loads(told)["done"] == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         (["nope"], "'nope' is not one of groups, list, show, requeue"),
@@ -243,9 +244,9 @@ def test_a_command_line_that_is_wrong(redis_server: RedisServer, arguments: list
 @pytest.mark.proof
 def test_a_long_error_is_cut_unless_all_is_asked_for(fingerprint: str) -> None:
     error = Error.collection(type="LookupError").instances()[-1]
-    for each in Error.collection(type="LookupError").instances():
-        each.message.hset("begins " + "x" * 3_000_000 + " ends")
-        each.hmset(traceback="first\n" + "line\n" * 200_000 + "last")
+    for failure in Error.collection(type="LookupError").instances():
+        failure.message.hset("begins " + "x" * 3_000_000 + " ends")
+        failure.hmset(traceback="first\n" + "line\n" * 200_000 + "last")
     status, out, told = limpyd_jobs("errors", "show", fingerprint)
     assert (status, len(out) < 60_000) == (0, True)
     assert "left out" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 from reading import limpyd_jobs
 
 from limpyd_jobs.commands.shared.verbs import VerbCommand
@@ -10,7 +11,7 @@ from limpyd_jobs.scripts.jobs import COMMANDS
 
 
 @pytest.mark.usefixtures("redis_client")
-@pytest.mark.parametrize(
+@each(
     ("command", "told"),
     {
         "jobs delete --all --limit=1": "delete does not support --limit",

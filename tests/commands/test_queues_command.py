@@ -12,6 +12,7 @@ from typing import Any
 
 import preloaded
 import pytest
+from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import Job, Queue
@@ -149,7 +150,7 @@ def test_only_empty_queues_are_deleted(redis_server: RedisServer) -> None:
     assert {*told} == {("delete queue", f"queue=bills priority={priority}") for priority in (0, 5)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "told"),
     [
         (["queues", "empty"], "'empty' is not one of list, show"),
@@ -166,7 +167,7 @@ def test_what_is_wrong_is_said(redis_server: RedisServer, words: list[str], told
     assert told in err
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "resume --yes", "clear --yes", "delete --yes"])
+@each("verb", ["list", "show", "resume --yes", "clear --yes", "delete --yes"])
 def test_an_unknown_queue_is_refused(redis_server: RedisServer, verb: str) -> None:
     told = "limpyd-jobs queues: error: there is no queue bill, but there is: bills\n"
     assert run(redis_server, "queues", *verb.split(), "bill") == (1, "", told)

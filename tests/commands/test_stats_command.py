@@ -12,6 +12,7 @@ from typing import Any
 import preloaded
 import pytest
 import redis
+from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import Job, Worker
@@ -98,7 +99,7 @@ def test_without_metrics_there_is_only_the_heading(redis_server: RedisServer) ->
     assert redis_server.client().keys(f"{KEY}*") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "told"),
     [
         (["--since=-3d"], "metrics by the minute go back at most 2 days"),

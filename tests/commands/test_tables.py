@@ -8,6 +8,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs import Job, Queue, Schedule, Worker, WorkerPresence
 from limpyd_jobs.commands.shared.command import Command
@@ -113,7 +114,7 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, wor
     assert "no room for" not in whole.getvalue()
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@each("name", ["", *COMMANDS])
 def test_no_line_of_a_help_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     parser = COMMANDS[name](f"limpyd-jobs {name}", []).parser if name else create_parser()

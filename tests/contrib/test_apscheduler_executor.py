@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from cases import each
 from servers import RedisServer, wait_until
 
 pytest.importorskip("apscheduler")
@@ -377,7 +378,7 @@ def test_runs_of_which_some_were_added_before_redis_failed_are_all_added(
         wait_until(lambda: scheduler._process_jobs() is None or len(executor.job_class.collection()) > 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "wrong"),
     [
         ({"priority": "x"}, "priority must be an integer, not 'x'"),

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import redis
+from cases import each
 from servers import RedisServer
 
 pytest.importorskip("apscheduler")
@@ -169,7 +170,7 @@ class Bomb:
 
 
 class TestBadArguments:
-    @pytest.mark.parametrize(
+    @each(
         "arguments",
         [
             {"db": None},
@@ -185,14 +186,12 @@ class TestBadArguments:
         with pytest.raises(ValueError, match="must"):
             RedisJobStore(**arguments)
 
-    @pytest.mark.parametrize(
-        "arguments", [{"lease": True}, {"lease": "x"}, {"namespace": ""}, {"serializer": "yaml"}, {"lease": None}]
-    )
+    @each("arguments", [{"lease": True}, {"lease": "x"}, {"namespace": ""}, {"serializer": "yaml"}, {"lease": None}])
     def test_are_refused(self, arguments: Any) -> None:
         with pytest.raises(ValueError, match="must"):
             LimpydJobStore(**arguments)
 
-    @pytest.mark.parametrize(
+    @each(
         ("arguments", "told"),
         [
             ({"nonsense": 5}, "'nonsense' is neither an argument of this class nor of redis.Redis"),
@@ -205,13 +204,13 @@ class TestBadArguments:
             ({"pickle_protocol": 99}, "pickle_protocol must be from 0 to"),
         ],
     )
-    @pytest.mark.parametrize("store_class", [LimpydJobStore, RedisJobStore])
+    @each("store_class", [LimpydJobStore, RedisJobStore])
     def test_are_named_if_they_are_wrong(self, store_class: Any, arguments: Any, told: str) -> None:
         with pytest.raises((TypeError, ValueError), match=told):
             store_class(**arguments)
 
-    @pytest.mark.parametrize("db", [None, "x", -1, True, 1.5, ""])
-    @pytest.mark.parametrize("host_class", [LimpydJobStore, LimpydExecutor, RedisJobStore])
+    @each("db", [None, "x", -1, True, 1.5, ""])
+    @each("host_class", [LimpydJobStore, LimpydExecutor, RedisJobStore])
     def test_a_database_is_a_number(self, host_class: Any, db: Any) -> None:
         with pytest.raises(ValueError, match=r"^(The \"db\" parameter|db) must"):
             host_class(db=db)

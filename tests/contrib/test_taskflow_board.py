@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from servers import RedisServer, wait_until
 
 pytest.importorskip("taskflow")
@@ -605,7 +606,7 @@ class TestTheBoard:
         with pytest.raises(ValueError, match=r"lease|setting port is wrong"):
             LimpydJobBoard("flows", conf)
 
-    @pytest.mark.parametrize(
+    @each(
         ("conf", "said"),
         [
             ({"namespace": None}, "namespace"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from running import work
 
@@ -110,7 +111,7 @@ def test_jobs_are_found_by_one_that_is_indexed() -> None:
     assert Mail.get(to="bob").pk.get() == bob.pk.get()
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         lambda job: job.to.hset("bob"),

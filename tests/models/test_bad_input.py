@@ -225,7 +225,7 @@ def test_a_delay_given_twice_is_refused(refused: Refusal, prepare: Preparation) 
         call(delayed_for=60, delayed_until=datetime(2030, 1, 1))
 
 
-@pytest.mark.parametrize(("prepare", "field", "exceptions"), FIELD_ROWS)
+@each(("prepare", "field", "exceptions"), FIELD_ROWS)
 def test_an_unknown_or_reserved_field_is_refused_and_nothing_is_written(
     refused: Refusal, prepare: Preparation, field: str, exceptions: Exceptions
 ) -> None:
@@ -234,7 +234,7 @@ def test_an_unknown_or_reserved_field_is_refused_and_nothing_is_written(
         call(**{field: "1"})
 
 
-@pytest.mark.parametrize(("field", "value", "word"), FIELD_VALUES.values(), ids=FIELD_VALUES.keys())
+@each(("field", "value", "word"), FIELD_VALUES.values())
 def test_a_field_value_that_cannot_be_stored_is_refused_and_nothing_is_written(
     refused: Refusal, field: str, value: Any, word: str
 ) -> None:
@@ -285,7 +285,7 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize("call", TOO_LONG.values(), ids=TOO_LONG.keys())
+@each("call", TOO_LONG.values())
 def test_a_value_that_is_too_long_for_the_key_of_an_index_is_refused(refused: Refusal, call: Callable[[], Any]) -> None:
     with refused(ValueError, word=r"the indexed field '(colour|day|tags|traits)' is at most 65,536 bytes long, not 65"):
         call()
@@ -347,7 +347,7 @@ def test_a_job_that_is_not_in_error_is_not_requeued(refused: Refusal, status: st
         job.requeue(queue_name="new")
 
 
-@pytest.mark.parametrize(
+@each(
     ("ident", "exception"),
     [
         ("", ValueError),
@@ -357,14 +357,14 @@ def test_a_job_that_is_not_in_error_is_not_requeued(refused: Refusal, status: st
         ("limpyd_jobs.models.Job:99", DoesNotExist),
     ],
 )
-@pytest.mark.parametrize("asker", ["Job", "Worker"])
+@each("asker", ["Job", "Worker"])
 def test_an_ident_of_no_job_is_refused(refused: Refusal, asker: str, ident: str, exception: type[Exception]) -> None:
     get = Job.get_from_ident if asker == "Job" else Worker("present", terminate_gracefuly=False).get_job
     with refused(exception, word=""):
         get(ident)
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     ["", "x", "jobs:queue:99:waiting", "jobs:queue:1:success", "jobs:queue:1:hash", "jobs:job:1:waiting"],
 )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from parts import run_task
 from running import messages, work, worker_of
@@ -442,7 +443,7 @@ class TestAStoredCursor:
 
 
 class TestWrongUse:
-    @pytest.mark.parametrize(
+    @each(
         ("source", "key", "message"),
         [
             ("text", None, "A loop needs a sequence"),
@@ -459,7 +460,7 @@ class TestWrongUse:
         with pytest.raises(TypeError, match=message):
             Long.add_job("1").iterate(source, key=key)
 
-    @pytest.mark.parametrize("name", [None, "", "x" * 101, 5, b"x"])
+    @each("name", [None, "", "x" * 101, 5, b"x"])
     def test_of_a_name_is_refused(self, name: Any) -> None:
         for begin in (lambda job: job.iterate(ROWS, name=name), lambda job: job.step(name)):
             with pytest.raises((TypeError, ValueError), match="The name of a loop or a step"):

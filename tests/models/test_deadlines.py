@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from running import delayed_and_due, fail, messages, work
 
@@ -149,8 +150,8 @@ class TestHowItIsGiven:
         (one,), two = Call.add_jobs([{"identifier": "1", "start_within": given}]), Call.add_job("2", start_within=given)
         assert [job.get_field("_start_within").hget() for job in (one, two)] == [stored, stored]
 
-    @pytest.mark.parametrize("name", ["start_within", "retry_for"])
-    @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), True, "60", 1e11, [1]])
+    @each("name", ["start_within", "retry_for"])
+    @each("value", [-1, float("nan"), float("inf"), True, "60", 1e11, [1]])
     def test_what_is_no_time_is_refused_and_adds_nothing(
         self, name: str, value: Any, redis_client: redis.Redis
     ) -> None:

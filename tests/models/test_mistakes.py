@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 
 import pytest
+from cases import each
 from limpyd import fields
 
 from limpyd_jobs import STATUSES, Argument, Error, Job, Queue, Schedule
@@ -32,7 +33,7 @@ class Noted(Job):
 
 
 class TestAFieldThatThereIsNot:
-    @pytest.mark.parametrize(
+    @each(
         ("name", "hint"),
         [
             ("notes", "is 'note' meant?"),

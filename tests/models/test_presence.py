@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Presence
@@ -175,7 +176,7 @@ def test_a_broken_record_is_passed_over(redis_client: redis.Redis, damage: Calla
         assert names() == ["b"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "error"),
     [
         ({"kind": ""}, ValueError),

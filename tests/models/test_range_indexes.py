@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.indexes import EqualIndex, NumberRangeIndex
 from limpyd.model import RedisModel
@@ -133,7 +134,7 @@ class TestDates:
             (record.pk.get(), pytest.approx(Dated.get_field("at")._indexes[0].normalize_value(text), abs=1e-5))
         ]
 
-    @pytest.mark.parametrize(
+    @each(
         "text",
         [
             "",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
 
@@ -143,7 +144,7 @@ def test_what_a_process_wrote_is_read(kind: Any, text: str, value: Any) -> None:
     assert _field_of(kind).read(text) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "text"),
     [
         (json, "{"),

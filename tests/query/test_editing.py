@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.indexes import NumberRangeIndex, TextRangeIndex
 from reading import limpyd_jobs
@@ -111,7 +112,7 @@ def test_a_claimed_job_is_left_alone(parcel: Parcel) -> None:
     assert parcel.to.hget() == "ann"
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "error", "told"),
     [
         ({}, ValueError, "say what to change"),

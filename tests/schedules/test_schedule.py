@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from apscheduler.triggers.cron import CronTrigger
+from cases import each
 from invariants import violations
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -83,7 +84,7 @@ class Nameless(Job):
     note = fields.InstanceHashField()
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "error"),
     [
         ({"cron": "61 * * * *"}, ValueError),

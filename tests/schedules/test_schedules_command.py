@@ -13,6 +13,7 @@ from pathlib import Path
 import preloaded
 import pytest
 import redis
+from cases import each
 from parts import run_task
 from running import worker_of
 from scheduled import Report, make_due
@@ -143,7 +144,7 @@ def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
     assert notes() == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "told"),
     [
         (["enqueue_due"], "'enqueue_due' is not one of list"),

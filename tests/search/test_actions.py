@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import redis
+from cases import each
 
 from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, NotAudited, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
@@ -109,8 +110,8 @@ def test_jobs_are_moved_delayed_promoted_canceled_and_deleted(letters: list[Lett
 
 @pytest.mark.parametrize("verb", ACTIONS)
 def test_each_verb_is_one_of_filters_of_collections_of_all_shards_and_under_asyncio(verb: str) -> None:
-    for each in (JobFilter, JobCollection, ShardsFilter):
-        assert callable(getattr(each, f"{verb}_all"))
+    for kind in (JobFilter, JobCollection, ShardsFilter):
+        assert callable(getattr(kind, f"{verb}_all"))
 
 
 @pytest.mark.parametrize("kind", [JobFilter, ErrorFilter])
@@ -198,7 +199,7 @@ def test_who_did_what_is_written_down(letters: list[Letter]) -> None:
     assert told == ["delay=2100-01-02 00:00:00", ""]
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [
         lambda asked: asked.move_all(),
@@ -303,8 +304,8 @@ def test_a_job_that_is_claimed_at_the_last_moment_is_left_alone_by_the_ways_of_a
 
 
 def test_jobs_that_are_deleted_leave_the_lists_of_jobs_that_ended() -> None:
-    for each in ("good", "bad", "worse", "kept"):
-        Job.add_job(each, "ended")
+    for identifier in ("good", "bad", "worse", "kept"):
+        Job.add_job(identifier, "ended")
     Worker("ended", callback=_fails_if_bad, max_loops=4, logger_level=60).run()
     assert JobFilter("status=error", Job).requeue_all().done == 2
     Worker("ended", callback=_fails_if_bad, max_loops=2, logger_level=60).run()

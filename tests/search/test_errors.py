@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 
 from limpyd_jobs import Argument, Error, Job, Worker
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, explain_job, job_details
@@ -398,7 +399,7 @@ def test_reading_changes_nothing(redis_client: redis.Redis) -> None:
     assert changes() == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "is_met"),
     [
         ("*" * 50 + ".", False),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
 from servers import RedisServer
@@ -222,7 +223,7 @@ def test_each_process_writes_a_class_once_with_a_job(commands: Callable[[], Abst
     assert sorted(fields) == ["queues jobs:queue", Parcel.get_model_repr()]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("", "x", "[]", "{}", "[" * 100_000, '["a","b",[1],{},{},[]]', '["a","b",[],{"x":[]},{},[]]', "null", b"\xff"),
@@ -315,7 +316,7 @@ class TestDetails:
             job_details(ident)
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "number"),
     [
         (["weight>5"], 2),
@@ -404,9 +405,7 @@ def test_the_indexes_that_are_missing_are_told() -> None:
     assert str(missing) == f"seen of {Delivery.get_model_repr()} has no DateTimeRangeIndex"
 
 
-@pytest.mark.parametrize(
-    ("word", "number"), [("weight<=0", 1), ("weight>=0", 8), ("weight<0", 0), ("weight>0", 7), ("weight>=1", 7)]
-)
+@each(("word", "number"), [("weight<=0", 1), ("weight>=0", 8), ("weight<0", 0), ("weight>0", 7), ("weight>=1", 7)])
 def test_what_is_no_number_is_not_counted_as_nothing(word: str, number: int) -> None:
     Letter.add_job("letter of no weight", to="ann", pages=2, weight="heavy")
     assert JobFilter(Letter, word).count() == (number, True)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 import redis
+from cases import each
 from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Worker
@@ -214,7 +215,7 @@ def test_what_another_program_wrote_in_place_of_the_turn_is_replaced(
     assert gaps([Parcel(job.pk.get()) for job in jobs]) == [1] or len(dues(jobs)) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "told"),
     {
         "spread=0": "the spread must be a timedelta or a number of seconds, more than 0, not 0",
@@ -259,7 +260,7 @@ def test_the_command_says_until_when_it_lasts() -> None:
     assert (status, "requeued, the last one due at 2" in out) == (0, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "told"),
     {
         "--all --spread=0": "option --spread: The spread argument (0) must be",

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 from limpyd import fields
 from reading import limpyd_jobs
 
@@ -186,9 +187,7 @@ def test_workers_are_listed_with_their_shard(urls: str) -> None:
     assert [line.split()[:2] for line in out.splitlines() if "web" in line] == [["0", "web1:1"], ["1", "web2:2"]]
 
 
-@pytest.mark.parametrize(
-    "command", ["info", "stats", "backlog", "queues", "jobs", "errors", "errors list", "schedules", "workers"]
-)
+@each("command", ["info", "stats", "backlog", "queues", "jobs", "errors", "errors list", "schedules", "workers"])
 def test_a_shard_that_is_down_is_named(urls: str, command: str) -> None:
     status, out, error = limpyd_jobs("shards", f"--shards={urls} {DOWN}", *command.split())
     assert (status, "letters" in out) == (3, command not in ("stats", "errors", "schedules", "workers"))

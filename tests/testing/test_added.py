@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from cases import each
 from shop import Chain, Mail, Nightly
 
 from limpyd_jobs.testing import added_jobs, assert_added, drain, refute_added
@@ -103,7 +104,7 @@ def test_a_field_that_does_not_exist_is_an_error(function) -> None:
         function("Mail", to="ann")
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "message"),
     [
         ({"status": "wating"}, "There is no status 'wating'; there are: waiting, delayed, running, success"),
@@ -116,7 +117,7 @@ def test_a_field_that_does_not_exist_is_an_error(function) -> None:
         ({"left": "5"}, "The argument 'left' of Chain must be an integer, not '5'"),
     ],
 )
-@pytest.mark.parametrize("ask", [added_jobs, assert_added, refute_added])
+@each("ask", [added_jobs, assert_added, refute_added])
 def test_a_value_that_no_job_could_have_is_refused(ask: Any, fields: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         ask(Chain if "left" in fields else Mail, **fields)

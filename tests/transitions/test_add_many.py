@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import contents, violations
 from limpyd import fields
 from limpyd.exceptions import UniquenessError
@@ -173,7 +174,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
 }
 
 
-@pytest.mark.parametrize(("jobs", "options", "error"), WRONG.values(), ids=WRONG)
+@each(("jobs", "options", "error"), WRONG.values())
 def test_of_a_step_with_a_wrong_job_none_is_added(
     jobs: Any, options: dict[str, Any], error: type[Exception], redis_client: redis.Redis
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist
 from limpyd_extensions.related import FKInstanceHashField
@@ -510,7 +511,7 @@ class TestWhatIsToBeKept:
         assert world.queue().prune() == 2 + 3
         assert (len(idents(world, "success")), len(idents(world, "error"))) == (1, 0)
 
-    @pytest.mark.parametrize("keep", [True, -1, 1.5, float("nan"), "7x", "7", timedelta(-1), [1]])
+    @each("keep", [True, -1, 1.5, float("nan"), "7x", "7", timedelta(-1), [1]])
     def test_is_refused_if_it_is_neither_a_number_nor_a_duration(self, world: World, keep: Any) -> None:
         with pytest.raises(ConfigurationException, match="keep_success"):
             world.queue().prune(keep_success=keep)

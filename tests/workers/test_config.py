@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from limpyd_jobs.commandline.parameters import OPTIONS
 from limpyd_jobs.exceptions import ConfigurationException
@@ -165,7 +166,7 @@ def test_an_empty_value_counts_as_none_given(name):
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "message"),
     [
         (
@@ -213,7 +214,7 @@ def test_what_cannot_be_imported_is_named_as_version_2_names_it(capsys, name):
     assert f'Unable to import "{name.replace("-", "_")}"' in refusal(capsys, "--queues=a", f"--{name}=foo.bar")
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "message"),
     [
         ("--logger-level=bar", "Invalid logger-level bar"),
@@ -522,7 +523,7 @@ def test_options_of_the_class_are_printed_too_and_the_run_method_of_jobs_is_name
     assert {' - callback = <jobs "run" method>', " - queues = orders,mails", " - tenant = nobody"} <= set(lines)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("localhost:6379:15", "localhost:6379:15"),

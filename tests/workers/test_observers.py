@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cases import each
 from running import work, worker_of
 
 from limpyd_jobs import ConfigurationException, Job, events
@@ -40,9 +41,9 @@ def afterwards() -> Iterator[None]:
     told.clear()
     before = instruments.installed
     yield
-    for each in (*instruments.installed, count):
-        if each not in before:
-            events.unsubscribe(each)
+    for observer in (*instruments.installed, count):
+        if observer not in before:
+            events.unsubscribe(observer)
 
 
 def test_a_function_an_instrument_and_integrations_are_named_by_an_option() -> None:
@@ -72,7 +73,7 @@ def test_a_module_may_subscribe_what_it_likes(tmp_path: Any, monkeypatch: pytest
     assert "JobSucceeded" in told
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "why"),
     [
         (

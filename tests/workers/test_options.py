@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 
 from limpyd_jobs import Exponential, Retry
 from limpyd_jobs.commandline.parameters import OPTIONS
@@ -39,7 +40,7 @@ def refusal(parser: WorkerOptionParser, capsys: pytest.CaptureFixture[str], *arg
     return message
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=str)
+@each("option", OPTIONS)
 def test_the_help_explains_each_option_in_all_its_spellings(parser, option):
     text = parser.format_help()
     assert option.help
@@ -62,7 +63,7 @@ def test_nothing_is_set_that_was_not_given_so_that_the_worker_class_decides(pars
     assert {name: value for name, value in vars(options).items() if value is not None} == {"update_title": True}
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "name", "value"),
     [
         ("--queues=a,b", "queues", "a,b"),
@@ -102,18 +103,18 @@ def test_a_value_is_read_as_what_the_worker_wants(parser, argument, name, value)
     assert type(options[name]) is type(value)
 
 
-@pytest.mark.parametrize("flag", ["--max-loops", "--requeue-times"])
-@pytest.mark.parametrize("text", ["x", "", "1.5", "-1", "1e3", "nan"])
+@each("flag", ["--max-loops", "--requeue-times"])
+@each("text", ["x", "", "1.5", "-1", "1e3", "nan"])
 def test_a_number_of_jobs_or_times_refuses_all_but_integers_of_0_or_more(parser, capsys, flag, text):
     assert refusal(parser, capsys, f"{flag}={text}").startswith(f"option {flag}: ")
 
 
-@pytest.mark.parametrize("text", ["x", "", "1.5", "-1", "0", "501"])
+@each("text", ["x", "", "1.5", "-1", "0", "501"])
 def test_a_number_of_processes_refuses_all_but_integers_from_1_to_500(parser, capsys, text):
     assert refusal(parser, capsys, f"--processes={text}").startswith("option --processes: ")
 
 
-@pytest.mark.parametrize(
+@each(
     "flag",
     [
         "--max-duration",
@@ -124,7 +125,7 @@ def test_a_number_of_processes_refuses_all_but_integers_from_1_to_500(parser, ca
         "--prefetch-time",
     ],
 )
-@pytest.mark.parametrize("text", ["x", "", "-1", "-0.5", "nan", "inf", "1e12"])
+@each("text", ["x", "", "-1", "-0.5", "nan", "inf", "1e12"])
 def test_seconds_refuse_text_negative_and_absurd_numbers(parser, capsys, flag, text):
     assert refusal(parser, capsys, f"{flag}={text}").startswith(f"option {flag}: ")
 
@@ -146,12 +147,12 @@ def test_a_time_of_0_for_jobs_that_are_claimed_at_once_says_what_to_use_instead(
     assert refusal(parser, capsys, "--prefetch-time=0") == f"option --prefetch-time: {expected}"
 
 
-@pytest.mark.parametrize("text", ["x", "", "1.5", str(2**63), str(-(2**64))])
+@each("text", ["x", "", "1.5", str(2**63), str(-(2**64))])
 def test_a_difference_of_priorities_refuses_all_but_64_bit_integers(parser, capsys, text):
     assert refusal(parser, capsys, f"--requeue-priority-delta={text}").startswith("option --requeue-priority-delta: ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "named"),
     {
         "": "is not one of times=",
@@ -174,7 +175,7 @@ def test_a_wrong_retry_policy_is_refused_with_what_is_wrong(parser, capsys, text
     assert named in message
 
 
-@pytest.mark.parametrize("text", ["loud", "", "-3", "1e2", "levels"])
+@each("text", ["loud", "", "-3", "1e2", "levels"])
 def test_an_unknown_level_is_refused(parser, capsys, text):
     assert refusal(parser, capsys, f"--logger-level={text}").startswith("option --logger-level: ")
 

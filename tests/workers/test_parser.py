@@ -51,7 +51,7 @@ def test_an_option_and_its_value_are_joined_by_a_sign_or_a_space(parser):
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         (["--nope"], "no such option: --nope"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from limpyd.contrib.database import PipelineDatabase
 from running import Collector, delayed_and_due, messages, waiting_idly, work, worker_of, working
@@ -251,7 +252,7 @@ class TestIdents:
         worker_of(job_modules="colorsys", timeout=1, max_duration=0.2).run()
         assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] < 100
 
-    @pytest.mark.parametrize("modules", ["", ",", [], 1, "a b"])
+    @each("modules", ["", ",", [], 1, "a b"])
     def test_a_worker_that_is_told_of_no_module_is_refused(self, modules: Any) -> None:
         with pytest.raises(ConfigurationException):
             worker_of(job_modules=modules)

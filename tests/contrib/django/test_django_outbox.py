@@ -12,6 +12,7 @@ import redis
 from bookshop import tasks
 from bookshop.errands import Errand, ErrandQueue, Refused, Translated, Unique, fetch
 from bookshop.models import Book
+from cases import each
 from django.contrib.auth.models import Permission
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
@@ -127,7 +128,7 @@ class TestAJobThroughTheOutbox:
         assert ran(redis_client) == ["to ann"]
         assert not OutboxEntry.objects.exists()
 
-    @pytest.mark.parametrize(
+    @each(
         ("given", "error"),
         [
             ({"price": "much"}, TypeError),
@@ -137,7 +138,6 @@ class TestAJobThroughTheOutbox:
             ({"delayed_for": 1, "delayed_until": datetime(2099, 1, 1)}, ValueError),
             ({"using": "elsewhere"}, ConfigurationException),
         ],
-        ids=lambda given: next(iter(given)) if isinstance(given, dict) else None,
     )
     def test_is_refused_when_it_is_written_if_it_is_wrong(self, given: dict[str, Any], error: type[Exception]) -> None:
         with pytest.raises(error):

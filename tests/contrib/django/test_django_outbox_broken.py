@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 from bookshop.errands import Errand, Refused
+from cases import each
 from django.core.management import CommandError
 from django.db import OperationalError, connection, connections, transaction
 from django.test import override_settings
@@ -241,7 +242,7 @@ def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) ->
     return run
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         ("list", "--database=away"),

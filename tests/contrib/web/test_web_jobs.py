@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 import redis
 from asking import BROWSER, PROGRAM, Dashboard
+from cases import each
 from limpyd import fields
 from reading import limpyd_jobs
 
@@ -76,7 +77,7 @@ def test_pages_follow_each_other() -> None:
     assert second["following"] is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "told"),
     [
         ("/jobs?q=nonsense", "is not a condition"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from asking import Dashboard
+from cases import each
 from servers import RedisServer
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -173,7 +174,7 @@ def test_where_it_listens_everywhere_the_printed_name_is_one_that_it_answers_to(
         assert process.stdout.readline().startswith("http://jobs.example.com:")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         (["--host=0.0.0.0"], "option --host: others can reach 0.0.0.0, so set the environment variable"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asking import BROWSER, PROGRAM, Dashboard
+from cases import each
 
 from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.contrib.web import User, access, application
@@ -42,7 +43,7 @@ def bearer(secret: str) -> dict[str, str]:
     return {**BROWSER, "authorization": f"Bearer {secret}"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "told"),
     [
         ({"tokn": "x" * 20}, "'tokn' is not a setting of the dashboard: is token meant?"),
@@ -223,7 +224,7 @@ def test_another_site_may_link_to_a_page_but_load_nothing() -> None:
     assert Dashboard().get("/queues", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}).status == 403
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8780", "[::2]", "127.0.0.1:x@evil.example", ""],
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from postings import Homeless, Posting, board, lapse
 from running import delayed_and_due, work
 from servers import RedisServer
@@ -89,9 +90,7 @@ class TestWhatCannotBeClaimed:
         assert Queue.get_queue("board").waiting.lmembers() == [job.ident]
         job.claim().succeed()
 
-    @pytest.mark.parametrize(
-        "lease", [0, -1, float("nan"), float("inf"), 1e12, 10**400, True, "60", None, timedelta(1)]
-    )
+    @each("lease", [0, -1, float("nan"), float("inf"), 1e12, 10**400, True, "60", None, timedelta(1)])
     def test_for_no_time(self, lease: Any) -> None:
         job = Posting.add_job("a")
         with pytest.raises(ValueError, match="lease must be a number of seconds"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from postings import take_over
 from running import work
@@ -249,7 +250,7 @@ class TestTheSession:
         session._beat()
         assert [status(job) for job in (jobs[0], jobs[2])] == ["w", "w"]
 
-    @pytest.mark.parametrize("lease", [0, -1, float("nan"), True, "30", None])
+    @each("lease", [0, -1, float("nan"), True, "30", None])
     def test_of_no_time_is_refused(self, lease: Any) -> None:
         with pytest.raises(ValueError, match="lease"):
             Session(lease)

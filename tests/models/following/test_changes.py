@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist
 from limpyd.indexes import NumberRangeIndex, TextRangeIndex
@@ -391,7 +392,7 @@ class TestWaiting:
         assert {(change.model, change.pk) for change in changes} == {(Photo, "1"), (Photo, "2"), (Failing, "1")}
         assert len(list(of_all)) == 4
 
-    @pytest.mark.parametrize(
+    @each(
         ("arguments", "error"),
         [
             ({"timeout": -1}, ValueError),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
 from limpyd_jobs.dates import utcnow
@@ -111,7 +112,7 @@ def test_what_another_process_wrote_is_nothing(redis_client: redis.Redis, stored
     assert job_details(job.ident).progress is None
 
 
-@pytest.mark.parametrize("fraction", [True, "0.5", None, float("nan"), float("inf"), -0.1, 1.1])
+@each("fraction", [True, "0.5", None, float("nan"), float("inf"), -0.1, 1.1])
 def test_what_is_no_fraction_is_refused(fraction: Any) -> None:
     job = Pages.add_job("all")
     with pytest.raises((TypeError, ValueError), match="progress must be a number from 0 to 1, not"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 
 from limpyd_jobs import (
     STATUSES,
@@ -205,7 +206,7 @@ def test_no_command_more_is_sent(redis_client: redis.Redis, commands: Any) -> No
     assert numbers[2] == numbers[3]
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "seconds"),
     [
         (True, 86400),

@@ -15,6 +15,7 @@ from uuid import UUID
 import job as odd_names
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from limpyd import fields
 from running import work
@@ -216,7 +217,7 @@ class TestAddingAJob:
         run_all()
         assert [each[0] for each in SENT] == ["bob", "ann"]
 
-    @pytest.mark.parametrize(
+    @each(
         ("act", "why"),
         [
             (lambda: send_mail.add(), r"send_mail.add: missing a required argument: 'to'"),  # type: ignore[call-arg]

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+from cases import each
 from parts import calls_of, with_part
 from running import Collector, messages, worker_of, working
 from servers import RedisServer, wait_until
@@ -366,7 +367,7 @@ class TestOptions:
             ):
                 worker_of(health_port=port).run()
 
-    @pytest.mark.parametrize(
+    @each(
         ("name", "value"),
         [
             ("health_port", 65536),

@@ -21,6 +21,7 @@ import preloaded
 import pytest
 import redis
 from all_scripts import ALL_SCRIPTS
+from cases import each
 from running import messages, worker_of, working
 from servers import RedisServer, wait_until
 
@@ -507,7 +508,7 @@ class TestTheCommand:
             assert b"thread MainThread:" in log
             assert WorkerPresence.alive() == []
 
-    @pytest.mark.parametrize(
+    @each(
         ("arguments", "message"),
         [
             (["fire"], "'fire' is not one of list, show, quiet"),

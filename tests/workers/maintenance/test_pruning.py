@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from limpyd import fields
 from parts import parts_of
@@ -33,8 +34,8 @@ def keys_of(model: type[Queue], name: str = "queue") -> list[str]:
 
 
 def run_jobs(number: int, model: type[Queue] = Queue, name: str = "queue", **options: Any) -> None:
-    for each in range(number):
-        Job.add_job(f"{name}:{each}", name, queue_model=model)
+    for turn in range(number):
+        Job.add_job(f"{name}:{turn}", name, queue_model=model)
     work(name, queue_model=model, max_loops=number, **options)
 
 
@@ -226,8 +227,8 @@ class TestTheOptions:
         parser.add_grouped_options(OPTIONS)
         return parser
 
-    @pytest.mark.parametrize("name", ["success", "errors"])
-    @pytest.mark.parametrize(
+    @each("name", ["success", "errors"])
+    @each(
         ("text", "value"),
         [
             ("1000", 1000),
@@ -242,9 +243,7 @@ class TestTheOptions:
         options, _ = parser.parse_args([f"--keep-{name}={text}"])
         assert getattr(options, f"keep_{name}") == value
 
-    @pytest.mark.parametrize(
-        "text", ["7x", "-1", "1.5d", "", " 7", "d", "7 d", "nan", "\u0667", "9" * 30, "9" * 18 + "d"]
-    )
+    @each("text", ["7x", "-1", "1.5d", "", " 7", "d", "7 d", "nan", "\u0667", "9" * 30, "9" * 18 + "d"])
     def test_refuse_anything_else_in_one_line(self, parser: Any, capsys: Any, text: str) -> None:
         with pytest.raises(SystemExit) as exit_:
             parser.parse_args([f"--keep-success={text}"])

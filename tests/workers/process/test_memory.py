@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 from running import Collector, messages, work, worker_of
 
 from limpyd_jobs import ConfigurationException, Job, Queue, Worker
@@ -49,7 +50,7 @@ def test_a_size_may_be_written_as_people_do(text: str, size: int) -> None:
     assert read_size(text) == Worker("queue", max_memory=text)._settings.max_memory == size
 
 
-@pytest.mark.parametrize("value", ["", "0", "-1MB", "much", "1e9", 0, -1, 1.5, True, "9" * 30 + "MB"])
+@each("value", ["", "0", "-1MB", "much", "1e9", 0, -1, 1.5, True, "9" * 30 + "MB"])
 def test_another_size_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationException, match="max_memory must be a number of bytes, or a text such as '512MB'"):
         worker_of(max_memory=value)
