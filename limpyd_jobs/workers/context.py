@@ -17,6 +17,7 @@ from limpyd_jobs import events
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import Error, Job, Queue
+from limpyd_jobs.workers.log import Repeats
 
 
 class Face(Protocol):
@@ -123,11 +124,12 @@ class RunState:
 class Context:
     """What most parts of a worker use."""
 
-    def __init__(self, worker: Face, state: RunState, log_repeated: Callable[..., None]) -> None:
+    def __init__(self, worker: Face, state: RunState) -> None:
         self._worker = worker
         self.settings = worker._settings  # the checked parameters that version 2 does not have
         self.state = state
-        self.log_repeated = log_repeated  # logs what may happen thousands of times: see `Repeats.log`
+        self.repeats = Repeats(worker.log)
+        self.log_repeated = self.repeats.log  # logs what may happen thousands of times
 
     def log(self, message: str, level: str = "info") -> None:
         self._worker.log(message, level)
@@ -173,6 +175,13 @@ class Context:
     def is_too_late(self) -> bool:
         """Whether it has to end at last, even if ends of jobs are not recorded."""
         return monotonic() > self.state.gives_up_at
+
+    def ends_jobs(self) -> bool:
+        """Whether it was asked to end, or its time is over, so that a job that can go on elsewhere gives way."""
+        worker = self._worker
+        if worker.end_forced or (worker.end_signal_caught and worker.terminate_gracefuly):
+            return True
+        return worker.wanted_end_date is not None and self.is_over_time
 
     @property
     def is_over_time(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from math import inf
@@ -36,13 +37,13 @@ from limpyd_jobs.workers.concurrent.held import Held
 from limpyd_jobs.workers.concurrent.limits import Limits
 from limpyd_jobs.workers.concurrent.many_at_once import ManyAtOnce
 from limpyd_jobs.workers.concurrent.slots import Slots
+from limpyd_jobs.workers.concurrent.starting import Starter
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistration
-from limpyd_jobs.workers.log import Repeats
 from limpyd_jobs.workers.maintenance.chores import OfIntegration, Promoter, Pruner, QueueRefresh
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
-from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
+from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.overrides import Overrides
@@ -51,11 +52,12 @@ from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
+from limpyd_jobs.workers.running.code import JobCode
 from limpyd_jobs.workers.running.endings import Endings
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.leases import Leases
 from limpyd_jobs.workers.running.one_at_a_time import OneAtATime
-from limpyd_jobs.workers.running.recorder import Guard, Recorder
+from limpyd_jobs.workers.running.recorder import Recorder
 from limpyd_jobs.workers.running.straight import Straight
 from limpyd_jobs.workers.running.strategies import Strategies
 from limpyd_jobs.workers.start import Start
@@ -77,8 +79,8 @@ class Loop:
 
     def __init__(self, worker: Face, base: type[Face], state: RunState) -> None:
         self.worker = worker
-        self.repeats = Repeats(worker.log)
-        self.context = Context(worker, state, self.repeats.log)
+        self.context = Context(worker, state)
+        self.repeats = self.context.repeats
         self.runs = Runs()
         is_guarded = self.context.settings.blocking_calls == REFUSE
         self.event_loop = EventLoop(worker.log, self.context.fail, is_guarded=is_guarded)
@@ -86,7 +88,7 @@ class Loop:
         self._is_one = self.slots.limit == 1  # whether it runs one job after the other
         ring = self.slots.bell.ring
         self.awaiting: Any = Awaiting(self.event_loop) if self._is_one else AwaitingBeside(self.event_loop, ring)
-        self.announcer = Announcer(worker, self.repeats.is_among_few, self.awaiting)
+        self.announcer = Announcer(worker, self.runs, self.repeats.is_among_few, self.awaiting)
         self.overrides = Overrides(worker, base, self.context.settings)
         self.redis_retry = RedisRetry(worker, self.context, self._let_others_renew)
         max_memory = self.context.settings.max_memory
@@ -95,8 +97,8 @@ class Loop:
         self._build_claimer()
         self._build_tasks()
         self._build_waiter()
-        self._build_hooks(base)
-        self._build_turns(base)
+        self._build_hooks()
+        self._build_turns()
         self._build_beats()
         state.on_failure.append(self._end_at_once)
 
@@ -144,10 +146,11 @@ class Loop:
         self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay, on_added, on_missed)
         self.others = [OfIntegration(each) for each in worker_tasks.installed]
         own: list[Task] = [self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler]
-        self.maintenance = Maintenance(self.context, [*own, *self.others], self.redis_retry.may_log)
+        finders = Finders(self.queue_refresh, self.promoter, self.scheduler)
+        self.maintenance = Maintenance(self.context, [*own, *self.others], finders, self.redis_retry.may_log)
 
     def _build_waiter(self) -> None:
-        worker, context, tasks = self.worker, self.context, (self.queue_refresh, self.promoter, self.scheduler)
+        worker, context = self.worker, self.context
         self.timer = JobTimer()
         self.held = Held(worker, context, self.runs, self.slots, self.event_loop, self._end_wait)
         report = Report(worker, context, self.runs, self.stock, self.held.lines)
@@ -166,30 +169,24 @@ class Loop:
             context,
             self.claimer,
             self.maintenance,
-            self.overrides,
-            *tasks,
             ends_burst=self.stopping.ends_burst,
-            before_wait=self.repeats.sum_up,
             pause=pause,
-            visits=Visits(worker, context, self.runs, self._room) if shards else None,
+            visits=Visits(worker, context, self.runs, self._room, self.overrides) if shards else None,
         )
 
-    def _build_hooks(self, base: type[Face]) -> None:
+    def _build_hooks(self) -> None:
         worker, context, runs, announcer = self.worker, self.context, self.runs, self.announcer
-        self.recorder = recorder = Recorder(self.redis_retry, context, self.waiter)
-        self.guard = Guard(context, runs, recorder)
-        policy, abandon = context.settings.retry_policy, self.guard.abandon
-        self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer, abandon)
-        self.endings = Endings(worker, context, recorder, self.guard, runs, self.waiter, self.overrides)
-        succeed = self.endings.succeed
-        parts = self.overrides, strategies, recorder, announcer, succeed
-        self.hooks = ByHooks(worker, context, runs, *parts, self.claimer.take)
-        self.straight = Straight(worker.queue_model, runs, self.overrides, strategies, announcer, self.hooks, succeed)
+        self.recorder = recorder = Recorder(self.redis_retry, context, runs, self.waiter)
+        policy, offers = context.settings.retry_policy, self.offers
+        self.strategies = strategies = Strategies(worker, policy, self.overrides, recorder, announcer)
+        self.endings = endings = Endings(worker, context, recorder, runs, self.waiter, self.overrides)
+        self.hooks = hooks = ByHooks(worker, runs, strategies, recorder, announcer, endings, offers)
+        succeed = endings.succeed
+        self.straight = Straight(worker.queue_model, runs, self.overrides, strategies, announcer, hooks, succeed)
         self.metrics = WorkerMetrics(runs)
         note = self.metrics.note if context.settings.metrics else None
-        others = self.guard, recorder, self.overrides, announcer, self.timer, self.awaiting, base.execute
-        takes = self.hooks, self.claimer.take, self.offers.abandon
-        self.executor = Executor(worker, context, runs, *others, *takes, note, self.stopping.ends_jobs)
+        self.code = JobCode(worker, self.overrides, self.redis_retry, self.timer, self.awaiting)
+        self.executor = Executor(context, runs, recorder, self.code, hooks, offers, note)
 
     def _build_beats(self) -> None:
         worker, context, log_not_renewed = self.worker, self.context, self.redis_retry.log_lease_not_renewed
@@ -198,35 +195,22 @@ class Loop:
         self.registration = WorkerRegistration(worker, context, owner, self.runs, self.stopping, paths, may_log)
         self.start = Start(worker, context, self.redis_retry)
 
-    def _build_turns(self, base: type[Face]) -> None:
+    def _build_turns(self) -> None:
         self.turns: Any
+        self._wait_for_job: Callable[[], Run | None]
         self._next_status = -inf
         if self._is_one:
             cancel = self.awaiting.cancel
-            self.turns = OneAtATime(self.worker, self._run_job, self.leftovers, self._get, self._is_steady, cancel)
+            self._wait_for_job = self._get
+            self.turns = OneAtATime(self.worker, self._run_job, self.leftovers, self._is_steady, cancel)
             return
-        worker, context, slots, claimer = self.worker, self.context, self.slots, self.claimer
+        worker, context, slots = self.worker, self.context, self.slots
         limits = Limits(slots, self.timer, self._end_by, self._stop_waiting, context.fail)
-        canceling = Canceling(slots, self._client, claimer.canceled_key, limits.cancel, worker.log, context.fail)
-        self.turns = ManyAtOnce(
-            worker,
-            context,
-            slots,
-            self.runs,
-            claimer,
-            self.waiter,
-            self.offers,
-            self.guard,
-            self.executor,
-            self.endings,
-            self.awaiting,
-            self.event_loop,
-            limits,
-            canceling,
-            base.execute,
-            self._get,
-            self._after_ends,
-        )
+        key = self.claimer.canceled_key
+        canceling = Canceling(slots, self._client, key, limits.cancel, worker.log, context.fail)
+        starter = Starter(worker, slots, self.code, self.awaiting, self.event_loop, limits, canceling)
+        self.turns = turns = ManyAtOnce(worker, self.waiter, self.executor, self.endings, starter, self._after_ends)
+        self._wait_for_job = partial(turns.wait_for_job, self._get)
 
     def _end_wait(self) -> None:
         self.waiter.wakeup_timer.set(monotonic())
@@ -395,7 +379,7 @@ class Loop:
             if self.context.state.is_quiet or self.context.state.is_behind:
                 self._claim_none()
                 return None
-            run = self.turns.wait_for_job()
+            run = self._wait_for_job()
             if run is None and not self.overrides.waits_as_we_do:
                 self.stopping.ends_burst()
         except RedisError as error:

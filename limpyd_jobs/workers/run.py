@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from limpyd_jobs.models import Job, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import queue_of
 from limpyd_jobs.transitions import NOTHING, Delivery, KeptResult
-from limpyd_jobs.workers.naming import ident_of
+from limpyd_jobs.workers.naming import ClassNames, ident_of
 
 
 class Way(Protocol):
@@ -72,6 +72,7 @@ class Runs:
         # the same one in another shard.
         self.running: dict[Run, None] = {}
         self.unrecorded: deque[Run] = deque()  # those that ran, and whose success is not recorded yet
+        self.class_names = ClassNames()
         self.done = self.failed = 0  # how many jobs returned, and how many raised
 
     def offer(self, delivery: Delivery) -> None:

@@ -100,14 +100,7 @@ class Stopping:
     @property
     def is_at_an_end(self) -> bool:
         """Whether it was asked to end, or a limit is reached; what `Worker.must_stop` returns."""
-        return self.worker.num_loops >= self.worker.max_loops or self.ends_jobs()
-
-    def ends_jobs(self) -> bool:
-        """Whether it was asked to end, or its time is over, so that a job that can go on elsewhere gives way."""
-        worker = self.worker
-        if worker.end_forced or (worker.end_signal_caught and worker.terminate_gracefuly):
-            return True
-        return worker.wanted_end_date is not None and self.context.is_over_time
+        return self.worker.num_loops >= self.worker.max_loops or self.context.ends_jobs()
 
     @property
     def reason(self) -> str:

@@ -15,7 +15,7 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import still_claimed
-from limpyd_jobs.workers.run import Runs
+from limpyd_jobs.workers.run import Run, Runs
 
 
 @dataclass(eq=False)
@@ -25,6 +25,10 @@ class Offers:
     worker: Face
     claimer: Claimer
     runs: Runs
+
+    def take(self, key: str, ident: str) -> Delivery:
+        """Claim a job of a waiting list that was taken by other means: see `Claimer.take`."""
+        return self.claimer.take(key, ident)
 
     # -- Making the objects
 
@@ -42,6 +46,13 @@ class Offers:
             raise
         is_taken = not delivery.error or self.worker.connection.lrem(delivery.key, 1, delivery.ident)
         return found if is_taken else None
+
+    def run_of(self, delivery: Delivery) -> Run:
+        """Let the application make the objects of a job that is not run."""
+        self.runs.offer(delivery)
+        queue, job = self.worker.get_queue(delivery.key), self.worker.get_job(delivery.ident)
+        self.runs.offered.pop(delivery.ident, None)
+        return Run(delivery, job, queue)
 
     def get_queue(self, key: str) -> Queue:
         """Return the queue of a waiting list; what `Worker.get_queue` does."""

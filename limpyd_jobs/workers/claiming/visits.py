@@ -18,6 +18,7 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery, Room
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Runs
 
 # In how many seconds an idle worker asks each of the other shards once; somewhat more, as it does so between two waits.
@@ -67,8 +68,11 @@ class Visits:
     The worker's own shard comes first: it is asked between two such jobs. Each of them is recorded by itself.
     """
 
-    def __init__(self, worker: Face, context: Context, runs: Runs, room: Callable[[], Room] | None) -> None:
+    def __init__(
+        self, worker: Face, context: Context, runs: Runs, room: Callable[[], Room] | None, overrides: Overrides
+    ) -> None:
         self._worker, self._context, self._runs, self._room = worker, context, runs, room
+        self._overrides = overrides
         self._shards, home = context.settings.shards, context.settings.home
         # Those that it asks, the next one first: workers of each shard begin with another one.
         self._numbers = deque([*range(home + 1, len(self._shards)), *range(home)])
@@ -89,7 +93,7 @@ class Visits:
 
     def next(self) -> Delivery | None:
         """Return a job of another shard, if it is time to ask one, and it has one."""
-        if monotonic() < self._due or self._context.begins_no_more:
+        if monotonic() < self._due or self._context.begins_no_more or not self._overrides.may_visit:
             return None
         number = self._numbers[0]
         delivery = self._ask(number)

@@ -15,7 +15,6 @@ from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
-from limpyd_jobs.workers.overrides import Overrides
 
 # The longest wait before the worker asks for a job, in seconds.
 LONGEST_WAIT = 30.0
@@ -33,12 +32,7 @@ class Waiter:
     context: Context
     claimer: Claimer
     maintenance: Maintenance
-    overrides: Overrides
-    queue_refresh: Task
-    promoter: Task
-    scheduler: Task
     ends_burst: Callable[[], bool]  # whether the worker ends, now that there is no job
-    before_wait: Callable[[], None]
     pause: Callable[[float], None]  # what to do for some seconds if there are no queues
     visits: Visits | None  # to other shards, if there are any
 
@@ -78,7 +72,7 @@ class Waiter:
             return None
         if self.visits and self.visits.is_away:
             return None
-        return self.request()
+        return self.claimer.request(self.keys_in_turn)
 
     def queues_are_known(self) -> None:
         """The queues were looked for."""
@@ -91,10 +85,6 @@ class Waiter:
             self.known_queue = str(max((read_pk(pk) or 0 for pk in pks), default=0))
         return self.claimer.last_queue not in ("", self.known_queue)
 
-    def keep(self, delivery: Delivery | None) -> None:
-        """Keep a job that was claimed with the ends of others."""
-        self.claimer.keep(delivery)
-
     # -- Waiting
 
     def wait(self, *, only_take: bool) -> Delivery | None:
@@ -103,7 +93,7 @@ class Waiter:
             self.claimer.next(self.keys_in_turn, may_wait=True, only_take=only_take)
         )
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
-        visits = self.visits if self.overrides.may_visit else None
+        visits = self.visits
         if visits:
             delivery = delivery or visits.next()
         while delivery is None and self._may_wait():
@@ -126,8 +116,8 @@ class Waiter:
             return not self.ends_burst()
         if self.may_be_new_queues():
             return False
-        is_late = self._is_late(self.promoter, wakeups.overdue, wakeups.due)
-        is_late = self._is_late(self.scheduler, wakeups.missed, wakeups.scheduled) or is_late
+        is_late = self._is_late(self.maintenance.finders.promoter, wakeups.overdue, wakeups.due)
+        is_late = self._is_late(self.maintenance.finders.scheduler, wakeups.missed, wakeups.scheduled) or is_late
         return not is_late and not self.ends_burst()
 
     def _is_late(self, task: Task, overdue: float | None, due: float | None) -> bool:
@@ -147,10 +137,10 @@ class Waiter:
         """Wait for a job, or until there may be one, or until something else has to be done."""
         if not self.worker.keys:
             self.pause(min(seconds, MAX_WAIT) if self.visits else seconds)
-            self.maintenance.postpone(self.queue_refresh)
+            self.maintenance.postpone(self.maintenance.finders.queue_refresh)
             return None
         self._state.has_waited = True
-        self.before_wait()
+        self.context.repeats.sum_up()
         self.wakeup_timer.set(self._next_due)
         delivery = self.claimer.wait(self.keys_in_turn, seconds, only_take=only_take)
         self.wakeup_timer.set(None)

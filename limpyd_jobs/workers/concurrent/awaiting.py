@@ -90,17 +90,25 @@ class AwaitingBeside(Awaiting):
 
     def __init__(self, loop: EventLoop, ring: Callable[[], None]) -> None:
         super().__init__(loop)
-        self.before: list[Coroutine[Any, Any, Any]] | None = None  # of the job that is about to begin
-        self.run_of_hook: Run | None = None  # of the job whose hooks are called
+        self._before: list[Coroutine[Any, Any, Any]] | None = None  # of the job that is about to begin
+        self._run_of_hook: Run | None = None  # of the job whose hooks are called
         self.running = 0
         self._ring = ring
         self._ended: SimpleQueue[tuple[Awaited, Run | None]] = SimpleQueue()
 
+    def keep_in(self, coroutines: list[Coroutine[Any, Any, Any]] | None) -> None:
+        """Keep coroutines in a list, from now on, instead of running them; with None, run them again."""
+        self._before = coroutines
+
+    def are_of(self, run: Run | None) -> None:
+        """Coroutines are, from now on, those of hooks of this job."""
+        self._run_of_hook = run
+
     def run(self, coroutine: Coroutine[Any, Any, Any], timer: JobTimer | None = None) -> Any:
-        if self.before is not None:
-            self.before.append(coroutine)
+        if self._before is not None:
+            self._before.append(coroutine)
             return
-        run = self.run_of_hook
+        run = self._run_of_hook
         self.running += 1
         self._loop.start(coroutine, lambda awaited: self._has_ended(awaited, run))
 

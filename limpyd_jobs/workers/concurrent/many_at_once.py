@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
 from functools import partial
 from math import inf
 from time import monotonic
@@ -12,30 +11,21 @@ from typing import Any, NoReturn
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
-from limpyd_jobs.functions import is_async, is_coroutine, is_unrun, memoized
-from limpyd_jobs.models import Job, Queue
-from limpyd_jobs.observing import instruments
-from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
+from limpyd_jobs.exceptions import GracePeriodOver, NotRecorded
+from limpyd_jobs.functions import is_unrun, memoized
+from limpyd_jobs.models import Job
 from limpyd_jobs.texts import MESSAGE, one_line
-from limpyd_jobs.threads import DaemonThreads
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.stock import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
 from limpyd_jobs.workers.concurrent.bell import BrokenBell, can_read
-from limpyd_jobs.workers.concurrent.canceling import Canceling
-from limpyd_jobs.workers.concurrent.event_loop import EventLoop
-from limpyd_jobs.workers.concurrent.limits import Limits
-from limpyd_jobs.workers.concurrent.slots import Slot, Slots
-from limpyd_jobs.workers.concurrent.stepping import running_job
-from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.workers.concurrent.slots import Slot
+from limpyd_jobs.workers.concurrent.starting import Starter
+from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import label_of
-from limpyd_jobs.workers.run import Run, Runs
+from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.endings import MAX_ACK_DELAY, Endings
 from limpyd_jobs.workers.running.executor import Executor
-from limpyd_jobs.workers.running.recorder import Guard
 
 # How many ends are recorded in one step, at most: with more, jobs run in lockstep.
 MAX_ENDS = 64
@@ -65,31 +55,17 @@ class ManyAtOnce:
     def __init__(
         self,
         worker: Face,
-        context: Context,
-        slots: Slots,
-        runs: Runs,
-        claimer: Claimer,
         waiter: Waiter,
-        offers: Offers,
-        guard: Guard,
         executor: Executor,
         endings: Endings,
-        awaiting: AwaitingBeside,
-        event_loop: EventLoop,
-        limits: Limits,
-        canceling: Canceling,
-        our_execute: Callable[..., Any],
-        get: Callable[[], Run | None],
+        starter: Starter,
         after_ends: Callable[[], None],
     ) -> None:
-        self._worker, self._context, self._slots = worker, context, slots
-        self._runs, self._claimer, self._waiter, self._offers = runs, claimer, waiter, offers
-        self._guard, self._executor, self._endings = guard, executor, endings
-        self._awaiting, self._event_loop, self._limits, self._canceling = awaiting, event_loop, limits, canceling
-        self._our_execute, self._get, self._after_ends = our_execute, get, after_ends
-        self._threads = DaemonThreads(slots.limit, "limpyd-jobs-plain")
-        self._stock = claimer.stock
-        self._size = self._stock.size
+        self._worker, self._waiter, self._executor, self._endings = worker, waiter, executor, endings
+        self._starter, self._after_ends = starter, after_ends
+        self._context, self._runs = executor.context, executor.runs
+        self._slots, self._awaiting, self._event_loop = starter.slots, starter.awaiting, starter.event_loop
+        self._claimer, self._stock, self._size = waiter.claimer, waiter.stock, waiter.stock.size
         self._held: Run | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
@@ -101,7 +77,7 @@ class ManyAtOnce:
 
     def cancel(self, run: Run) -> None:
         """Interrupt a job that was canceled. Any thread may do so."""
-        self._canceling.cancel(run)
+        self._starter.cancel(run)
 
     @property
     def is_busy(self) -> bool:
@@ -112,8 +88,7 @@ class ManyAtOnce:
 
     def run(self, next_job: Callable[[], Run | None], set_status: Callable[[str], None]) -> None:
         """Get jobs and run them until the worker has to stop, and all of them have ended."""
-        self._slots.bell.open()
-        with self._limits, self._canceling:
+        with self._starter:
             try:
                 while not self._worker.must_stop():
                     self.record_ended(may_claim=True)
@@ -187,13 +162,12 @@ class ManyAtOnce:
             run, self._held = self._held, None
             self._runs.running.pop(run, None)
             if run.delivery.database:  # those of the own shard are released together
-                self._offers.release(run)
+                self._executor.offers.release(run)
             else:
                 self._stock.deliveries.appendleft(run.delivery)
 
     def _end(self) -> None:
-        self._threads.shutdown()
-        self._event_loop.close(is_hurried=self._context.is_too_late or self._has_given_up)
+        self._starter.close(is_hurried=self._context.is_too_late or self._has_given_up)
         self._claimer.waiting_connection.close()
 
     # -- Getting jobs
@@ -228,7 +202,7 @@ class ManyAtOnce:
         except RedisError:  # it is tried again soon, at the latest when the worker ends
             self._stock.late_after(self._size.bound)
 
-    def wait_for_job(self) -> Run | None:
+    def wait_for_job(self, get: Callable[[], Run | None]) -> Run | None:
         """Return a job that may begin now; None if a job has ended, or something else is to be done."""
         is_full = self._runs_alone or self._slots.free < 1
         if self._stock.releasing or ((is_full or self._held) and self._stock.are_late):
@@ -245,7 +219,7 @@ class ManyAtOnce:
         is_claimed = bool(self._stock.deliveries)
         if not is_claimed:
             self._event_loop.begin()
-        found = self._get()
+        found = get()
         self._may_be_more = self._may_be_more or bool(found and not is_claimed)
         return found
 
@@ -306,62 +280,16 @@ class ManyAtOnce:
 
     def _begin(self, run: Run) -> None:
         run.began = monotonic()
-        slot = Slot(run, copy_context(), self._slots.ended)
-        self._slots.take(slot)
         self._runs_alone = _runs_alone(type(run.job))
-        self._canceling.begun(slot)
-        try:
-            slot.context.run(self._start, slot)
-        except BaseException as error:
-            slot.fail(error)
-            self._slots.ended(slot)
-
-    def _start(self, slot: Slot) -> None:
-        """Call the hook for the start of a job, and let its code run."""
-        run, worker = slot.run, self._worker
-        job, queue = run.job, run.queue
-        running_job.set(job)
-        if instruments.installed:
-            slot.around = Around(Running(job, run.delivery.queue_name, as_attempt(run.delivery.tries), worker.id))
-            slot.around.__enter__()
-        self._awaiting.before = slot.before
-        try:
-            run.way.start(run)
-        finally:
-            self._awaiting.before = None
-        function = worker.callback or worker.execute
-        seconds = self._executor.timeout_of(run, needs_signal=False)
-        if self._is_async(job, function):
-            self._executor.read_arguments(job)
-            slot.begin_on(self._event_loop, function(job, queue), later=self._may_begin_later(run.began))
-        else:
-            awaiting = Awaiting(self._event_loop)
-            code = partial(self._call, awaiting, function, job, queue)
-            if slot.around is not None:
-                code = partial(call_in_thread, job, code)
-            slot.begin_in(self._threads.submit, awaiting, code)
-        if seconds is not None:
-            self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+        self._starter.begin(run, later=self._may_begin_later(run.began))
 
     def _may_begin_later(self, moment: float) -> bool:
         """Whether another job begins right after this one, so that the loop need be woken once for both."""
         if moment > self._woken + MAX_BEGIN_DELAY:
             self._woken = moment
             return False
-        is_free = self._slots.free > 0 and not self._runs_alone and self._waiter.may_claim
+        is_free = self._slots.free > 1 and not self._runs_alone and self._waiter.may_claim
         return is_free and bool(self._stock.deliveries)
-
-    def _call(self, awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
-        """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
-        result = function(job, queue)
-        if is_coroutine(result) and is_async(job.run):
-            self._executor.read_arguments(job)
-            return awaiting.run(result)
-        return result
-
-    def _is_async(self, job: Job, function: Any) -> bool:
-        is_ours = getattr(function, "__func__", None) is self._our_execute
-        return _has_async_run(type(job)) if is_ours and "run" not in vars(job) else is_async(function)
 
     # -- Ending them
 
@@ -426,21 +354,21 @@ class ManyAtOnce:
         elif slot.went_on:
             self._context.log(f"{label_of(run.job)} went on after it was canceled", "warning")
         slot.context.run(slot.leave_instruments)
-        self._awaiting.run_of_hook = run
+        self._awaiting.are_of(run)
         try:
             self._executor.finish(run, partial(self._result_of, slot))
         except SystemExit as error:
             self._exit, self._worker.end_forced = error, True
             self._context.notify_status()
         finally:
-            self._awaiting.run_of_hook = None
+            self._awaiting.are_of(None)
             if not run.is_success:
                 slot.forget()
 
     def _result_of(self, slot: Slot, run: Run) -> Any:
         result = slot.result(run)
         if result is not None and is_unrun(result):
-            self._executor.check_has_run(run.job, self._worker.callback or self._worker.execute, result)
+            self._executor.code.check_has_run(run.job, self._worker.callback or self._worker.execute, result)
         return result
 
     def _end_method(self, awaited: Any, run: Run | None) -> None:
@@ -457,7 +385,7 @@ class ManyAtOnce:
 
     def _end_by(self, run: Run, step: Callable[[], None]) -> None:
         try:
-            self._guard.run(run, step)
+            self._executor.recorder.guard(run, step)
         except SystemExit as error:
             self._exit, self._worker.end_forced = error, True
 
@@ -474,8 +402,3 @@ def _nothing() -> None: ...
 def _runs_alone(job_class: type[Job]) -> bool:
     """Whether the jobs of a class must not run beside others."""
     return getattr(job_class, "thread_safe", True) is False
-
-
-@memoized
-def _has_async_run(job_class: type[Job]) -> bool:
-    return is_async(job_class.run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from limpyd_jobs.redis.servers import is_denied, is_transient
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
@@ -26,11 +26,20 @@ class Task(Protocol):
         """
 
 
+class Finders(NamedTuple):
+    """The tasks that find queues, or jobs that are to be run: a wait for jobs may hasten them."""
+
+    queue_refresh: Task
+    promoter: Task
+    scheduler: Task
+
+
 class Maintenance:
     """Knows when each task is due; at first, all are. Tasks that are due are run in the given order."""
 
-    def __init__(self, context: Context, tasks: Sequence[Task], may_log: Callable[[], bool]) -> None:
+    def __init__(self, context: Context, tasks: Sequence[Task], finders: Finders, may_log: Callable[[], bool]) -> None:
         self._context = context
+        self.finders = finders  # among the tasks
         self._may_log = may_log
         self._due = dict.fromkeys(tasks, 0.0)
         self.next_due = 0.0  # when a task is due next, by the clock of `monotonic`

@@ -17,8 +17,8 @@ from limpyd_jobs.workers import log
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import STARTED, SUCCEEDED, ClassNames, duration_of
-from limpyd_jobs.workers.run import Run
+from limpyd_jobs.workers.naming import STARTED, SUCCEEDED, duration_of
+from limpyd_jobs.workers.run import Run, Runs
 
 
 @dataclass(eq=False)
@@ -26,11 +26,12 @@ class Announcer:
     """Emits the events of jobs, and calls the methods that their classes have for them."""
 
     worker: Face
+    runs: Runs
     is_among_few: Callable[[str, str], bool]  # see `Repeats`
     awaiting: Awaiting
 
     def __post_init__(self) -> None:
-        self.class_names = ClassNames()
+        self.class_names = self.runs.class_names
         self._beginning = f"[{self.worker.id}] "
         self._shards = self.worker._settings.shards
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,14 +11,15 @@ from limpyd_jobs.models import Job, Queue, queue_name
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.context import Context, Face
+from limpyd_jobs.texts import raw_traceback_of
+from limpyd_jobs.workers.claiming.offers import Offers
+from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.naming import label_of
-from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
+from limpyd_jobs.workers.running.endings import Endings
 from limpyd_jobs.workers.running.recorder import Recorder
-from limpyd_jobs.workers.running.strategies import Strategies, Strategy
+from limpyd_jobs.workers.running.strategies import Strategies
 
 
 @dataclass(eq=False)
@@ -32,16 +32,15 @@ class ByHooks:
     """
 
     worker: Face
-    context: Context
     runs: Runs
-    overrides: Overrides
     strategies: Strategies
     recorder: Recorder
     announcer: Announcer
-    succeed: Callable[[Run, Strategy, Any], None]  # records that a job succeeded, now or later
-    take: Callable[[str, str], Delivery]  # claims a job of a waiting list, by its ident
+    endings: Endings
+    offers: Offers
 
     def __post_init__(self) -> None:
+        self.overrides = self.strategies.overrides
         self._slowed: set[type[Job]] = set()
 
     def _run_of(self, job: Job, queue: Queue) -> Run:
@@ -76,16 +75,40 @@ class ByHooks:
         self.announcer.emit(events.JobSucceeded, run.job, run.queue, message, run.result)
         self.announcer.notify(run.job, "on_success", run.queue, run.result)
 
+    # -- Of a job that does not succeed
+
+    def skipped(self, run: Run, reason: str) -> None:
+        """A job is canceled, or does not wait any more, for a reason if there is one."""
+        run.job._cached_reason = reason
+        self.worker.job_skipped(run.job, run.living_queue())
+
+    def delayed(self, run: Run) -> None:
+        """A job was delayed before its code began."""
+        self.worker.job_delayed(run.job, run.living_queue())
+
+    def requeued(self, run: Run, request: Requeue) -> None:
+        """The code of a job asked to be put back."""
+        self.overrides.hook("job_requeued", run.job, run.living_queue(), request)
+
+    def released(self, run: Run) -> None:
+        """A job was interrupted, and is back in its list."""
+        self.overrides.hook("job_released", run.job, run.living_queue())
+
+    def failed(self, run: Run, error: BaseException) -> None:
+        """The code of a job raised an exception."""
+        trace = raw_traceback_of(error) if self.worker.save_tracebacks else None
+        self.worker.job_error(run.job, run.living_queue(), error, trace)
+
     # -- The turns
 
     def job_started(self, job: Job, queue: Queue) -> None:
         if not self._run_of(job, queue).is_held:  # it is called outside of the loop
-            job._run_in_worker = Run(self.take(queue.waiting.key, job.ident), job, queue)
+            job._run_in_worker = Run(self.offers.take(queue.waiting.key, job.ident), job, queue)
         self.announcer.emit(events.JobStarted, job, queue, self.worker.job_started_message(job, queue))
         self.announcer.notify(job, "on_started", queue)
 
     def job_success(self, job: Job, queue: Queue, result: Any) -> None:
-        self.succeed(self._run_of(job, queue), self.strategies.of(job, queue), result)
+        self.endings.succeed(self._run_of(job, queue), self.strategies.of(job, queue), result)
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
         run, recorder = self._run_of(job, queue), self.recorder
@@ -93,7 +116,7 @@ class ByHooks:
             may_chain = "job_skipped" in self.strategies.of(job, queue).chained_hooks
             recorder.end(run.cancel, recorder.next_request() if may_chain else None)
         else:
-            recorder.retry(transitions.skip, job, queue, self.context.settings.lease)
+            recorder.retry(transitions.skip, job, queue, self.worker._settings.lease)
         self.announcer.emit_again(events.JobSkipped, job, queue, self.worker.job_skipped_message(job, queue))
         self.announcer.notify(job, "on_skipped", queue)
 
@@ -157,7 +180,7 @@ class ByHooks:
         if type(job) not in self._slowed:
             self._slowed.add(type(job))
             what = "asked too often to be put back at once: it waits longer each time, up to a minute"
-            self.context.log(f"{label_of(job)} {what}. Give Requeue a delay", "warning")
+            self.worker.log(f"{label_of(job)} {what}. Give Requeue a delay", "warning")
 
     def job_released(self, job: Job, queue: Queue) -> None:
         self.announcer.emit(events.JobReleased, job, queue, self.overrides.hook("job_released_message", job, queue))

@@ -30,7 +30,7 @@ from limpyd_jobs.workers.log import Repeats
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Run, Runs
-from limpyd_jobs.workers.running.recorder import Guard, Recorder
+from limpyd_jobs.workers.running.recorder import Recorder
 from limpyd_jobs.workers.running.strategies import Strategy
 
 # How long the end of a job waits for other ends, in seconds.
@@ -52,7 +52,6 @@ class Endings:
     worker: Face
     context: Context
     recorder: Recorder
-    guard: Guard
     runs: Runs
     waiter: Waiter  # which knows what may be claimed
     overrides: Overrides
@@ -78,7 +77,12 @@ class Endings:
             run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
         may_chain = "job_success" in strategy.chained_hooks
         if self._keeps and may_chain and self._may_be_kept(run):
-            self._keep(run)
+            run.is_buffered = True
+            if self._is_one:
+                run.ended_at = monotonic()
+            self.runs.unrecorded.append(run)
+            if self._is_one and run.ended_at + self._latest < self._watched_at:
+                self._watch(run.ended_at + self._latest)
         else:  # in the same step the next job may be claimed, if no code of the application follows
             next_claim = self.recorder.next_request() if may_chain else None
             self._succeeded(run, self.recorder.end(run.succeed, next_claim, run.is_erased, run.kept))
@@ -104,14 +108,6 @@ class Endings:
         self._stock.size.observe(1, monotonic() - run.began)
         return self._stock.size.jobs > 1
 
-    def _keep(self, run: Run) -> None:
-        run.is_buffered = True
-        if self._is_one:
-            run.ended_at = monotonic()
-        self.runs.unrecorded.append(run)
-        if self._is_one:
-            self._watch(run.ended_at + self._latest)
-
     def _succeeded(self, run: Run, ending: Ending) -> None:
         """Do what follows once the success of a job is recorded, or refused, because the job has another status."""
         job, queue = run.job, run.queue
@@ -134,13 +130,13 @@ class Endings:
             runs = list(self.runs.unrecorded)
             deliveries = self._record(runs, limit) if runs or limit else []
         for delivery in deliveries:
-            self.waiter.keep(delivery)
+            self.recorder.keep(delivery)
         if len(deliveries) > 1 and self._is_one:
             self._begin_batch()
         while self._recorded:
             run, reply = self._recorded.popleft()
             run.is_buffered = False
-            self.guard.run(run, partial(self._accept, run, reply))
+            self.recorder.guard(run, partial(self._accept, run, reply))
         return len(deliveries)
 
     def _record(self, runs: Sequence[Run], limit: int) -> list[Delivery]:

@@ -25,14 +25,12 @@ class OneAtATime:
         worker: Face,
         run_job: Callable[[Run], None],
         leftovers: Leftovers,
-        wait_for_job: Callable[[], Run | None],
         is_steady: Callable[[], bool],
         cancel: Callable[[Run], None],
     ) -> None:
         self._worker = worker
         self._run_job = run_job
         self._leftovers = leftovers
-        self.wait_for_job = wait_for_job
         self.cancel = cancel  # called by any thread with a run whose job was canceled
         self._is_steady = is_steady  # whether the next job is there, and its status need not be set
 

@@ -28,20 +28,22 @@ P = ParamSpec("P")
 
 @dataclass(eq=False)
 class Recorder:
-    """Records ends, and tries again while Redis fails."""
+    """Records ends, tries again while Redis fails, and makes sure that no claim remains."""
 
     redis_retry: RedisRetry
     context: Context
-    waiter: Waiter
+    runs: Runs
+    waiter: Waiter  # which knows what to claim in the same step
 
     def __post_init__(self) -> None:
         self.retry = self.redis_retry.retry
         self.next_request = self.waiter.next_request  # what to claim in that step; None if there is else to do before
+        self.keep = self.waiter.claimer.keep  # takes what was claimed
 
     def end(self, verb: Callable[P, Ending], *args: P.args, **kwargs: P.kwargs) -> Ending:
         """End a claim by a verb; keep the next job, if one was claimed."""
         ending = self.retry(verb, *args, **kwargs)
-        self.waiter.keep(ending.prefetched)
+        self.keep(ending.prefetched)
         return ending
 
     def end_together(self, runs: Sequence[Run], limit: int) -> tuple[Sequence[Any], list[Delivery]]:
@@ -54,20 +56,13 @@ class Recorder:
         """Record that some jobs succeeded, once, over a connection that any thread may use."""
         return transitions.succeed_many(self.context.connection, runs, self.waiter.claimer.request())[0]
 
+    # -- Whatever happens
 
-@dataclass(eq=False)
-class Guard:
-    """Does the steps that end claims."""
-
-    context: Context
-    runs: Runs
-    recorder: Recorder
-
-    def run(self, run: Run, step: Callable[[], None]) -> None:
+    def guard(self, run: Run, step: Callable[[], None]) -> None:
         """Do a step that ends the claim on a job; then make sure that the claim is ended."""
         job, shard = run.job, run.delivery.database
         if shard is not None:
-            self.recorder.redis_retry.away(shard)
+            self.redis_retry.away(shard)
         try:
             step()
         except ClaimLost as error:
@@ -84,7 +79,7 @@ class Guard:
         finally:
             self.runs.running.pop(run, None)
             if shard is not None:
-                self.recorder.redis_retry.away(None)
+                self.redis_retry.away(None)
             if not run.is_buffered:
                 job.__dict__.pop("_run_in_worker", None)  # so that the garbage collector need not find the cycle
 
@@ -102,10 +97,10 @@ class Guard:
             self._log_not_recorded(job, error)
             return
         if not isinstance(error, Exception):
-            self.recorder.redis_retry.disconnect()  # a connection may still have a reply for the code it interrupted
+            self.redis_retry.disconnect()  # a connection may still have a reply for the code it interrupted
         self.context.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
-            self.recorder.retry(self._record_failure, run)
+            self.retry(self._record_failure, run)
         except Exception as another:
             text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
             self.context.log(text, "error")
@@ -133,14 +128,14 @@ class Guard:
         if run.is_buffered or not run.is_held:
             return
         try:
-            if not self.recorder.retry(run.abandon):
+            if not self.retry(run.abandon):
                 self._delay(run)
         except Exception as error:
             self.context.log(still_claimed(run.delivery.ident, error), "error")
         run.is_held = False
 
     def _delay(self, run: Run) -> None:
-        self.recorder.end(run.delay, run.stored_delay())
+        self.end(run.delay, run.stored_delay())
 
 
 def _ends_worker(error: BaseException) -> bool:

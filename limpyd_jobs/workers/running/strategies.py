@@ -124,7 +124,6 @@ class OwnPlacement:
     least_delay = ""  # of a job that asked to be put back at once, as transitions take it
 
     recorder: Recorder
-    abandon: Callable[[Run], None]
     may_chain: bool
 
     def delay(self, run: Run, until: datetime | None) -> str:
@@ -144,7 +143,7 @@ class CustomPlacement(OwnPlacement):
 
     def delay(self, run: Run, until: datetime | None) -> str:
         job, queue = run.job, run.queue
-        self.abandon(run)
+        self.recorder.abandon(run)
         job.enqueue_or_delay(
             queue_name=queue_name(queue),
             delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
@@ -189,7 +188,6 @@ class Strategies:
     overrides: Overrides
     recorder: Recorder
     announcer: Announcer
-    abandon: Callable[[Run], None]
 
     def __post_init__(self) -> None:
         self._found: dict[tuple[type, type], Strategy] = {}
@@ -208,6 +206,10 @@ class Strategies:
             self._found[kind] = self._find(job, queue)
         return self._found[kind]
 
+    def check_tries(self, run: Run, request: Requeue) -> None:
+        """Raise `RetriedTooOften` if a job that asks to be put back, as a try that counts, has no tries left."""
+        run.check_tries(request, self.retry_policy, int(self.worker.requeue_times or 0))
+
     def _find(self, job: Job, queue: Queue) -> Strategy:
         is_custom = has_custom_placement(type(job), type(queue))
         chained = self.overrides.chained_hooks_of(job)
@@ -216,7 +218,7 @@ class Strategies:
         return Strategy(
             chained,
             fail(self.worker, self.retry_policy, self.recorder, self.announcer, "job_error" in chained),
-            placement(self.recorder, self.abandon, "job_delayed" in chained),
+            placement(self.recorder, "job_delayed" in chained),
             self.overrides.may_erase(job, queue),
             "job_success" in chained and not has_method(job, "on_started"),
         )
