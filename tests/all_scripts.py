@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from limpyd_jobs.check import scripts
+from limpyd_jobs.models import timed
 from limpyd_jobs.models.following import progress
 from limpyd_jobs.records import audit, known_classes, metrics, presences, records
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions import claiming, editing, ending, many, placing, pruning, queues, recovering, timed
+from limpyd_jobs.transitions import claiming, editing, ending, many, placing, pruning, queues, recovering
 
 MODULES = (
     placing,

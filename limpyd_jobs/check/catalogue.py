@@ -22,7 +22,7 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import kind_of, printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
-Finding = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
+Symptom = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
 
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
 JOB_STORES = ("apscheduler", "apscheduler.jobs")

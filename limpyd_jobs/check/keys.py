@@ -10,7 +10,7 @@ from typing import Any
 from limpyd import fields
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Finding, Model
+from limpyd_jobs.check.catalogue import Catalogue, Model, Symptom
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH, Records
@@ -172,7 +172,7 @@ class Keys:
 
     # The second look
 
-    def restore_queues(self, repair: bool) -> Iterator[Finding]:
+    def restore_queues(self, repair: bool) -> Iterator[Symptom]:
         """Yield the queues that lost their name, their priority or their record, and restore them if asked to; then
         yield their keys that are of a wrong type, which seemed to be left of a deleted queue."""
         for (model, pk), known in [*self._queues.lost.items()]:
@@ -187,7 +187,7 @@ class Keys:
         theirs = {key: of for key, of in self._ownerless.items() if of[:2] in self._queues.lost}
         yield from self._look_at_types(theirs, repair)
 
-    def look_at_types_again(self, repair: bool) -> Iterator[Finding]:
+    def look_at_types_again(self, repair: bool) -> Iterator[Symptom]:
         """Yield the keys that are still of a wrong type; if asked to, delete the keys that can be made again."""
         yield from self._look_at_types(self._wrong, repair)
         for key, index in self._no_sets.items():
@@ -196,7 +196,7 @@ class Keys:
                 self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
                 yield index[0], key, "not a set", (kind,)
 
-    def _look_at_types(self, keys: Mapping[str, tuple[Model, str, str]], repair: bool) -> Iterator[Finding]:
+    def _look_at_types(self, keys: Mapping[str, tuple[Model, str, str]], repair: bool) -> Iterator[Symptom]:
         for key, (model, pk, kind) in keys.items():
             what = self._what_is_of_a_wrong_type(model, key, pk)
             is_repaired = repair and what != "wrong type of a field"
@@ -221,7 +221,7 @@ class Keys:
             is_range = scripts.is_range(*index)
             yield from (pk for pk, reply in zip(pks, replies, strict=True) if reply == value or (is_range and reply))
 
-    def look_at_indexes_again(self, repair: bool) -> Iterator[Finding]:
+    def look_at_indexes_again(self, repair: bool) -> Iterator[Symptom]:
         """Yield the pks that are still in the index of a value they do not have, and remove them if asked to."""
         for index, members in self._stale.items():
             for batch in chunks(members, BATCH):
@@ -230,7 +230,7 @@ class Keys:
                     if self._queues.lost.get((index[0], pk), {}).get(index[1]) != value:
                         yield index[0], pk, "stale entry", (index[1], value)
 
-    def look_at_owners_again(self, repair: bool) -> Iterator[Finding]:
+    def look_at_owners_again(self, repair: bool) -> Iterator[Symptom]:
         """Yield the keys that still belong to nothing; if asked to, delete the keys of deleted records."""
         for key, (model, pk, _) in self._ownerless.items():
             if (model, pk) in self._queues.lost:

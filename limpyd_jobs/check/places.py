@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Finding, Model
+from limpyd_jobs.check.catalogue import Catalogue, Model, Symptom
 from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
@@ -177,7 +177,7 @@ class Places:
     def is_suspicious(self) -> bool:
         return bool(self._suspects or self._garbage or self.unresolved)
 
-    def look_again(self, repair: bool) -> Iterator[Finding]:
+    def look_again(self, repair: bool) -> Iterator[Symptom]:
         """Yield the problems that are still there, and repair them if asked to."""
         self._queues.read()
         self._forget_found_orphans()
@@ -202,7 +202,7 @@ class Places:
                 unknown_status=self._choices.unknown_status,
             )
 
-    def _look_at_unresolved(self, choice: str) -> Iterator[Finding]:
+    def _look_at_unresolved(self, choice: str) -> Iterator[Symptom]:
         """Yield how many jobs there are of each class that cannot be resolved, and treat them as was chosen."""
         loose, running = Counter[str](), Counter[str]()
         for key, idents in self._unresolved_by_place():
@@ -232,7 +232,7 @@ class Places:
                 self._orphans.discard(ident)
                 del self._suspects[ident]
 
-    def _repair_placement(self, model: Model | None, ident: str, repair: bool, **options: Any) -> Iterator[Finding]:
+    def _repair_placement(self, model: Model | None, ident: str, repair: bool, **options: Any) -> Iterator[Symptom]:
         problems = scripts.repair_placement(
             self._reader.connection,
             model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from limpyd_jobs.arguments import MAX_LEASE
-from limpyd_jobs.check.catalogue import Catalogue, Finding, Model
+from limpyd_jobs.check.catalogue import Catalogue, Model, Symptom
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.dates import date_of_score
 from limpyd_jobs.models import Presence
@@ -29,7 +29,7 @@ class Presences:
         self.is_suspicious = found > 0
         yield found
 
-    def look_again(self, repair: bool) -> Iterator[Finding]:
+    def look_again(self, repair: bool) -> Iterator[Symptom]:
         """Yield the presences that no process keeps up, and delete them if asked to."""
         (time,) = self._reader.all([("TIME",)])
         for model in self._models:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Finding, Model
+from limpyd_jobs.check.catalogue import Catalogue, Model, Symptom
 from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.records import records
@@ -89,7 +89,7 @@ class Queues:
             if oldest != queue.key:
                 yield queue, oldest
 
-    def merge(self, repair: bool) -> Iterator[Finding]:
+    def merge(self, repair: bool) -> Iterator[Symptom]:
         """Yield the duplicate queues, and merge each into the oldest one if asked to."""
         self.read()
         for queue in [each for each in self._all if each.name and each.priority is None]:
@@ -109,7 +109,7 @@ class Queues:
             pass
         records.attached(queue.model, queue.pk).delete()
 
-    def unservable(self, repair: bool = False) -> Iterator[Finding]:
+    def unservable(self, repair: bool = False) -> Iterator[Symptom]:
         """Yield the queues that no worker can serve because of their names. Only users know where the jobs belong."""
         for queue in self._all:
             name = queue.name or "a"
@@ -118,7 +118,7 @@ class Queues:
                 command = f"limpyd-jobs jobs move {_quoted(f'queue={name}')} --queue={_quoted(target)} --force"
                 yield queue.model, queue.key, "unservable name", (name, command)
 
-    def remove_nameless(self, repair: bool) -> Iterator[Finding]:
+    def remove_nameless(self, repair: bool) -> Iterator[Symptom]:
         """Yield the queues without a name, and delete them if asked to: their jobs were put elsewhere."""
         for queue in self._all:
             if not queue.name:

@@ -11,7 +11,7 @@ from typing import Any
 from limpyd.fields import InstanceHashField
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Finding, Model, path_of_model
+from limpyd_jobs.check.catalogue import Model, Symptom, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.indexes import special_indexes
@@ -72,7 +72,7 @@ class Records:
     def is_suspicious(self) -> bool:
         return any(self._suspects.values()) or any(self._odd.values()) or any(self._wrong_counters())
 
-    def look_again(self, repair: bool) -> Iterator[Finding]:
+    def look_again(self, repair: bool) -> Iterator[Symptom]:
         """Yield the problems that are still there, and repair them if asked to."""
         for model, suspects in self._suspects.items():
             for batch in chunks(sorted(suspects), BATCH):

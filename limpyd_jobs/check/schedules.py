@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Finding, Model
+from limpyd_jobs.check.catalogue import Catalogue, Model, Symptom
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
@@ -36,12 +36,12 @@ class Schedules:
         self.is_suspicious = found > 0
         yield found
 
-    def look_again(self, repair: bool) -> Iterator[Finding]:
+    def look_again(self, repair: bool) -> Iterator[Symptom]:
         for model in self._catalogue.schedules:
             yield from self._places(model, repair)
             yield from self._obstacles(model)
 
-    def _places(self, model: Model, repair: bool) -> Iterator[Finding]:
+    def _places(self, model: Model, repair: bool) -> Iterator[Symptom]:
         due = due_key(model)
         pks = {pk for chunk in self._members(model) for pk in chunk}
         pks.update(pk for chunk in self._reader.scores(due) for pk, _ in chunk)
@@ -49,7 +49,7 @@ class Schedules:
             for pk, kind, detail in scripts.repair_schedules(self._reader.connection, model, batch, repair):
                 yield model, pk or due, kind, (detail,)
 
-    def _obstacles(self, model: Model) -> Iterator[Finding]:
+    def _obstacles(self, model: Model) -> Iterator[Symptom]:
         """Yield the schedules whose jobs no worker can add."""
         for pk, stored in self._hashes(model):
             obstacle = stored and self._obstacle(stored)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from redis.exceptions import NoPermissionError
 
-from limpyd_jobs.check.catalogue import Catalogue, Finding, path_of_model
+from limpyd_jobs.check.catalogue import Catalogue, Symptom, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.models import Job
@@ -51,7 +51,7 @@ class Unknown:
     def is_suspicious(self) -> bool:
         return any(self.look_again())
 
-    def look_again(self, repair: bool = False) -> Iterator[Finding]:
+    def look_again(self, repair: bool = False) -> Iterator[Symptom]:
         """Yield the classes and the models, with how many records each has."""
         for name, number in self._numbers():
             path = self._paths.get(name)

@@ -59,7 +59,7 @@ class Form(NamedTuple):
 
     def of_text(self, text: str) -> Any:
         """Return the value of a text."""
-        return self.load(str(text) if self.shapes == STRING else json.loads(text))
+        return self.load(str(text) if self.shapes == STRING else load_json(text))
 
 
 # How the forms of classes of an integration are made, by the base of these.
@@ -83,6 +83,11 @@ def dump_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
     text.encode()  # no lone surrogates
     return text
+
+
+def load_json(text: str) -> Any:
+    """Return the value of a text of JSON."""
+    return json.loads(text)
 
 
 def form_of(annotation: Any) -> Form:
@@ -232,7 +237,7 @@ def _seconds(value: Any) -> float:
 
 
 def _dump_any(value: Any) -> Any:
-    loaded = json.loads(dump_json(value))
+    loaded = load_json(dump_json(value))
     if not _is_same(loaded, value):
         raise TypeError(f"{value!r} would come back as {loaded!r}")
     return value

@@ -36,7 +36,6 @@ from limpyd_jobs.redis.calls import (
     chunks,
     commanded,
     finish,
-    given,
     listed,
     outcome_of,
     passing_over_wrong_types,
@@ -59,7 +58,6 @@ _list_queues = Script("queues/list_queues")
 _read_beside = Script("records/read_beside")
 _read_hashes = Script("records/read_hashes")
 _read_ends = Script("records/read_ends")
-_read_queues = Script("queues/read_queues")
 _read_records = Script("records/read_records")
 _set_fields = Script("records/set_fields")
 _set_schedule = Script("timed/set_schedule")
@@ -94,24 +92,21 @@ def list_queues(
 ) -> list[tuple[str, str, str, int, int, int]]:
     """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
     of the queues of some names, without queues of other programs whose keys would not fit in a line."""
-    request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names))}
-    rows = send(Call(connection or redis_of(queue_model), _list_queues, request, itemgetter("queues")))
-    return [tuple(row) for row in rows if "\n" not in row[0]]
+    return [tuple(row) for row in _listed_queues(connection or redis_of(queue_model), queue_model, names)]
 
 
 def read_queues(
     queue_model: type[RedisModel], names: Iterable[str], *, lapsed: bool
 ) -> list[tuple[str, str, str, list[str], list[str]]]:
     """Return the pk, name and priority of the queues of some names, the idents that run, and the idents that wait."""
-    request = {
-        "queue_model": layout_of(queue_model).json,
-        "names": listed(map(_text_of, names)),
-        **given(lapsed=bool(lapsed)),
-    }
-    rows = send(Call(sender_of(queue_model), _read_queues, request, itemgetter("queues")))
-    return [
-        (*of_queue, list(running), list(waiting)) for *of_queue, running, waiting in rows if "\n" not in of_queue[0]
-    ]
+    rows = _listed_queues(sender_of(queue_model), queue_model, names, members="lapsed" if lapsed else "all")
+    return [(*row[:2], row[2] or "0", [*row[6]], [*row[7]]) for row in rows]
+
+
+def _listed_queues(sender: Any, queue_model: type[RedisModel], names: Iterable[str], **how: str) -> list[list[Any]]:
+    request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names)), **how}
+    rows = send(Call(sender, _list_queues, request, itemgetter("queues")))
+    return [row for row in rows if "\n" not in row[0]]
 
 
 def _text_of(name: Any) -> str:

@@ -34,13 +34,13 @@ from limpyd_jobs.fields.new_fields import checked_fields, default_priority
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, has_custom_placement, job_classes
 from limpyd_jobs.models.functions.function import JobFunction
+from limpyd_jobs.models.timed import removal_of_schedule
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.calls import Call, chunks, send, send_all
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES, due_times
 from limpyd_jobs.schedules.triggers import Times, describe
-from limpyd_jobs.transitions import timed
 
 EVERY_TIME, ONCE = "{name}:{time}", "{name}"
 
@@ -301,7 +301,7 @@ class Schedule(BaseJobsModel):
                     if schedule.owner.hget() == owner:
                         schedule.delete()
             return
-        calls = (timed.removal_of_schedule(cls, pk, due, {"owner": owner}) for pk in pks)
+        calls = (removal_of_schedule(cls, pk, due, {"owner": owner}) for pk in pks)
         outcomes: list[str | Exception] = [*send_all(connection, calls)]
         for pk, outcome in zip(pks, outcomes, strict=True):
             if isinstance(outcome, Exception):

@@ -43,8 +43,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
+from limpyd_jobs.models.timed import due_key
 from limpyd_jobs.schedules.triggers import describe_trigger
-from limpyd_jobs.transitions.timed import due_key
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

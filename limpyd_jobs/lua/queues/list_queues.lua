@@ -1,12 +1,15 @@
 -- verb: list queues
--- what: those of some names, in the order of the names, with what stands in them
+-- what: those of some names, in the order of the names, with what stands in them: all of one moment
 -- request
 --   queue_model
---   names   JSON, a list
+--   names     JSON, a list
+--   members   'all' for the idents, too, or 'lapsed', which leaves out jobs with a claim whose lease holds
 -- reply
---   done   {queues: [pk, name, priority, number of waiting jobs, number of delayed jobs, 1 if it is paused or 0]…}
+--   done   {queues: [pk, name, priority, number of waiting jobs, number of delayed jobs, 1 if it is paused or 0, then,
+--          if asked for: the idents that run, by the end of their lease, the idents that wait]…}
 
 --@include envelope
+--@include clock
 
 -- A key of a wrong type counts as empty.
 local function count(command, key)
@@ -14,21 +17,31 @@ local function count(command, key)
   return type(number) == 'number' and number or 0
 end
 
-local queue_model = cjson.decode(request.queue_model)
-local queues = {}
+local function members(...)
+  local found = redis.pcall(...)
+  return found.err and {} or found
+end
+
+local queue_model, queues = cjson.decode(request.queue_model), {}
+local last = request.members == 'lapsed' and score(now()) or '+inf'
 local function is_paused(name)
   return redis.pcall('SISMEMBER', queue_model.name .. ':paused', name) == 1 and 1 or 0
 end
 
 for _, name in ipairs(cjson.decode(request.names)) do
-  for _, pk in ipairs(redis.pcall('SMEMBERS', queue_model.indexes.name[1] .. name)) do
+  for _, pk in ipairs(members('SMEMBERS', queue_model.indexes.name[1] .. name)) do
     local base = queue_model.name .. ':' .. pk
     local own_name, priority = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority'))
     if own_name == name then
-      queues[#queues + 1] = {
+      local queue = {
         pk, name, priority or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),
         is_paused(name),
       }
+      if request.members then
+        queue[7] = members('ZRANGEBYSCORE', base .. ':_running', '-inf', last)
+        queue[8] = members('LRANGE', base .. ':waiting', 0, -1)
+      end
+      queues[#queues + 1] = queue
     end
   end
 end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from math import inf
 from threading import TIMEOUT_MAX, Lock, Thread
@@ -49,14 +49,18 @@ def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool | None:
         return finish(has_ended(model, pk))
     deadline = deadline_of(timeout)
     with listening(model, pk) as (listener, ended):
-        try:
-            listener.listens.result(_left(deadline))
+        if _is_done(listener.listens, deadline) and not ended.done():
             with suppress(TimeoutError):
-                if not ended.done() and one_at_a_time(model, lambda: finish(has_ended(model, pk)), deadline):
+                if one_at_a_time(model, lambda: finish(has_ended(model, pk)), deadline):
                     return True
-            return ended.result(_left(deadline))
-        except TimeoutError:
-            return False if listener.reaches_redis else None
+        if _is_done(ended, deadline):
+            return ended.result()
+        return False if listener.reaches_redis else None
+
+
+def _is_done(future: Future[Any], deadline: float) -> bool:
+    wait([future], _left(deadline))
+    return future.done()
 
 
 def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: float) -> Answer:
