@@ -87,7 +87,7 @@ def check(
         Called with a line of text now and then.
     mask: callable
         Is given the name of a field and a value of it, or ``entry`` and an entry of a queue that is no ident; returns
-        what to tell instead.
+        what to show instead.
     imports: bool
         False to import no class because a job names it: jobs of classes that are not imported are not looked at.
 

@@ -247,7 +247,7 @@ class Parameters:
     )
     fetch_priorities_delay: float = row(
         25,
-        "The most seconds between two looks for queues of new priorities. The worker is told of them before, see "
+        "The most seconds between two looks for queues of new priorities. The worker learns of them before, see "
         ":ref:`When does a job begin?`",
         seconds("20"),
         group=WAIT,

@@ -32,7 +32,7 @@ class Sentry(Instrument):
     A report has the fingerprint of the cause, so Sentry groups errors as ``limpyd-jobs errors groups`` does; tags for
     the class of the job, its queue, the worker and the try; and as breadcrumbs what happened before, within this try. A
     failure after which the job is tried again is a warning, the last one an error. Log lines of workers are neither
-    reports nor breadcrumbs, because that would tell everything twice.
+    reports nor breadcrumbs, because that would report everything twice.
 
     Parameters
     ----------

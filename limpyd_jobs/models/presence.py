@@ -67,7 +67,7 @@ class AlivePresence:
     until: datetime
         Until when it counts as there without another sign of life, naive UTC.
     details: dict
-        Other values that it told of itself.
+        Other values that it wrote.
     lease_left: float
         For how many more seconds it counts as there, when it was read, by the clock of Redis.
     silent_for: float
@@ -305,7 +305,7 @@ class AliveWorker(AlivePresence):
     done, failed: int
         How many jobs it ran that succeeded, and that failed.
     idle_for: float
-        For how many seconds it had been idle, without a job in between, as far as its signs of life tell: 0 with the
+        For how many seconds it had been idle, without a job in between, as far as its signs of life show: 0 with the
         first of them.
     memory: int
         The memory of its process, in bytes; 0 if the system does not say.

@@ -1,4 +1,4 @@
-"""The words that a filter may be made of, for whoever types one: fields, statuses, queues, classes and causes."""
+"""The words that a filter may be made of, for people who type one: fields, statuses, queues, classes and causes."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class ErrorFilter(Filter[FoundError]):
         messages: int
             How many messages of each group to return: those with the most errors.
         mask: callable
-            Returns what to tell instead of the message of an error.
+            Returns what to show instead of the message of an error.
         """
         walk, grouping = (yield from self._begun(timeout, progress)), Grouping()
         for source in walk.sources:

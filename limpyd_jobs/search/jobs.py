@@ -228,8 +228,8 @@ class JobFilter(Filter[FoundJob]):
             after the delay. The others are delayed, by the clock of Redis. They are counted before. If the call is
             interrupted, even killed, the same call goes on with the rest as it began, not over the whole time again.
         rate: float
-            How many jobs are due per second, instead of a spread. Whoever does the same with a filter of the same
-            conditions, because a call was interrupted for example, goes on behind the last job that is due.
+            How many jobs are due per second, instead of a spread. The same call with a filter of the same conditions,
+            because one was interrupted for example, goes on behind the last job that is due.
         restart: bool
             True to let the loops and steps of the jobs begin anew, instead of going on where they were.
         dry_run: bool
@@ -260,7 +260,7 @@ class JobFilter(Filter[FoundJob]):
     def cancel_all(
         self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False
     ) -> Steps[Tally]:
-        """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
+        """Cancel the jobs, as `Job.cancel` does. Running jobs are notified. For more see `requeue_all`."""
         return self._acting(CancelMany(), dry_run, progress, unaudited)
 
     acancel_all = awaited(cancel_all)

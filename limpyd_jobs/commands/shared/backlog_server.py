@@ -1,4 +1,4 @@
-"""Telling autoscalers over HTTP what has to be run, and how many workers that needs."""
+"""Answering autoscalers over HTTP: what has to be run, and how many workers that needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling on standard error how far a long step is."""
+"""Reporting on standard error how far a long step is."""
 
 from __future__ import annotations
 

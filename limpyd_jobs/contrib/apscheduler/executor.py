@@ -74,8 +74,8 @@ class LimpydExecutor(BaseExecutor):
 
     The workers are those of any queue: ``limpyd-jobs-worker --queues=apscheduler --pythonpath=…``. `max_instances` is
     counted in Redis, so for all schedulers together. Keep the jobs that ended for longer than the lease of the job
-    store, so that a run is not added again: ``--keep-success=1d``. Events of APScheduler tell that a job was submitted,
-    not how it ended. The queue tells that, as for any job.
+    store, so that a run is not added again: ``--keep-success=1d``. Events of APScheduler say that a job was submitted,
+    not how it ended. The queue shows that, as for any job.
 
     A run that is submitted later than the `misfire_grace_time` of its job allows is not added: it is missed, as with
     any executor. What was added is run, however long it waits for a worker.

@@ -77,7 +77,7 @@ def application(**settings: Any) -> Starlette:
         A password and a role for each name: ``{"ann": ("…", "act")}``.
     authenticate: callable
         A function, or a coroutine function, that is given the ASGI scope of a request and returns a `User`, or None for
-        whoever may not see the dashboard. A function is called in a thread.
+        others. A function is called in a thread.
     hosts: list of str
         The names by which it is asked for, without ports: ``jobs.example.com``, ``*.example.com``. ``localhost``,
         ``127.0.0.1`` and ``[::1]`` by default. ``*`` is any name: only where the application around it checks names.

@@ -1,4 +1,4 @@
-"""Requests that are refused, with one line for whoever asks."""
+"""Requests that are refused, with one line that says why."""
 
 from __future__ import annotations
 

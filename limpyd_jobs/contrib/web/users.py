@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""The users who ask, and what they may do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 -- verb: cancel
 -- from: waiting, delayed or running
 -- to: canceled
--- what: at once, out of its queue; a running one is told, and ends as canceled once its code returns; a worker of several slots hears of it at once
+-- what: at once, out of its queue; a running one is notified, and ends as canceled once its code returns; a worker of several slots notices it at once
 -- request
 --   job_model, ident, queue_model
 --   queue_name   where a job that does not say so itself most likely stands; or none

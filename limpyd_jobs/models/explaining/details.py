@@ -83,7 +83,7 @@ class JobDetails(NamedTuple):
     fields: dict
         The stored fields of its hash, without the library's own.
     progress: Progress
-        How far it is, as it told last; None if it told nothing.
+        How far it is, as it last said; None if it said nothing.
     history: list of StatusChange
         The last changes of its status, if its class keeps them: 1,000 at most.
     log: list of str

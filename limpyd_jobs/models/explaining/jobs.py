@@ -84,13 +84,13 @@ def explain_job(
     error_model: type[Error] | None = None,
     mask: Mask = _as_it_is,
 ) -> Explanation:
-    """Tell why a job does not run yet, or did not run, as things are at this moment.
+    """Explain why a job does not run yet, or did not run, as things are at this moment.
 
     Parameters
     ----------
     mask: callable
         Is given ``cursor``, ``message`` of its last error, ``log`` (the last line of its log) or ``cancel_reason``, and
-        the text; returns what to tell instead.
+        the text; returns what to show instead.
 
     The other parameters and exceptions: see `job_details`.
     """

@@ -1,4 +1,4 @@
-"""What the code of a job tells others while it runs: how far it is, and the lines of a log."""
+"""What the code of a job says while it runs: how far it is, and the lines of a log."""
 
 from __future__ import annotations
 

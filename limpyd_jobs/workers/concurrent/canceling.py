@@ -1,4 +1,4 @@
-"""Interrupting jobs that are canceled while they run, as soon as Redis tells so."""
+"""Interrupting jobs that are canceled while they run, as soon as Redis says so."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a worker tells of itself, and is told from afar."""
+"""What a worker reports of itself, and the orders that it gets from afar."""

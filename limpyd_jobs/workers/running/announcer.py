@@ -1,4 +1,4 @@
-"""Telling others of the turns in the life of a job: an event, which is logged, and the method of the job."""
+"""Announcing the turns in the life of a job: an event, which is logged, and the method of the job."""
 
 from __future__ import annotations
 
