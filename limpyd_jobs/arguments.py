@@ -33,6 +33,17 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, and of the same types all the way down; but a float may come from an integer."""
+    if type(one) is not type(other):
+        return (type(one), type(other)) == (float, int) and one == other
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return bool(one == other)
+
+
 def check_size(what: str, text: str | bytes, limit: int) -> None:
     """Raise `ValueError`, which begins with `what`, if a value has more bytes as UTF-8 than a key may have."""
     if len(text) * 4 > limit:  # no character takes more than 4 bytes

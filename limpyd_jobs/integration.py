@@ -19,8 +19,8 @@ from limpyd_jobs.models import Changes as Changes
 from limpyd_jobs.models import JobChange as JobChange
 from limpyd_jobs.models.claims.job_claim import held_by as held_by
 from limpyd_jobs.models.job_record import job_modules as job_modules
-from limpyd_jobs.models.written.calls import read_call as read_call
-from limpyd_jobs.models.written.calls import write_call as write_call
+from limpyd_jobs.models.outbox import read_call as read_call
+from limpyd_jobs.models.outbox import write_call as write_call
 from limpyd_jobs.observing.instruments import Adding as Adding
 from limpyd_jobs.observing.instruments import Instrument as Instrument
 from limpyd_jobs.observing.instruments import Running as Running

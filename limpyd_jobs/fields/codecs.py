@@ -11,6 +11,8 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from limpyd_jobs.arguments import is_same
+
 # The only key of an object that stands for bytes in JSON, which has no bytes.
 _BYTES = "$bytes"
 
@@ -39,23 +41,12 @@ class Codec(NamedTuple):
             raise TypeError(f"{what} must be {self.name}, not {value!r}")
         try:
             text = self.dump(value)
-            is_same = not self.is_exact or _is_same(self.load(text), value)
+            comes_back = not self.is_exact or is_same(self.load(text), value)
         except (TypeError, ValueError, OverflowError, RecursionError, AttributeError, pickle.PicklingError) as error:
             raise TypeError(f"{what} cannot be stored as {self.name}: {error}") from None
-        if not is_same:
+        if not comes_back:
             raise TypeError(f"{what} cannot be stored as {self.name}: it would come back as {self.load(text)!r}")
         return Stored(text)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, and of the same types all the way down; but a float may come from an integer."""
-    if type(one) is not type(other):
-        return (type(one), type(other)) == (float, int) and one == other
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return bool(one == other)
 
 
 def _tagged(value: Any) -> Any:

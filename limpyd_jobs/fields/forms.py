@@ -21,6 +21,8 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from limpyd_jobs.arguments import is_same
+
 # What a value of JSON looks like. Members of a union are told apart by it.
 SHAPES = {
     type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object",
@@ -29,7 +31,7 @@ ALL_SHAPES = frozenset(SHAPES.values())
 STRING, ARRAY, OBJECT = frozenset({"string"}), frozenset({"array"}), frozenset({"object"})
 
 # How the values of a type are dumped, and loaded, and their shape, by the exact type.
-_OF_STRINGS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+OF_STRINGS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     datetime: (datetime.isoformat, datetime.fromisoformat),
     date: (date.isoformat, date.fromisoformat),
     time: (time.isoformat, time.fromisoformat),
@@ -59,7 +61,7 @@ class Form(NamedTuple):
 
     def of_text(self, text: str) -> Any:
         """Return the value of a text."""
-        return self.load(str(text) if self.shapes == STRING else load_json(text))
+        return self.load(str(text) if self.shapes == STRING else json.loads(text))
 
 
 # How the forms of classes of an integration are made, by the base of these.
@@ -83,11 +85,6 @@ def dump_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
     text.encode()  # no lone surrogates
     return text
-
-
-def load_json(text: str) -> Any:
-    """Return the value of a text of JSON."""
-    return json.loads(text)
 
 
 def form_of(annotation: Any) -> Form:
@@ -128,8 +125,8 @@ class _Forms:
             return Form("JSON", ALL_SHAPES, _dump_any, lambda value: value)
         if annotation is None or annotation is type(None):
             return Form("None", frozenset({"null"}), partial(_exact, type(None)), partial(_exact, type(None)))
-        if annotation in _OF_STRINGS:
-            dump, load = _OF_STRINGS[annotation]
+        if annotation in OF_STRINGS:
+            dump, load = OF_STRINGS[annotation]
             return _of_string(annotation, dump, load)
         if annotation in (str, int, bool):
             shapes = frozenset({SHAPES[annotation]})
@@ -237,20 +234,10 @@ def _seconds(value: Any) -> float:
 
 
 def _dump_any(value: Any) -> Any:
-    loaded = load_json(dump_json(value))
-    if not _is_same(loaded, value):
+    loaded = json.loads(dump_json(value))
+    if not is_same(loaded, value):
         raise TypeError(f"{value!r} would come back as {loaded!r}")
     return value
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return bool(one == other)
 
 
 def _of_string(kind: type, dump: Callable[[Any], str], load: Callable[[str], Any]) -> Form:

@@ -1,9 +1,14 @@
-"""Writing a call of `add_job`, and reading it."""
+"""Calls of `add_job` as text, for an outbox: written down now, and made later, maybe by another process.
+
+The arguments are JSON, which is read without running any code of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -12,14 +17,27 @@ from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.fields.codecs import CODECS, Stored
+from limpyd_jobs.fields.forms import OF_STRINGS
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.fields.own_fields import is_own
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.models.written.values import dumped, loaded
 from limpyd_jobs.records.sizes import check_job_size
+
+Write = Callable[[Any], Any]
+
+# What JSON does not have, by the name that stands for it: an object with this name as its only key.
+_AS_TEXTS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {Stored: (str, Stored), **OF_STRINGS}
+_TEXTS = {kind: (f"${kind.__name__.lower()}", *functions) for kind, functions in _AS_TEXTS.items()}
+_LISTS: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+
+# Of a subclass of these, such as the texts of Django that are safe in HTML, the plain value is written.
+_PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int, float: float}
+
+_READ_TEXT = {name: read for name, _, read in _TEXTS.values()}
+_READ_LIST = {name: kind for kind, name in _LISTS.items()}
 
 
 class WrittenCall(NamedTuple):
@@ -68,7 +86,7 @@ def read_call(job_class: type[Job], text: str) -> tuple[list[Any], dict[str, Any
     """
     others: dict[str, Callable[[Any], Any]] = {"$queue_model": _queue_model, "$argument": partial(_argument, job_class)}
     try:
-        args, kwargs = loaded(text, others)
+        args, kwargs = _read(json.loads(text), others)
         return [*args], {**kwargs}
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"what is written of the call cannot be read: {type(error).__name__}: {error}") from None
@@ -82,7 +100,7 @@ class _Argument(NamedTuple):
 
 
 def _text(job_class: type[Job], args: list[Any], kwargs: dict[str, Any]) -> str:
-    return dumped([args, kwargs], partial(_other, job_class))
+    return json.dumps(_written([args, kwargs], partial(_other, job_class)), separators=(",", ":"))
 
 
 def _other(job_class: type[Job], value: Any) -> Any:
@@ -120,3 +138,50 @@ def _argument(job_class: type[Job], found: Any) -> Any:
 def _queue_model(path: Any) -> type[Queue]:
     found: dict[str, type[Queue]] = {path_of(each): each for each in (Queue, *concrete(Queue))}
     return found[path]
+
+
+# Values as JSON. What it cannot hold is given to a function, which returns something that it can, or raises
+# `TypeError`. That is read by the function of the only key of the object.
+
+
+def _written(value: Any, other: Write) -> Any:
+    kind = type(value)
+    if value is None or kind in (str, bool, int, float):
+        return value
+    if kind is list:
+        return [_written(each, other) for each in value]
+    if kind is dict:
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return {key: _written(each, other) for key, each in value.items()}
+        return {"$dict": [[_written(part, other) for part in pair] for pair in value.items()]}
+    if kind in _TEXTS:
+        name, write, _ = _TEXTS[kind]
+        return {name: write(value)}
+    if kind in _LISTS:
+        return {_LISTS[kind]: [_written(each, other) for each in value]}
+    if kind is timedelta:
+        return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+    for base, plain in _PLAIN.items():
+        if isinstance(value, base):
+            return plain(value)
+    return other(value)
+
+
+def _read(found: Any, others: Mapping[str, Callable[[Any], Any]]) -> Any:
+    if isinstance(found, list):
+        return [_read(each, others) for each in found]
+    if not isinstance(found, dict):
+        return found
+    name = next(iter(found), "")
+    if not (len(found) == 1 and name.startswith("$")):
+        return {key: _read(each, others) for key, each in found.items()}
+    value = found[name]
+    if name in _READ_TEXT:
+        return _READ_TEXT[name](value)
+    if name in _READ_LIST:
+        return _READ_LIST[name](_read(value, others))
+    if name == "$dict":
+        return dict(_read(value, others))
+    if name == "$timedelta":
+        return timedelta(*value)
+    return others[name](value)

@@ -1,1 +1,0 @@
-"""Calls of `add_job` as text: written down now, and made later, maybe by another process."""
