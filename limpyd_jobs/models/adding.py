@@ -50,19 +50,12 @@ def one(
     fields_if_new: dict[str, Any],
 ) -> Requests[Any]:
     """Do what `Job.add_job` says, given the checked name of a queue."""
-    model, fields = queue_model or job_class.queue_model, fields_if_new
+    model = queue_model or job_class.queue_model
     # what most jobs do not need is not called
     delay = "" if delayed_for is None and delayed_until is None else delay_argument(delayed_for, delayed_until)
     is_usual = model is roots.queue and job_class.enqueue_or_delay is roots.job.enqueue_or_delay
     is_custom = not is_usual and has_custom_placement(job_class, model)
-    if identifier is LEFT_OUT:
-        identifier = identifier_of_new(job_class, identifier, fields)
-    else:
-        identifier = stored_identifier(identifier)
-    if fields or arguments_of(job_class):
-        fields = stored_names(job_class, checked_fields(job_class, fields))
-    if job_class.max_job_bytes is not None:
-        check_job_size(job_class, identifier, fields)
+    identifier, fields = _checked(job_class, identifier, fields_if_new)
     stored = default_priority(job_class, None) if priority is None else stored_priority(priority)
     add, once = instrumented.add if instruments.installed else transitions.add, transitions.current_once.get()
     added = add.steps(
@@ -86,6 +79,19 @@ def one(
         job.enqueue_or_delay(queue_name, priority, until, prepend, queue_model if outcome == "added" else model)
 
     return _placed_by_override(job_class, stepped(added), place)
+
+
+def _checked(job_class: Any, identifier: Any, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the identifier and the fields of a new job as they are stored, if they are as they must be."""
+    if identifier is LEFT_OUT:
+        identifier = identifier_of_new(job_class, identifier, fields)
+    else:
+        identifier = stored_identifier(identifier)
+    if fields or arguments_of(job_class):
+        fields = stored_names(job_class, checked_fields(job_class, fields))
+    if job_class.max_job_bytes is not None:
+        check_job_size(job_class, identifier, fields)
+    return identifier, fields
 
 
 def _job_of_call(job_class: Any, call: Call[Added]) -> Call[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -83,21 +84,10 @@ def add(
     others: Mapping[str, Any] = {}
     if fields or layout.other_defaults:
         plain, others = layout.split(fields or {}, layout.plain)
-    words = [
-        layout.json,
-        identifier,
-        layout_of(queue_model).json,
-        queue_name,
-        priority,
-        delay,
-        "1" if prepend else "",
-        "" if place else "1",
-        "1" if others else "",
-        "",
-        registry,
-    ]
-    for pair in plain.items():
-        words += pair
+    # in the order of the header of add.lua
+    words = [layout.json, identifier, layout_of(queue_model).json, queue_name, priority, delay]
+    words += ["1" if prepend else "", "" if place else "1", "1" if others else "", "", registry]
+    words += chain.from_iterable(plain.items())
 
     def read(reply: dict[str, Any]) -> tuple[str, str]:
         if reply["outcome"] == "not unique":
