@@ -121,14 +121,11 @@ def succeed_many(
     now = monotonic()
     classes = {**next_claim.classes, **{each.delivery.path: type(each.job) for each in successes}}
     next_claim = replace(next_claim, classes=classes)
-    request = {
-        "successes": listed(_row(success, now) for success in successes),
-        "limit": limit,
-        "is_again": next_claim.is_again,
-        **next_claim.named(),
-    }
+    lists, token, lease, known, registry = next_claim.words()
+    words = [listed([_row(success, now) for success in successes]), limit, lists, lease, token]
+    words += [next_claim.is_concurrent, "1" if next_claim.is_again else "", known, registry]
     subject = f"{len(successes)} jobs"
-    return Call(connection, _succeed_many, request, _recorded, next_claim.models, subject=subject)
+    return Call(connection, _succeed_many, words, _recorded, next_claim.models, subject=subject)
 
 
 def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,3 +59,18 @@ def test_to_end_a_job_in_success_and_claim_the_next_one(world: World) -> None:
     }
     unclaimed = named(transitions.succeed.call(job, queue, UNCLAIMED))
     assert unclaimed.keys() == {"job_model", "ident", "queue_key", "unclaimed"}
+
+
+def test_to_end_several_jobs_and_claim_several(world: World) -> None:
+    request = replace(world.request(token="next"), is_again=True, is_concurrent="3 12", registry="[]")
+    assert named(transitions.succeed_many.call(world.client, [], request, 7)) == {
+        "successes": "[]",
+        "limit": 7,
+        "lists": "\n".join(request.keys),
+        "lease": LEASE,
+        "token": "next",
+        "is_concurrent": "3 12",
+        "is_again": "1",
+        "classes": classes_argument(request.classes),
+        "registry": "[]",
+    }
