@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, partial
 from os import urandom
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from limpyd.model import RedisModel
@@ -61,26 +61,20 @@ _renew_many = Script("claiming/renew_many")
 
 
 class Room(NamedTuple):
-    """How many suspects, which may kill it, a worker of several slots runs, and how many it may run at once; None if it
-    runs none."""
+    """How many suspects, which may kill it, a worker of several slots runs, and how many it may run at once; nothing if
+    it runs none."""
 
     suspects: int = 0
-    most_suspects: int | None = None
+    most_suspects: int | Literal[""] = ""
 
     @property
     def is_left(self) -> bool:
         """Whether it may run another one."""
-        return self.most_suspects is None or self.suspects < self.most_suspects
+        return self.most_suspects == "" or self.suspects < self.most_suspects
 
     def has_one_for(self, beside: int) -> bool:
         """Whether it may run a suspect that allows so many at once, itself included."""
         return self.suspects < min(beside, self.most_suspects or beside)
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """What a script is given."""
-        named: dict[str, Any] = {"is_concurrent": True}
-        return named if self.most_suspects is None else {**named, **self._asdict()}
 
 
 @dataclass(slots=True)  # not frozen, because that takes three times as long to make
@@ -98,17 +92,14 @@ class ClaimRequest:
     room: Room | None = None  # of a worker that runs several jobs at once
 
     def words(self) -> list[Any]:
-        """Return the next claim as the last words of a script that ends another one. Hundreds of waiting lists are one
-        text, which travels much faster."""
+        """Return the lists, the token, the lease, the classes and the registry as scripts take them. Hundreds of
+        waiting lists are one text, which travels much faster."""
         return ["\n".join(self.keys), self.token, self.lease, classes_argument(self.classes), self.registry]
 
-    def named(self, token: str = "token") -> dict[str, Any]:
-        """Return the request as scripts take it, with the token by that name."""
-        lists, classes = "\n".join(self.keys), classes_argument(self.classes)
-        named = {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
-        if self.room:
-            named.update(self.room.named)
-        return {**named, "registry": self.registry} if self.registry else named
+    @property
+    def words_of_room(self) -> list[Any]:
+        """Whether the worker runs several jobs at once, and its suspects, as scripts take them."""
+        return ["1", *self.room] if self.room else ["", "", ""]
 
     @property
     def models(self) -> Sequence[type[RedisModel]]:
@@ -226,7 +217,7 @@ def wait_and_claim(
     Return the key of the signal, None without a signal, or the error if the wait was impossible; and what `claim`
     returns, but None instead of the `NextWakeups` if the worker is not registered.
     """
-    late = {**_claiming(request, "", worker, wait, schedules, known), "is_late": "1"}
+    late = _claiming(request, "", worker, wait, schedules, known, is_late="1")
     call = Call(connection, _claim, late, _claimed_late, request.models)
     heard, (delivery, next_wakeups) = send_after(connection, ["BLPOP", *signals, seconds], call)
     return heard[0] if isinstance(heard, list) else heard, delivery, next_wakeups
@@ -333,10 +324,12 @@ def is_presumed(token: str | None) -> bool:
 
 
 def _claiming(
-    request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str, known: str
-) -> dict[str, Any]:
-    names = given(ident=ident, worker=worker, wait=wait, schedules=schedules, known=known)
-    return {**request.named(), "is_again": request.is_again, **names}
+    request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str, known: str, is_late: str = ""
+) -> list[Any]:
+    """Return the words of ``claiming/claim.lua``, in the order of its header."""
+    is_again = "1" if request.is_again else ""
+    how = [*request.words_of_room, ident, is_again, worker, wait or "", schedules, is_late, known]
+    return request.words() + how
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:

@@ -30,6 +30,9 @@ _skip = Script("ending/skip")
 _succeed = Script("ending/succeed")
 _succeed_many = Script("ending/succeed_many")
 
+# What the words of a `ClaimRequest` are called by the scripts that end a job.
+_NEXT_CLAIM = ("lists", "next_token", "lease", "classes", "registry")
+
 
 class KeptResult(NamedTuple):
     """The kept result of a job: its text, and for how many milliseconds to keep it."""
@@ -123,7 +126,7 @@ def succeed_many(
     next_claim = replace(next_claim, classes=classes)
     lists, token, lease, known, registry = next_claim.words()
     words = [listed([_row(success, now) for success in successes]), limit, lists, lease, token]
-    words += [next_claim.is_concurrent, "1" if next_claim.is_again else "", known, registry]
+    words += [*next_claim.words_of_room, "1" if next_claim.is_again else "", known, registry]
     subject = f"{len(successes)} jobs"
     return Call(connection, _succeed_many, words, _recorded, next_claim.models, subject=subject)
 
@@ -306,7 +309,7 @@ def _ending(
     if cursors and script is not _succeed:
         request |= cursors.request(failed=script is _fail)
     if next_claim:
-        request |= next_claim.named("next_token")
+        request |= zip(_NEXT_CLAIM, next_claim.words(), strict=True)
         models, sender = (type(job), *next_claim.classes.values()), next_claim.connection
     read = partial(_as_ending, ident)
     return Call(sender or sender_of(type(job)), script, request, read, models, (), before, ident)

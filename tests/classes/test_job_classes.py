@@ -403,7 +403,7 @@ class TestAProcess:
 
         def arguments():
             request = ClaimRequest(["key"], "token", 60, job_classes.known)
-            return [line.partition(" ")[0] for line in request.named()["classes"].splitlines()]
+            return [line.partition(" ")[0] for line in request.words()[3].splitlines()]
     """
 
     @pytest.mark.proof

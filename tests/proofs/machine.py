@@ -329,7 +329,7 @@ class Life(RuleBasedStateMachine):
     )
     def a_worker_claims_several_jobs(self, limit: int, room: tuple[int, float] | None, again: bool) -> Any:
         """To run them one after the other, or at once. One that may kill its workers comes alone, or is passed over."""
-        most = None if room is None or room[1] == inf else int(room[1])
+        most: Any = "" if room is None or room[1] == inf else int(room[1])
         request = replace(self._request(), room=None if room is None else Room(room[0], most))
         claim = partial(transitions.succeed_many, self.client, [])
         found = claim(request, limit)[1]

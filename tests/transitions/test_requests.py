@@ -40,6 +40,24 @@ def test_to_add_a_job(world: World, once: str) -> None:
     }
 
 
+def test_to_claim_a_job(world: World) -> None:
+    request = replace(world.request(token="mine"), is_again=True, is_concurrent="1", registry="[]")
+    assert named(transitions.claim.call(world.queue_class, request, "an ident", "me", 1.5, "due", "{}")) == {
+        "lists": "\n".join(request.keys),
+        "token": "mine",
+        "lease": LEASE,
+        "classes": classes_argument(request.classes),
+        "registry": "[]",
+        "is_concurrent": "1",
+        "ident": "an ident",
+        "is_again": "1",
+        "worker": "me",
+        "wait": 1.5,
+        "schedules": "due",
+        "known": "{}",
+    }
+
+
 def test_to_end_a_job_in_success_and_claim_the_next_one(world: World) -> None:
     world.add("a")
     job, queue, next_claim = world.job("1"), world.queue(), world.request(token="next")
