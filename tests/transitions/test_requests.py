@@ -11,7 +11,7 @@ from worlds import LEASE, TOKEN, World
 from limpyd_jobs import transitions
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.redis.calls import Call
-from limpyd_jobs.transitions import UNCLAIMED, KeptResult
+from limpyd_jobs.transitions import UNCLAIMED, KeptResult, Room
 
 
 def named(call: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_to_add_a_job(world: World, once: str) -> None:
 
 
 def test_to_claim_a_job(world: World) -> None:
-    request = replace(world.request(token="mine"), is_again=True, is_concurrent="1", registry="[]")
+    request = replace(world.request(token="mine"), is_again=True, room=Room(), registry="[]")
     assert named(transitions.claim.call(world.queue_class, request, "an ident", "me", 1.5, "due", "{}")) == {
         "lists": "\n".join(request.keys),
         "token": "mine",
@@ -49,6 +49,7 @@ def test_to_claim_a_job(world: World) -> None:
         "classes": classes_argument(request.classes),
         "registry": "[]",
         "is_concurrent": "1",
+        "suspects": 0,
         "ident": "an ident",
         "is_again": "1",
         "worker": "me",
@@ -80,14 +81,16 @@ def test_to_end_a_job_in_success_and_claim_the_next_one(world: World) -> None:
 
 
 def test_to_end_several_jobs_and_claim_several(world: World) -> None:
-    request = replace(world.request(token="next"), is_again=True, is_concurrent="3 12", registry="[]")
+    request = replace(world.request(token="next"), is_again=True, room=Room(3, 12), registry="[]")
     assert named(transitions.succeed_many.call(world.client, [], request, 7)) == {
         "successes": "[]",
         "limit": 7,
         "lists": "\n".join(request.keys),
         "lease": LEASE,
         "token": "next",
-        "is_concurrent": "3 12",
+        "is_concurrent": "1",
+        "suspects": 3,
+        "most_suspects": 12,
         "is_again": "1",
         "classes": classes_argument(request.classes),
         "registry": "[]",
