@@ -54,6 +54,7 @@ class WakeupTimer:
     def __init__(self, call: Callable[[], None], on_death: OnDeath | None = None) -> None:
         self._call, self._on_death = call, on_death
         self._moment: float | None = None
+        self._is_entered = False
         self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
 
     def set(self, moment: float | None) -> None:
@@ -63,9 +64,12 @@ class WakeupTimer:
         """
         if moment != self._moment:
             self._moment = moment
-            self._moments.put(moment)
+            if self._is_entered:  # else no thread takes them
+                self._moments.put(moment)
 
     def __enter__(self) -> None:
+        self._is_entered = True
+        self._moments.put(self._moment)
         if self._on_death:
             start_thread(self._name, self._run, self._on_death)
         else:
@@ -76,6 +80,7 @@ class WakeupTimer:
 
     def stop(self) -> None:
         """Call the function no more. A call that is under way goes on."""
+        self._is_entered = False
         self._moments.put(inf)
 
     def _run(self) -> None:

@@ -41,10 +41,10 @@ from limpyd_jobs.workers.concurrent.starting import Starter
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistration
-from limpyd_jobs.workers.maintenance.chores import OfIntegration, Promoter, Pruner, QueueRefresh
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
 from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
+from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Pruner, QueueRefresh
 from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit

@@ -24,7 +24,7 @@ from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.maintenance.chores import Pruner
+from limpyd_jobs.workers.maintenance.tasks import Pruner
 
 
 class Declaring(Job):

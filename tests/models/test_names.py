@@ -20,7 +20,7 @@ from limpyd_jobs.commands.pause import Pause, Resume
 from limpyd_jobs.models import BaseJobsModel, datetime_to_score, defer_unresolved
 from limpyd_jobs.transitions import MAX_DEFERRALS
 from limpyd_jobs.workers.claiming.claimer import Claimer
-from limpyd_jobs.workers.maintenance.chores import Pruner
+from limpyd_jobs.workers.maintenance.tasks import Pruner
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

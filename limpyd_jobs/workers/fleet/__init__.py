@@ -1,1 +1,1 @@
-"""What a worker reports of itself, and the orders that it gets from afar."""
+"""What others see of a worker, its health and its metrics, and the orders that it takes."""

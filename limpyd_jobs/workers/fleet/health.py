@@ -103,27 +103,10 @@ class HealthFile:
 class PoolHealth:
     """Answers for the health of all children of a pool, as they reported it. The parent's loop lets it `serve`.
 
-    Parameters
-    ----------
-    verdicts: callable
-        Returns what is known of each child.
-    interval: float
-        How many seconds pass at most between two times that the file is written.
-    port, host, path: int, str, str
-        Where to answer probes, and what to write: as the parameters ``health_…`` of a worker.
-
-    Attributes
-    ----------
-    due: float
-        When to `serve` at the latest, by the clock of `monotonic`.
-
-    Raises
-    ------
-    ConfigurationException
-        If it cannot listen, or write.
+    It raises `ConfigurationException` if it cannot listen, or write.
     """
 
-    due = 0.0
+    due = 0.0  # when to `serve` at the latest, by the clock of `monotonic`
 
     def __init__(
         self, verdicts: Callable[[], Verdicts], interval: float, port: int | None, host: str, path: str | None

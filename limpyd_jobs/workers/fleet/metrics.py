@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -32,7 +32,7 @@ class WorkerMetrics:
         self._runs = runs
         self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
         self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
-        self._metrics: OfNames = {}
+        self._metrics: defaultdict[tuple[str, str], Metrics] = defaultdict(Metrics)  # by queue name and class path
         self._lock = Lock()
 
     def note(self, run: Run) -> None:
@@ -51,12 +51,13 @@ class WorkerMetrics:
         with self._lock:
             self._sum_up()
             self._count_running()
-            gathered, self._metrics = self._metrics, {}
+            gathered, self._metrics = self._metrics, defaultdict(Metrics)
         parts = list(metrics.parts_of(gathered))
         while parts:
             part = parts.pop()
             try:
-                metrics.write(connection, part, _names_of_models(part))
+                known = job_classes.known
+                metrics.write(connection, part, {path: known[path]._name for _, path in part if path in known})
             except Exception as error:
                 self._put_back([*parts, part] if isinstance(error, ResponseError) else parts)
                 return
@@ -64,10 +65,9 @@ class WorkerMetrics:
     def _put_back(self, parts: Iterable[OfNames]) -> None:
         with self._lock:
             for key, each in chain.from_iterable(part.items() for part in parts):
-                self._metrics.setdefault(key, Metrics()).add(each)
+                self._metrics[key].add(each)
 
     def _sum_up(self) -> None:
-        """Count the noted jobs."""
         with suppress(IndexError):
             while True:
                 delivery, ran, is_success = self._noted.popleft()
@@ -88,16 +88,7 @@ class WorkerMetrics:
                 self._of(delivery).observe_start(_seconds_waited(delivery))
 
     def _of(self, delivery: Delivery) -> Metrics:
-        key = delivery.queue_name, delivery.path
-        found = self._metrics.get(key)
-        if found is None:
-            found = self._metrics[key] = Metrics()
-        return found
-
-
-def _names_of_models(part: OfNames) -> dict[str, str]:
-    """Return the name of each model in the metrics, by the path of the class."""
-    return {path: job_classes.known[path]._name for _, path in part if path in job_classes.known}
+        return self._metrics[delivery.queue_name, delivery.path]
 
 
 def _seconds_waited(delivery: Delivery) -> float | None:

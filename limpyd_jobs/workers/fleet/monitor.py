@@ -1,4 +1,4 @@
-"""Whether one worker is healthy, as another thread sees it; and telling that to whoever asks."""
+"""Whether one worker is healthy, as another thread sees it, and the answers to those who ask."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ class Monitor:
             return f"claims stall: jobs have waited for {stalled:.0f} seconds while the worker was idle"
         return self.held_for_too_long(self._stalled_after)
 
-    # -- Telling it
+    # -- Who asks for it
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Tell whether the worker is healthy while the context is entered. In a pool, only the parent is told."""
+        """Let others know the verdict while the context is entered. In a pool, that is the parent alone."""
         settings, parent = self.context.settings, self.context.state.tell_health
         with ExitStack() as stack:
             if self._client:

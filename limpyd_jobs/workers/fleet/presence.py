@@ -137,7 +137,9 @@ class WorkerRegistration:
                 while orders := self._keep(connection):  # so that others see the effect at once
                     for order in orders:
                         self._obey(order)
-                    self._show_dump(connection)
+                    dump, self._dump = self._dump, ""
+                    if dump:
+                        presences.keep_dump(connection, WorkerPresence, self._pk, shortened(dump, LOGGED))
                 self._repeats.sum_up()
                 self._last_failure = ""
             except Exception as error:
@@ -163,11 +165,6 @@ class WorkerRegistration:
         self._since = sign.since
         return sign.orders
 
-    def _show_dump(self, connection: Redis) -> None:
-        text, self._dump = self._dump, ""
-        if text:
-            presences.keep_dump(connection, WorkerPresence, self._pk, shortened(text, LOGGED))
-
     def _log_failure(self, error: Exception) -> None:
         """Log once why this worker is not seen. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
@@ -189,6 +186,7 @@ class WorkerRegistration:
 
     def _details(self) -> dict[str, Any]:
         worker, runs, settings = self.worker, self.runs, self.context.settings
+        running = [run.delivery for run in runs.now_running()]
         options = {name: getattr(settings, name, None) or getattr(worker, name, None) for name in OPTIONS}
         retention = Retention.of(worker.queue_model, settings.keep_success, settings.keep_errors)
         options |= {"keep_success": retention.success, "keep_errors": retention.errors}
@@ -197,7 +195,7 @@ class WorkerRegistration:
             "queues": list(worker.queues),
             "queue_model": worker.queue_model._name,
             "status": self._status,
-            "running": self._running(),
+            "running": [[it.ident, one_line(it.identifier, NAME), it.start or ""] for it in running],
             "done": runs.done,
             "failed": runs.failed,
             "idle_for": self._idle_for(),
@@ -225,11 +223,6 @@ class WorkerRegistration:
         if self._status != "idle" or loops != self._loops:
             self._idle_since = monotonic()
         return round(monotonic() - self._idle_since, 3)
-
-    def _running(self) -> list[list[str]]:
-        """The ident, the identifier and the start of each job that is run."""
-        deliveries = [run.delivery for run in self.runs.now_running()]
-        return [[each.ident, one_line(each.identifier, NAME), each.start or ""] for each in deliveries]
 
     # -- What is asked for
 

@@ -59,25 +59,13 @@ KNOWN: dict[str, Callable[[], Any]] = {
 class Leftovers:
     """Puts back the handlers of signals, without which a worker would not end when it is asked to. It names the rest in
     the log, each once, because an application may mean it.
-
-    Parameters
-    ----------
-    log: callable
-        Takes a message and its level.
-
-    Attributes
-    ----------
-    terminate: object
-        The handler of SIGTERM before the first job.
-    due: float
-        When to look again in any case, by the clock of `monotonic`.
     """
 
-    terminate: Any = None
-    due = inf
+    terminate: Any = None  # the handler of SIGTERM before the first job
+    due = inf  # when to look again in any case, by the clock of `monotonic`
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
-        self._log = log
+        self._log = log  # takes a message and its level
         self._handlers: dict[signal.Signals, Any] = {}
         self._found: dict[str, Any] = {}
 

@@ -93,7 +93,8 @@ class _Parent:
         if self._child is None:  # the files are watched now
             self._begin()
         elif changes:
-            self._tell(f"{_names(changes)} changed: the worker begins anew, once its job is finished")
+            names = ", ".join(sorted({Path(path).name for _, path in changes}))
+            self._tell(f"{names} changed: the worker begins anew, once its job is finished")
             self._child.send_signal(signal.SIGTERM)
             self._child.wait()
             if self._is_ended:
@@ -115,7 +116,3 @@ class _Parent:
     @staticmethod
     def _tell(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
-
-
-def _names(changes: Iterable[Any]) -> str:
-    return ", ".join(sorted({Path(path).name for _, path in changes}))

@@ -95,7 +95,7 @@ class TestDelayedJobs:
         assert all(start and start >= as_naive_utc(moment) for start, moment in zip(starts, moments, strict=True))
 
     def test_many_at_one_moment_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.maintenance.chores.MAX_PROMOTION", 0)
+        monkeypatch.setattr("limpyd_jobs.workers.maintenance.tasks.MAX_PROMOTION", 0)
         Bell.add_jobs(map(str, range(3500)), delayed_for=0.01)
         Bell.add_job("first", priority=1)
         left: list[int] = []

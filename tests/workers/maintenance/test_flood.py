@@ -26,7 +26,7 @@ def test_a_flood_that_is_due_at_one_moment_keeps_no_other_job_waiting(
 ) -> None:
     job_classes.resolve(Drop.get_model_repr())  # to meet it takes a step
     # one step, then it is the turn of a job
-    monkeypatch.setattr("limpyd_jobs.workers.maintenance.chores.MAX_PROMOTION", 0)
+    monkeypatch.setattr("limpyd_jobs.workers.maintenance.tasks.MAX_PROMOTION", 0)
     Drop.add_jobs(map(str, range(NUMBER)), delayed_until=datetime(2099, 1, 1))
     delayed = Queue.get_queue("queue").delayed.key
     redis_client.zunionstore(delayed, {delayed: 0})  # long ago

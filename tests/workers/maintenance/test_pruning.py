@@ -19,8 +19,8 @@ from limpyd_jobs.commandline.parser import WorkerOptionParser
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
 from limpyd_jobs.workers.context import Context
-from limpyd_jobs.workers.maintenance import chores
-from limpyd_jobs.workers.maintenance.chores import Pruner
+from limpyd_jobs.workers.maintenance import tasks
+from limpyd_jobs.workers.maintenance.tasks import Pruner
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -161,7 +161,7 @@ class TestARound:
         assert len(listed(name="other")[0]) == 2
 
     def test_is_bounded_and_the_next_one_goes_on_soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(chores, "MAX_STEPS", 1)
+        monkeypatch.setattr(tasks, "MAX_STEPS", 1)
         run_jobs(PRUNE_LIMIT + 10)
         pruner = Pruner(Queue, Error, keep_success=0)
         context = parts_of(worker_of()).context
@@ -172,7 +172,7 @@ class TestARound:
         assert len(Job.collection(status=STATUSES.SUCCESS)) == 0
 
     def test_comes_past_jobs_of_unknown_classes_however_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(chores, "MAX_STEPS", 1)
+        monkeypatch.setattr(tasks, "MAX_STEPS", 1)
         strange = [f"no.such.Job:{number}" for number in range(PRUNE_LIMIT * 2)]
         Queue.get_queue("queue").success.rpush(*strange)
         run_jobs(2)

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -311,6 +312,20 @@ def test_a_heartbeat_ends_with_its_context() -> None:
     beats: list[float] = []
     with Heartbeat(0.01, lambda: beats.append(time.monotonic())):
         wait_until(lambda: len(beats) > 2)
+
+
+def test_a_heartbeat_that_does_not_go_on_takes_no_memory_however_often_it_is_set() -> None:
+    stopped = Heartbeat(60, lambda: None)
+    with stopped:
+        pass
+    tracemalloc.start()
+    try:
+        for heartbeat in (Heartbeat(60, lambda: None), stopped):
+            for _ in range(10_000):
+                heartbeat.begin_anew(60)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_lease_that_cannot_be_renewed_is_logged_and_the_job_goes_on(
