@@ -128,6 +128,11 @@ def span(seconds: float) -> str:
     return f"{seconds:,.0f} d"
 
 
+def shown_span(seconds: float | None) -> str:
+    """Return a time in the same way; empty if it is not known."""
+    return "" if seconds is None else span(seconds)
+
+
 def get_delta(value: float | timedelta) -> timedelta:
     """Return a number of seconds as a timedelta, and a timedelta as it is."""
     if isinstance(value, timedelta):

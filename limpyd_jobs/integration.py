@@ -7,7 +7,6 @@ from limpyd_jobs.commandline.options import rate as rate
 from limpyd_jobs.commandline.options import time_span as time_span
 from limpyd_jobs.commandline.programs import run_program as run_program
 from limpyd_jobs.dates import parse_datetime as parse_datetime
-from limpyd_jobs.dates import span as span
 from limpyd_jobs.exceptions import GracePeriodOver as GracePeriodOver
 from limpyd_jobs.exceptions import as_written as as_written
 from limpyd_jobs.fields.codecs import codec_of as codec_of

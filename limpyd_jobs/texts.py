@@ -175,3 +175,8 @@ class OncePer:
             return False
         self._next = monotonic() + self._seconds
         return True
+
+
+def count_of(number: int, one: str, many: str = "") -> str:
+    """Return a number of things: ``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

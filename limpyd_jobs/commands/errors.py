@@ -18,7 +18,6 @@ from limpyd_jobs.commands.shared.options import (
     PACE_OPTIONS,
     VERB_OPTIONS,
 )
-from limpyd_jobs.commands.shared.pages import page_of_all
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
     cut,
@@ -32,11 +31,11 @@ from limpyd_jobs.commands.shared.tables import (
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Page, Tally
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.causes import groups_of_all
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
 from limpyd_jobs.views.changes import Change, filter_of_failed
 from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.merged import groups_of_all, page_of_all
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST_ERRORS, COUNT_TIMEOUT = 10, 2

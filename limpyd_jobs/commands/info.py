@@ -30,14 +30,13 @@ from limpyd_jobs.commands.shared.tables import (
     fitted,
     not_shown,
     print_json,
-    shown_span,
     time_between,
     width_of_terminal,
     with_models,
     with_shards,
 )
 from limpyd_jobs.commands.workers import table_of as table_of_workers
-from limpyd_jobs.dates import parse_datetime, utcnow
+from limpyd_jobs.dates import parse_datetime, shown_span, utcnow
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import (
     Attention,
@@ -47,8 +46,6 @@ from limpyd_jobs.query import (
     attention,
     large_jobs_of,
     overview,
-    overview_of_all,
-    periods_of_all,
     read_metrics,
     series_of,
     summed,
@@ -58,6 +55,7 @@ from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.merged import overview_of_all, periods_of_all
 from limpyd_jobs.views.workers import shown_workers
 
 # A table with its title; an empty title for none.

@@ -16,10 +16,8 @@ from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.pages import page_of_all
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
-    count_of,
     print_error,
     print_fields,
     print_fitted,
@@ -55,8 +53,9 @@ from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.walk import OnStep
-from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import NOTHING, VERBS, Change, filter_of_job
+from limpyd_jobs.views.merged import page_of_all
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG_SEARCH, MAX_HINTS = 1.0, 3

@@ -11,13 +11,13 @@ from limpyd_jobs.commandline.options import WorkerOption, seconds
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, YES
 from limpyd_jobs.commands.shared.progress import ProgressLine
-from limpyd_jobs.commands.shared.tables import count_of, print_fields
+from limpyd_jobs.commands.shared.tables import print_fields
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis.database import JobsDatabase, parse_database
 from limpyd_jobs.relocation import NotMoved, Plan, Relocation
 from limpyd_jobs.relocation.relocating import NOTICED_AFTER
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, count_of, one_line
 
 
 class MoveTo(Command):

@@ -9,11 +9,13 @@ from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.shared.names import unknown_classes
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span, with_models
+from limpyd_jobs.commands.shared.tables import Row, print_fitted, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.query import JobFilter, QueueState, delete_queue, queue_names, queue_states, states_of_all
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.dates import shown_span
+from limpyd_jobs.query import JobFilter, QueueState, delete_queue, queue_names, queue_states
+from limpyd_jobs.texts import count_of, one_line
 from limpyd_jobs.views.changes import QUEUED, Change, filters_of_queued
+from limpyd_jobs.views.merged import states_of_all
 
 HEADING = (
     "queue",

@@ -22,14 +22,12 @@ from limpyd_jobs.query.editing import edit_job as edit_job
 from limpyd_jobs.query.fleet import Fleet as Fleet
 from limpyd_jobs.query.fleet import look_at_fleet as look_at_fleet
 from limpyd_jobs.query.metrics import Period as Period
-from limpyd_jobs.query.metrics import periods_of_all as periods_of_all
 from limpyd_jobs.query.metrics import read_metrics as read_metrics
 from limpyd_jobs.query.metrics import summed as summed
 from limpyd_jobs.query.overview import Overview as Overview
 from limpyd_jobs.query.overview import Totals as Totals
 from limpyd_jobs.query.overview import large_jobs_of as large_jobs_of
 from limpyd_jobs.query.overview import overview as overview
-from limpyd_jobs.query.overview import overview_of_all as overview_of_all
 from limpyd_jobs.query.overview import ping as ping
 from limpyd_jobs.query.queues import QuarantineEntry as QuarantineEntry
 from limpyd_jobs.query.queues import QueueState as QueueState
@@ -42,7 +40,6 @@ from limpyd_jobs.query.queues import quarantine_entries as quarantine_entries
 from limpyd_jobs.query.queues import queue_names as queue_names
 from limpyd_jobs.query.queues import queue_states as queue_states
 from limpyd_jobs.query.queues import some_quarantine_entries as some_quarantine_entries
-from limpyd_jobs.query.queues import states_of_all as states_of_all
 from limpyd_jobs.query.queues import unknown_queue_models as unknown_queue_models
 from limpyd_jobs.query.releasing import release_job as release_job
 from limpyd_jobs.query.scheduling import ScheduledRun as ScheduledRun
@@ -60,10 +57,8 @@ from limpyd_jobs.query.series import QueueSeries as QueueSeries
 from limpyd_jobs.query.series import Series as Series
 from limpyd_jobs.query.series import read_series as read_series
 from limpyd_jobs.query.series import series_of as series_of
-from limpyd_jobs.query.words import JobClassFields as JobClassFields
 from limpyd_jobs.query.words import completions as completions
 from limpyd_jobs.query.words import fingerprints as fingerprints
-from limpyd_jobs.query.words import job_class_fields as job_class_fields
 from limpyd_jobs.query.words import words_of_errors as words_of_errors
 from limpyd_jobs.query.words import words_of_jobs as words_of_jobs
 from limpyd_jobs.query.workers import alive_workers as alive_workers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil, floor
@@ -11,11 +10,10 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.query.metrics import Period, periods_of_all, read_metrics, summed
+from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.records.records import due_key
-from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.search.classes import connection_to, is_board, on, replies_to
@@ -126,17 +124,6 @@ def read_load(
     return Load(stored or (), states, due, read_metrics(MEAN_OF, database=database))
 
 
-def load_of_all(found: Mapping[int, Load]) -> Load:
-    """Return the load of several databases. A queue is paused if it is in all of them."""
-    each = [*found.values()]
-    states, due = [state for load in each for state in load.states], Counter[str]()
-    for load in each:
-        due.update(load.due)
-    served = {(without_tag(state.model), state.name) for state in states if not state.is_paused}
-    states = [it._replace(is_paused=it.is_paused and (without_tag(it.model), it.name) not in served) for it in states]
-    return Load(each[0].names, states, due, periods_of_all({number: load.periods for number, load in found.items()}))
-
-
 def backlog_of(load: Load, within: float) -> Backlog:
     """Calculate a backlog, of what should have been begun within some seconds."""
     of_last_hour, loads = summed(load.periods, lambda queue, path: queue), _loads(load.periods)
@@ -173,9 +160,7 @@ def _wanted(queues: Sequence[QueueBacklog], within: float) -> int:
     if not (running or to_run):
         return floor(load)
     taken = sum(each.taken_within(within) for each in queues)
-    more = sum(
-        min(each.to_run, 1) if each.run_seconds is None else each.to_run * each.run_seconds / within for each in queues
-    )
+    more = sum(each.more_within(within) for each in queues)
     return max(running, min(ceil(max(load, taken) + more), max(running + to_run, ceil(load))))
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import chain
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -50,23 +48,6 @@ def read_metrics(
         for fields in stored.read(connection, by, starts[at : at + AT_ONCE])
     ]
     return _periods(zip(starts, found, strict=True))[1:]
-
-
-def periods_of_all(found: Mapping[int, Iterable[Period]]) -> list[Period]:
-    """Return the metrics of several databases, as if they were one."""
-    same: dict[datetime, list[Period]] = {}
-    for period in chain.from_iterable(found.values()):
-        same.setdefault(period.start, []).append(period)
-    return [
-        Period(start, summed(periods, lambda *names: names), _added(periods)) for start, periods in sorted(same.items())
-    ]
-
-
-def _added(periods: Iterable[Period]) -> Mapping[str, int]:
-    added = Counter[str]()
-    for period in periods:
-        added.update(period.added)
-    return added
 
 
 def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:

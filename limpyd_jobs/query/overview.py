@@ -10,7 +10,7 @@ from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.pruning import Retention, kept_for_ever
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states, states_of_all
+from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states
 from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
@@ -44,10 +44,6 @@ class Totals(NamedTuple):
     quarantine: int
     memory: int | None  # how many bytes Redis uses, for all its users; None if it does not tell
     max_memory: int | None  # None for no limit
-
-
-# What is summed up of several databases.
-NUMBERS = ("jobs", *map(str.lower, STATUSES), "quarantine")
 
 
 class Overview(NamedTuple):
@@ -85,29 +81,6 @@ def overview(
     lapsed = lapsed_jobs(queues, database) if running else set()
     late = lateness(database, LATE_SCHEDULE)
     return Overview(name, totals, queues, workers, running, lapsed, *late, unread_names(database))
-
-
-def overview_of_all(found: Mapping[int, Overview]) -> Overview:
-    """Return several databases at a glance. The memory is that of the fullest server."""
-    each = [*found.values()]
-    totals = [seen.totals for seen in each]
-    fullest = max(totals, key=lambda it: ((it.memory or 0) / it.max_memory if it.max_memory else 0, it.memory or 0))
-    queues = states_of_all({number: seen.queues for number, seen in found.items()})
-    sums = {name: sum(getattr(it, name) for it in totals) for name in NUMBERS}
-    latency = max((it.latency for it in totals if it.latency is not None), default=None)
-    names = f"{each[0].database} … {each[-1].database}" if len(each) > 1 else each[0].database
-    return Overview(
-        database=f"{len(each):,} shard{'s' * (len(each) > 1)}, {names}",
-        totals=Totals(**sums, latency=latency, memory=fullest.memory, max_memory=fullest.max_memory),
-        queues=queues,
-        workers=[worker for seen in each for worker in seen.workers],
-        running=[job for seen in each for job in seen.running],
-        lapsed=frozenset(),
-        lateness=max(seen.lateness for seen in each),
-        late_schedules=sum(seen.late_schedules for seen in each),
-        unread=sorted({without_tag(name) for seen in each for name in seen.unread}),
-        parts=found,
-    )
 
 
 def kept_without_limit(seen: Overview) -> str:

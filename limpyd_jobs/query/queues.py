@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import change_pause, paused_names_of
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
-from limpyd_jobs.redis.cluster.tags import at, without_tag
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
     connection_to,
@@ -99,16 +98,7 @@ def queue_states(
         for model in queue_models_of(database, queue_model)
         for state in _states(connection, model, classes, _pks_of(model, connection, stored))
     ]
-    return sorted(found, key=_rank)
-
-
-def states_of_all(found: Mapping[int, Iterable[QueueState]]) -> list[QueueState]:
-    """Return the queues of several databases, as one for each model, name and priority."""
-    same: dict[tuple[str, str, int | str], list[QueueState]] = {}
-    for state in chain.from_iterable(found.values()):
-        model = without_tag(state.model)  # the shards of a cluster have one each
-        same.setdefault((model, state.name, state.priority), []).append(state._replace(model=model))
-    return sorted((reduce(together, states) for states in same.values()), key=_rank)
+    return sorted(found, key=rank)
 
 
 def together(state: QueueState, other: QueueState) -> QueueState:
@@ -144,7 +134,8 @@ def _names_of_classes(database: JobsDatabase | None) -> str:
     return json.dumps(names_of_classes(database) or {"": ""})
 
 
-def _rank(state: QueueState) -> tuple[str, int, str]:
+def rank(state: QueueState) -> tuple[str, int, str]:
+    """Return by what queues are sorted: by name and priority."""
     return state.name, -state.priority if isinstance(state.priority, int) else 0, state.model
 
 

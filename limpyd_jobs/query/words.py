@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from limpyd_jobs.query.queues import queue_names
-from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of
 from limpyd_jobs.search.conditions import TIMES
@@ -18,18 +16,6 @@ from limpyd_jobs.statuses import STATUSES
 MAX_CAUSES, CAUSES_TIMEOUT = 50, 0.5
 
 AGES = ("-5m", "-1h", "-1d", "-7d")
-
-
-class JobClassFields(NamedTuple):
-    """A job class of a database: its path, and the names of the fields of its jobs, without the library's own."""
-
-    path: str
-    fields: list[str]
-
-
-def job_class_fields(database: JobsDatabase | None = None) -> list[JobClassFields]:
-    """Return the job classes of a database with their fields, whether this process can import them or not."""
-    return [JobClassFields(path, _own(known)) for path, known in sorted(classes_of(database).items())]
 
 
 def words_of_errors(database: JobsDatabase | None = None) -> list[str]:
@@ -64,14 +50,10 @@ def completions(word: str, database: JobsDatabase | None = None, most: int = 12)
     elif sign:
         return []
     else:
-        fields = {field for each in job_class_fields(database) for field in each.fields}
+        fields = {name for known in classes_of(database).values() for name in known.fields if not name.startswith("_")}
         found = (f"{field}=" for field in sorted(OTHER_NAMES | fields))
     meant = [each for each in found if word.lower() in each.lower()]
     return sorted(meant, key=lambda each: not each.startswith(word))[:most]
 
 
 _VALUES = ("status", "queue", "class", "fingerprint")
-
-
-def _own(known: KnownClass) -> list[str]:
-    return sorted(name for name in known.fields if not name.startswith("_"))

@@ -122,52 +122,6 @@ class ErrorGroups(NamedTuple):
     size: int
 
 
-def groups_of_all(found: Iterable[ErrorGroups], most: int) -> ErrorGroups:
-    """Return the errors of several databases by their cause. What is in no group of one of them is in none."""
-    each, same = [*found], dict[str, list[ErrorGroup]]()
-    for group in (group for groups in each for group in groups.groups):
-        same.setdefault(group.fingerprint, []).append(group)
-    groups = sorted(map(_one_group, same.values()), key=lambda group: (-group.number, group.fingerprint))
-    others = sum(it.others for it in each) + sum(group.number for group in groups[most:])
-    looked, size = sum(it.looked for it in each), sum(it.size for it in each)
-    return ErrorGroups(groups[:most], others, all(it.is_exact for it in each), looked, size)
-
-
-def _one_group(groups: Sequence[ErrorGroup]) -> ErrorGroup:
-    if len(groups) == 1:
-        return groups[0]
-    messages = _one_list([message for group in groups for message in group.messages])
-    counts = [group.message_count for group in groups]
-    has_all = all(len(it.messages) == it.message_count.number and it.message_count.is_exact for it in groups)
-    return max(groups, key=lambda group: group.last_seen)._replace(
-        number=sum(group.number for group in groups),
-        first_seen=min(group.first_seen for group in groups),
-        message=f"{messages[0]}" if messages else "",
-        job_classes=_summed(group.job_classes for group in groups),
-        queues=_summed(group.queues for group in groups),
-        app_versions=_summed(group.app_versions for group in groups),
-        messages=messages,
-        message_count=Count(max(len(messages), *(count.number for count in counts)), has_all),
-        trend=[sum(numbers) for numbers in zip(*(group.trend for group in groups), strict=True)],
-    )
-
-
-def _one_list(messages: Sequence[ErrorMessage]) -> list[ErrorMessage]:
-    same: dict[str, ErrorMessage] = {}
-    for each in messages:
-        before = same.get(each.pattern, ErrorMessage(each.pattern, 0, []))
-        examples = [*dict.fromkeys([*before.examples, *each.examples])][:EXAMPLES]
-        same[each.pattern] = ErrorMessage(each.pattern, before.number + each.number, examples)
-    return sorted(same.values(), key=lambda each: (-each.number, each.pattern))
-
-
-def _summed(numbers: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total = Counter[str]()
-    for each in numbers:
-        total.update(each)
-    return dict(total.most_common())
-
-
 class Grouping:
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}

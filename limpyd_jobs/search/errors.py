@@ -234,11 +234,11 @@ class ErrorFilter(Filter[FoundError]):
 
     adelete_all = awaited(delete_all)
 
-    def _model_of(self, known: KnownClass) -> type[RedisModel]:
+    def _model_of(self, known: KnownClass) -> type[RedisModel] | LookupError:
         for model in imported_error_models(self._database, self._error_model):
             if model._name == known.name:
                 return model
-        raise LookupError(f"their model {known.path} is not imported: name it as the error model")
+        return LookupError(f"their model {known.path} is not imported: name it as the error model")
 
     def planning(self, verb: str) -> Steps[Plan]:
         """Return the steps to what `delete_all` does, to be counted, then done."""

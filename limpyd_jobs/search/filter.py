@@ -28,20 +28,8 @@ Model = Any | LookupError
 
 
 class Plan:
-    """A verb on the records of a filter. Where to look is asked once, for the count and for what is done then. Records
-    that are added meanwhile are left alone.
-
-    Parameters
-    ----------
-    connection: Redis
-    words: str
-        The filter, for the audit.
-    action: Action
-    found: sequence of tuple of Source and Model
-        Where to look.
-    left_out: int
-        How many records are not known.
-    """
+    """A verb on the records of a filter, whose words the audit gets. Where to look is asked once, for the count and for
+    what is done then. Records that are added meanwhile are left alone."""
 
     def __init__(
         self, connection: Any, words: str, action: Action, found: Sequence[tuple[Source, Model]], left_out: int = 0
@@ -55,23 +43,15 @@ class Plan:
         """How many records are left out, because of their pk."""
         return sum(source.unseen for source, _ in self._found)
 
-    def count(self, progress: OnStep | None = None) -> Tally:
-        """Count what would be done."""
-        return finish(self.counting(progress))
-
-    def do(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Tally:
-        """Do it."""
-        return finish(self.doing(progress, unaudited=unaudited))
-
     def counting(self, progress: OnStep | None = None) -> Steps[Tally]:
-        """Return the steps of `count`."""
+        """Count what would be done."""
         would = yield from self._going(None, progress)
         yield from self._action.heed(self._connection, would)
         self._is_counted = True
         return would
 
     def doing(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Steps[Tally]:
-        """Return the steps of `do`."""
+        """Do it."""
         if self._action.is_counted_first and not self._is_counted:
             yield from self.counting(progress)
         if not self._found:
@@ -225,21 +205,15 @@ class Filter(Generic[T]):
 
         return Stream(steps(), records)
 
-    def _model_of(self, known: KnownClass) -> Any:
-        """Return a model, to change its records; raise `LookupError` if that cannot be done by this process."""
+    def _model_of(self, known: KnownClass) -> Model:
+        """Return a model, to change its records; a `LookupError` if that cannot be done by this process."""
         raise NotImplementedError
 
     def _planned(self, action: Action) -> Steps[Plan]:
         """Return what a verb does with the records."""
         walk = yield from self._begun()
-        found = [(source, self._model_or_why_not(source.known)) for source in walk.sources]
+        found = [(source, self._model_of(source.known)) for source in walk.sources]
         return Plan(self._connection, f"{self}", action, found, walk.left_out)
-
-    def _model_or_why_not(self, known: KnownClass) -> Model:
-        try:
-            return self._model_of(known)
-        except LookupError as error:
-            return error
 
     def _acting(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Steps[Tally]:
         """Change the records, or only count them."""

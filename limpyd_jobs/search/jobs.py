@@ -331,7 +331,7 @@ class JobFilter(Filter[FoundJob]):
         try:
             return on(job_classes.resolve(known.path), self._database)
         except Exception as error:  # whatever its module raises
-            raise LookupError(not_imported(known.path, error)) from error
+            return LookupError(not_imported(known.path, error))
 
     def records(self, progress: OnStep | None = None) -> Iterator[dict[str, str]]:
         """Yield the stored values of each job, in the order of `__iter__`.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd_jobs.redis.database import JobsDatabase
@@ -43,21 +44,20 @@ class ShardsFilter:
     ) -> None:
         self._each, self._number, self._words, self._conditions = each, number, words, conditions
 
-    def _ask(self, verb: str, *args: Any, **how: Any) -> Seen:
+    def _ask(self, together: Callable[[Iterable[Any]], Any], verb: str, *args: Any, **how: Any) -> Seen:
         def ask(database: JobsDatabase) -> Any:
             return getattr(JobFilter(*self._words, database=database, **self._conditions), verb)(*args, **how)
 
-        return self._each(ask, (ValueError,))
+        found, unseen = self._each(ask, (ValueError,))
+        return Seen(together(found.values()), unseen)
 
     def count(self, **how: Any) -> Seen:
         """Count the jobs: see `JobFilter.count`."""
-        found, unseen = self._ask("count", **how)
-        return Seen(Count.sum(found.values()), unseen)
+        return self._ask(Count.sum, "count", **how)
 
     def facets(self, field: str, most: int = 50, **how: Any) -> Seen:
         """Count the jobs by the values of a field: see `JobFilter.facets`."""
-        found, unseen = self._ask("facets", field, most, **how)
-        return Seen(Facets.sum(found.values(), most), unseen)
+        return self._ask(partial(Facets.sum, most=most), "facets", field, most, **how)
 
     def jobs(self, most: int = 100) -> Seen:
         """Return the jobs that were added last, the newest first.
@@ -65,34 +65,33 @@ class ShardsFilter:
         The ident of a job says neither its shard, nor is it the only one: each shard counts its jobs by itself. To get
         an object, ask the class of the shard, ``shards.on(Photo, shards.place_of(job.identifier))``.
         """
-        found, unseen = self._ask("page", most)
-        jobs = (job for page in found.values() for job in page.found)
-        return Seen(sorted(jobs, key=lambda job: job.added or "", reverse=True)[:most], unseen)
+
+        def together(pages: Iterable[Any]) -> list[Any]:
+            jobs = (job for page in pages for job in page.found)
+            return sorted(jobs, key=lambda job: job.added or "", reverse=True)[:most]
+
+        return self._ask(together, "page", most)
 
     def requeue_all(self, *args: Any, rate: float | None = None, **how: Any) -> Seen:
         """Put the jobs that are in error back in a queue: see `JobFilter.requeue_all`. A rate is that of all shards."""
-        return self._change("requeue_all", *args, rate=rate and rate / self._number, **how)
+        return self._ask(Tally.sum, "requeue_all", *args, rate=rate and rate / self._number, **how)
 
     def cancel_all(self, **how: Any) -> Seen:
         """Cancel the jobs: see `JobFilter.cancel_all`."""
-        return self._change("cancel_all", **how)
+        return self._ask(Tally.sum, "cancel_all", **how)
 
     def delete_all(self, **how: Any) -> Seen:
         """Delete the jobs that do not run: see `JobFilter.delete_all`."""
-        return self._change("delete_all", **how)
+        return self._ask(Tally.sum, "delete_all", **how)
 
     def move_all(self, *args: Any, **how: Any) -> Seen:
         """Move the jobs to another queue: see `JobFilter.move_all`."""
-        return self._change("move_all", *args, **how)
+        return self._ask(Tally.sum, "move_all", *args, **how)
 
     def delay_all(self, *args: Any, **how: Any) -> Seen:
         """Delay the jobs that wait or are delayed: see `JobFilter.delay_all`."""
-        return self._change("delay_all", *args, **how)
+        return self._ask(Tally.sum, "delay_all", *args, **how)
 
     def promote_all(self, **how: Any) -> Seen:
         """Let the delayed jobs wait, to be run now: see `JobFilter.promote_all`."""
-        return self._change("promote_all", **how)
-
-    def _change(self, verb: str, *args: Any, **how: Any) -> Seen:
-        found, unseen = self._ask(verb, *args, **how)
-        return Seen(Tally.sum(found.values()), unseen)
+        return self._ask(Tally.sum, "promote_all", **how)

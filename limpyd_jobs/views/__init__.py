@@ -1,9 +1,14 @@
 """What is shown and done, as values: for the commands, the dashboard and Django's admin alike."""
 
+from limpyd_jobs.dates import shown_span as shown_span
+from limpyd_jobs.texts import count_of as count_of
 from limpyd_jobs.views.changes import Change as Change
 from limpyd_jobs.views.changes import filter_of_failed as filter_of_failed
 from limpyd_jobs.views.changes import filter_of_job as filter_of_job
 from limpyd_jobs.views.changes import filters_of_queued as filters_of_queued
 from limpyd_jobs.views.documents import document as document
+from limpyd_jobs.views.merged import overview_of_all as overview_of_all
+from limpyd_jobs.views.merged import periods_of_all as periods_of_all
+from limpyd_jobs.views.merged import states_of_all as states_of_all
 from limpyd_jobs.views.workers import ShownWorker as ShownWorker
 from limpyd_jobs.views.workers import shown_workers as shown_workers

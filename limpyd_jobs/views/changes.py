@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -12,7 +12,7 @@ from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.query import ErrorFilter, JobFilter, Tally
 from limpyd_jobs.records.audit import of_the_rest
-from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.redis.calls import Steps, finish
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.filter import Plan
 from limpyd_jobs.search.walk import OnStep
@@ -45,17 +45,17 @@ class Change:
 
     def count(self, progress: OnStep | None = None) -> Tally:
         """Count what would be done."""
-        return self._each([partial(plan.count, progress) for plan in self._plans])
+        return self._each(plan.counting(progress) for plan in self._plans)
 
     def do(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Tally:
         """Do it. For the exceptions see `JobFilter.requeue_all`."""
-        return self._each([partial(plan.do, progress, unaudited=unaudited) for plan in self._plans])
+        return self._each(plan.doing(progress, unaudited=unaudited) for plan in self._plans)
 
-    def _each(self, steps: Iterable[Callable[[], Tally]]) -> Tally:
+    def _each(self, plans: Iterable[Steps[Tally]]) -> Tally:
         tallies: list[Tally] = []
-        for asked, step in zip(self.filters, steps, strict=True):
+        for asked, steps in zip(self.filters, plans, strict=True):
             try:
-                tally = step()
+                tally = finish(steps)
             except NotAudited as error:
                 if Tally.sum(tallies).done:
                     raise of_the_rest(error) from error

@@ -15,12 +15,13 @@ from servers import Cluster
 from limpyd_jobs import Error, Job, Queue, WorkerPresence
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query import attention, overview, overview_of_all, series_of
+from limpyd_jobs.query import attention, overview, series_of
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.cluster.tags import slot_of
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import is_board
 from limpyd_jobs.shards import Shards
+from limpyd_jobs.views import overview_of_all
 from limpyd_jobs.workers.claiming import claimer, visits
 
 pytestmark = pytest.mark.proof

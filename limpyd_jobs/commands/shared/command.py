@@ -25,22 +25,14 @@ from limpyd_jobs.commandline.parser import (
 )
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
-from limpyd_jobs.commands.shared.tables import (
-    Row,
-    count_of,
-    print_fitted,
-    print_json,
-    print_json_lines,
-    with_shards,
-    wrapped,
-)
+from limpyd_jobs.commands.shared.tables import Row, print_fitted, print_json, print_json_lines, with_shards, wrapped
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import database_name, parse_database
 from limpyd_jobs.search.classes import queue_models_of
-from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.documents import document
 
 if TYPE_CHECKING:

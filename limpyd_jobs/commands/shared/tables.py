@@ -11,7 +11,7 @@ from textwrap import TextWrapper
 from typing import Any
 
 from limpyd_jobs.dates import span
-from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened, table_lines
+from limpyd_jobs.texts import MESSAGE, NAME, count_of, one_line, shortened, table_lines
 from limpyd_jobs.views.documents import text_of
 
 Row = Sequence[object]
@@ -136,11 +136,6 @@ def print_json_lines(values: Iterable[Any]) -> int:
     return number
 
 
-def count_of(number: int, one: str, many: str = "") -> str:
-    """Return a number of things: ``1 job``, ``1,200 jobs``."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
 def some_of(names: Sequence[str], most: int) -> str:
     """Return the first names, and how many others there are: ``a, b and 3 others``."""
     more = f" and {count_of(len(names) - most, 'other')}" if len(names) > most else ""
@@ -151,11 +146,6 @@ def names_near(name: str, others: Iterable[str | None]) -> str:
     """Return the end of a message: which other names may be meant; empty if no name is similar."""
     near = get_close_matches(name, {other for other in others if other})
     return f", but there is: {', '.join(map(one_line, near))}" if near else ""
-
-
-def shown_span(seconds: float | None) -> str:
-    """Return a time as tables show it; empty if it is not known."""
-    return "" if seconds is None else span(seconds)
 
 
 def time_between(start: datetime | None, end: datetime | None) -> str:

@@ -13,13 +13,13 @@ from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.command import FLAGS, Command
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import count_of, print_fields
+from limpyd_jobs.commands.shared.tables import print_fields
 from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
 from limpyd_jobs.redis.calls import given
 from limpyd_jobs.search.walk import OnStep
-from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import Change
 
 Verb = Callable[[Sequence[str]], int | None]

@@ -11,11 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.integration import imported_job_class, masked_fields_of
-from limpyd_jobs.query import MaskedFields, ScheduleState
+from limpyd_jobs.query import ErrorFilter, JobFilter, MaskedFields, ScheduleState
+
+AnyFilter = TypeVar("AnyFilter", JobFilter, ErrorFilter)
 
 HIDDEN = "(masked)"
 
@@ -205,6 +207,12 @@ class Masking:
     def identifier(self, identifier: str | None, ident: str) -> str | None:
         """Return the identifier of a job, given its ident; replaced if it is secret."""
         return None if identifier is None else self.of(ident.rpartition(":")[0]).field("identifier", identifier)
+
+    def checked(self, found: AnyFilter) -> AnyFilter:
+        """Return a filter, unless it asks for what is masked."""
+        self.check({condition.field for condition in found.conditions})
+        self.check_values([(each.field, each.value) for each in found.conditions])
+        return found
 
     def check_values(self, asked: Iterable[tuple[str, str]]) -> None:
         """Refuse to compare a field with JSON in which a secret is named: the answers would tell, bit by bit, what it

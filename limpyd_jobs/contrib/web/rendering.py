@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
@@ -18,8 +18,8 @@ from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
 from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import parse_datetime, span
-from limpyd_jobs.views import document
+from limpyd_jobs.integration import parse_datetime
+from limpyd_jobs.views import count_of, document, shown_span
 
 # How many characters of a text a page shows, and a program is sent, at most.
 MAX_SHOWN, MAX_SENT = 20_000, 100_000
@@ -104,20 +104,9 @@ def as_utc(value: Any) -> datetime | None:
     return found and (found.astimezone(timezone.utc) if found.tzinfo else found.replace(tzinfo=timezone.utc))
 
 
-def seconds(value: Any) -> str:
-    """Return a time span as people say it: ``4 min``."""
-    value = value.total_seconds() if isinstance(value, timedelta) else value
-    return "" if value is None else span(value)
-
-
 def number(value: Any) -> str:
     """Return a number with separators; another value as a cell."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else cell(value)
-
-
-def plural(value: int, noun: str) -> str:
-    """Return a number of things: ``1 job``, ``1,200 jobs``."""
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
 def address(path: str, pairs: Iterable[tuple[str, Any]] = (), **query: Any) -> str:
@@ -182,8 +171,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "moment": moment,
     "number": number,
     "pairs": pairs,
-    "plural": plural,
+    "plural": count_of,
     "raw": raw,
-    "seconds": seconds,
+    "seconds": shown_span,
     "told": told,
 }

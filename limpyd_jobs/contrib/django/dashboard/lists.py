@@ -15,7 +15,7 @@ from django.utils import formats, timezone
 from limpyd_jobs.contrib.django.dashboard.site import Request, ask
 from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web.rendering import address, visible
-from limpyd_jobs.integration import parse_datetime, span
+from limpyd_jobs.integration import parse_datetime
 
 UTC = timezones.utc
 
@@ -122,11 +122,6 @@ def when(value: str | None) -> str:
     if moment is None:
         return value or ""
     return str(formats.date_format(timezone.localtime(moment.replace(tzinfo=UTC)), "SHORT_DATETIME_FORMAT"))
-
-
-def lasts(seconds: float | None) -> str:
-    """Return a number of seconds as people write it."""
-    return "" if seconds is None else span(seconds)
 
 
 def page_of(path: str, **query: str) -> Callable[[Row], str]:

@@ -18,7 +18,6 @@ from limpyd_jobs.contrib.django.dashboard.lists import (
     NotShown,
     cells,
     encoded,
-    lasts,
     narrow,
     narrow_words,
     page_of,
@@ -29,6 +28,7 @@ from limpyd_jobs.contrib.django.dashboard.lists import (
 from limpyd_jobs.contrib.django.dashboard.site import user_of
 from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web.rendering import address
+from limpyd_jobs.views import shown_span
 
 Query = Mapping[str, str]
 
@@ -177,7 +177,7 @@ class QueuesPage(ListPage):
         Column("Priority", lambda row: row["priority"]),
         Column("State", lambda row: "paused" if row["paused"] else "open"),
         Column("Waiting", lambda row: row["waiting"]),
-        Column("Latency", lambda row: lasts(row["latency"])),
+        Column("Latency", lambda row: shown_span(row["latency"])),
         Column("Delayed", lambda row: row["delayed"]),
         Column("Running", lambda row: row["running"]),
         Column("Quarantine", lambda row: row["quarantine"]),

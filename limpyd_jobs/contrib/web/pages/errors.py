@@ -108,10 +108,7 @@ def _key(words: Sequence[str]) -> Any:
 
 def _filter_of(asked: Asked, words: Sequence[str], **more: Any) -> ErrorFilter:
     """Return the filter of some words, unless it asks for what is masked."""
-    errors = ErrorFilter(*words, **more, database=asked.database)
-    asked.masking.check({condition.field for condition in errors.conditions})
-    asked.masking.check_values([(each.field, each.value) for each in errors.conditions])
-    return errors
+    return asked.masking.checked(ErrorFilter(*words, **more, database=asked.database))
 
 
 def show_cause(asked: Asked) -> CauseShown:

@@ -11,7 +11,7 @@ from typing import Any
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.rendering import address, plural
+from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, parse_moment, rate, time_span
@@ -26,7 +26,7 @@ from limpyd_jobs.query import (
     queue_states,
     release_job,
 )
-from limpyd_jobs.views import Change, filter_of_job
+from limpyd_jobs.views import Change, count_of, filter_of_job
 
 HERE = "/jobs"
 
@@ -235,10 +235,7 @@ def words_of(form: Form) -> list[str]:
 
 def filter_of(asked: Asked, words: Sequence[str]) -> JobFilter:
     """Return the filter of some words, unless it asks for what is masked."""
-    jobs = JobFilter(*words, database=asked.database)
-    asked.masking.check({condition.field for condition in jobs.conditions})
-    asked.masking.check_values([(each.field, each.value) for each in jobs.conditions])
-    return jobs
+    return asked.masking.checked(JobFilter(*words, database=asked.database))
 
 
 # Verbs
@@ -252,7 +249,7 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
         what = f"all jobs with {shlex.join(words)}" if words else "all jobs"
     elif idents:
         filters = [_filter_of_ident(asked, ident) for ident in idents]
-        what = idents[0] if len(idents) == 1 else plural(len(idents), "job")
+        what = idents[0] if len(idents) == 1 else count_of(len(idents), "job")
     else:
         raise Refusal(400, "Select some jobs first, or all that the filter finds")
     given = _arguments(verb, form)

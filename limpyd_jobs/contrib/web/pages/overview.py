@@ -20,11 +20,10 @@ from limpyd_jobs.query import (
     Totals,
     attention,
     overview,
-    overview_of_all,
-    periods_of_all,
     read_metrics,
     series_of,
 )
+from limpyd_jobs.views import overview_of_all, periods_of_all
 
 # Of how much time the charts are, how many queues are listed, and how many sentences say what needs attention.
 SINCE, MAX_QUEUES, MAX_ATTENTION = timedelta(hours=1), 50, 50

@@ -10,11 +10,11 @@ from typing import Any
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.contrib.web.rendering import address, plural
+from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.query import AliveWorker, WorkerDump, alive_workers, order_worker, worker_dump
-from limpyd_jobs.views import ShownWorker, shown_workers
+from limpyd_jobs.views import ShownWorker, count_of, shown_workers
 
 HERE = "/workers"
 
@@ -87,14 +87,14 @@ def order(verb: str, asked: Asked, form: Form) -> Plan:
     if not workers:
         raise Refusal(400, "Select workers that are there first, or all")
     back = address(f"{HERE}/{workers[0].pk}") if len(workers) == 1 else HERE
-    what = workers[0].name if len(workers) == 1 else plural(len(workers), "worker")
+    what = workers[0].name if len(workers) == 1 else count_of(len(workers), "worker")
     is_stop = verb == "stop"
     danger = "They end after the jobs that they run. In a pool, no other worker takes their place." if is_stop else ""
     do = partial(_order, verb, asked, workers)
     return Plan(
         f"{verb.capitalize()} {what}",
         do,
-        (lambda: plural(len(workers), "worker")) if is_stop else None,
+        (lambda: count_of(len(workers), "worker")) if is_stop else None,
         danger,
         back,
         is_short=True,
@@ -110,7 +110,7 @@ def _order(verb: str, asked: Asked, workers: Sequence[AliveWorker], step: OnStep
         except LookupError:
             gone += 1
     left = f"; {gone:,} not there any more" if gone else ""
-    asked_for = plural(len(workers) - gone, "worker")
+    asked_for = count_of(len(workers) - gone, "worker")
     return f"{asked_for} asked{left}. With the next heartbeat, by default within 15 s, {TOLD[verb]}"
 
 
