@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from optparse import Option, OptionParser
 from typing import NamedTuple
@@ -10,10 +11,13 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs.commandline.parser import WorkerOptionParser
-from limpyd_jobs.commands.shared.candidates import OFFERING, candidates
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import PYTHONPATH
 from limpyd_jobs.commands.shared.verbs import VerbCommand
+from limpyd_jobs.models import WorkerPresence
+from limpyd_jobs.query import fingerprints, paused_queues, queue_names, words_of_errors, words_of_jobs
+from limpyd_jobs.schedules import Schedule
+from limpyd_jobs.search.classes import classes_of
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.config import WorkerConfig
 
@@ -21,6 +25,35 @@ PROG, WORKER = "limpyd-jobs", "limpyd-jobs-worker"
 
 # The word with which the scripts ask for words: limpyd-jobs completion words COMMAND [VERB].
 CANDIDATES = "words"
+
+
+# A shell expands what it is given: what could mean more than itself, or be taken for an option, is left out.
+_HARMLESS = re.compile(r"(?!-)[\w.:=@%+,/-]+", re.ASCII)
+
+
+def candidates(command: str, verb: str) -> list[str]:
+    """Return the words that may follow a command, and its verb."""
+    find = _BY_VERB.get((command, verb)) or _BY_COMMAND.get(command)
+    return sorted({word for word in find() if _HARMLESS.fullmatch(word)}) if find else []
+
+
+_BY_VERB: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
+    ("errors", "show"): fingerprints,
+    ("errors", "requeue"): fingerprints,
+    ("jobs", "add"): lambda: classes_of(None),
+}
+_BY_COMMAND: dict[str, Callable[[], Iterable[str]]] = {
+    "errors": words_of_errors,
+    "jobs": words_of_jobs,
+    "pause": queue_names,
+    "queues": queue_names,
+    "resume": lambda: (name for _, name in paused_queues()),
+    "schedules": lambda: filter(None, Schedule.collection().values_list("name", flat=True)),
+    "workers": lambda: (worker.name for worker in WorkerPresence.alive()),
+}
+
+# The commands after which there are such words.
+OFFERING = frozenset(_BY_COMMAND)
 
 
 class Words(NamedTuple):

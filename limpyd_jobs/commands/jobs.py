@@ -256,8 +256,8 @@ A filter is made of words. All of them must be met:
         found = Facets.sum(counts, self.options.limit) if self.options.by else Count.sum(counts)
         if isinstance(found, Facets):
             self._print_facets(found)
-        else:
-            self._print_count(found)
+        elif not self.print_as_json(found):
+            print(found)
         if not (found.counts if isinstance(found, Facets) else found.number):
             self.note_unknown(unknown_names, conditions=asked[0].conditions)
         self._note_unseen(*asked)
@@ -271,10 +271,6 @@ A filter is made of words. All of them must be met:
         """Return a filter, and the `Facets` or the `Count` of its jobs."""
         asked, by, timeout = self._filter(*words, database=database), self.options.by, self.options.timeout
         return asked, asked.facets(by, self.options.limit, timeout, progress) if by else asked.count(timeout, progress)
-
-    def _print_count(self, found: Count) -> None:
-        if not self.print_as_json(found):
-            print(found)
 
     def _print_facets(self, found: Facets) -> None:
         values = ({self.options.by: value, "count": number} for value, number in found.counts.items())

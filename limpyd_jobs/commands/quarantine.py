@@ -50,8 +50,8 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
     def _list(self, words: Sequence[str]) -> None:
         if words:
             self.parser.error(f"unexpected argument: {words[0]!r}; --queue names a queue")
-        rows = [{"queue": each.queue, "priority": each.priority, "entry": each.entry} for each in self._entries()]
-        self.print_list(rows, ("queue", "priority", "entry"), (tuple(row.values()) for row in rows))
+        found = self._entries()
+        self.print_list(found, ("queue", "priority", "entry"), (each[:3] for each in found))
 
     def _leave(self, verb: str, done: str, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
 from limpyd_jobs.records.audit import Entry, auditing
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import Steps, Stream, finish, listed, streamed
+from limpyd_jobs.redis.calls import Steps, Stream, listed, streamed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Action, Tally
 from limpyd_jobs.search.classes import connection_to
@@ -47,7 +47,7 @@ class Plan:
         """Count what would be done."""
         would = yield from self._going(None, progress)
         yield from self._action.heed(self._connection, would)
-        self._is_counted = True
+        self._is_counted = would.is_exact
         return would
 
     def doing(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Steps[Tally]:
@@ -119,7 +119,17 @@ class Filter(Generic[T]):
         """Return a walk that knows where to look."""
         raise NotImplementedError
 
-    def count(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:
+    def counting(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Count]:
+        """Return the steps of `count`."""
+        walk = yield from self._begun(timeout, progress)
+        number = 0
+        for source in walk.sources:
+            number += yield from walk.number_in(source)
+        self.unseen = walk.unseen
+        return Count(number, walk.is_complete)
+
+    @by_steps
+    def count(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Count]:
         """Count the records: at once if at most one indexed field is asked for; else by looking at them, in steps.
 
         Parameters
@@ -134,20 +144,9 @@ class Filter(Generic[T]):
         ValueError
             If no class of the database has a field that is asked for.
         """
-        return finish(self.counting(timeout, progress))
+        return self.counting(timeout, progress)
 
-    async def acount(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:
-        """Do as `count`, under asyncio: see :doc:`/howto/asyncio`."""
-        return await finished(self.counting(timeout, progress))
-
-    def counting(self, timeout: float | None = None, progress: OnStep | None = None) -> Steps[Count]:
-        """Return the steps of `count`."""
-        walk = yield from self._begun(timeout, progress)
-        number = 0
-        for source in walk.sources:
-            number += yield from walk.number_in(source)
-        self.unseen = walk.unseen
-        return Count(number, walk.is_complete)
+    acount = awaited(count)
 
     @by_steps
     def page(

@@ -60,7 +60,7 @@ class Change:
                 if Tally.sum(tallies).done:
                     raise of_the_rest(error) from error
                 raise
-            tallies.append(_gone(asked) if _is_of_one(asked) and tally == NOTHING else tally)
+            tallies.append(_gone(asked) if tally == NOTHING else tally)
         return Tally.sum(tallies)
 
 
@@ -83,11 +83,10 @@ def filter_of_failed(fingerprint: str, *words: str, **how: Any) -> JobFilter:
     return JobFilter("status=error", *words, f"last_fingerprint={fingerprint}", **how)
 
 
-def _is_of_one(asked: JobFilter | ErrorFilter) -> bool:
-    return any(condition.field == "pk" for condition in asked.conditions)
-
-
 def _gone(asked: JobFilter | ErrorFilter) -> Tally:
+    """Return the outcome of a filter that finds nothing: it may be about one job."""
     values = {condition.field: condition.value for condition in asked.conditions}
+    if "pk" not in values:
+        return NOTHING
     name = f"{values['class']}:{values['pk']}" if values.keys() == {"class", "pk"} else f"{asked}"
     return Tally.of(Counter({f"there is no job {name}": 1}))

@@ -1,6 +1,6 @@
 """Values as JSON: the same document for ``--json``, for programs that ask the dashboard, and for Django's admin.
 
-A value is an object with the names of its fields, unless `fields_of` says otherwise. A date is a text in UTC, as it
+A value is an object with the names of its fields, unless `_NAMED` says otherwise. A date is a text in UTC, as it
 is stored. A number that may be higher has ``…at_least`` beside it.
 """
 
@@ -10,11 +10,10 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields as fields_of_class
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta, timezone
 from enum import Enum
-from functools import partial, singledispatch
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -49,26 +48,27 @@ def text_of(value: Any, indent: int | None = None) -> str:
 
 
 def _container(value: Any, document: Callable[[Any], Any]) -> Any:
-    fields = fields_of(value)
-    if fields is not None:
-        of_counts = {name: each for name, each in fields.items() if isinstance(each, Count)}
-        plain = {str(name): each.number if name in of_counts else document(each) for name, each in fields.items()}
+    found = _fields_of(value)
+    if found is not None:
+        of_counts = {name: each for name, each in found.items() if isinstance(each, Count)}
+        plain = {str(name): each.number if name in of_counts else document(each) for name, each in found.items()}
         return {**plain, **{f"{name}_at_least": True for name, each in of_counts.items() if not each.is_exact}}
     if isinstance(value, (set, frozenset)):
         return sorted(map(document, value))
     return [*map(document, value)] if isinstance(value, Iterable) else str(value)
 
 
-@singledispatch
-def fields_of(value: Any) -> Mapping[Any, Any] | None:
+def _fields_of(value: Any) -> Mapping[Any, Any] | None:
     """Return the fields of a value, by the names that they have in JSON; None if it has none."""
+    if named := next((_NAMED[kind] for kind in type(value).__mro__ if kind in _NAMED), None):
+        return named(value)
     if isinstance(value, Mapping):
         return value
     for name in ("as_dict", "_asdict"):
         if hasattr(value, name):
-            fields: Mapping[str, Any] = getattr(value, name)()
-            return fields
-    return {each.name: getattr(value, each.name) for each in fields_of_class(value)} if is_dataclass(value) else None
+            found: Mapping[str, Any] = getattr(value, name)()
+            return found
+    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else None
 
 
 def _stored(value: date) -> str:
@@ -82,16 +82,14 @@ def _at_least(is_exact: bool) -> Mapping[str, bool]:
     return {} if is_exact else {"at_least": True}
 
 
-@fields_of.register
-def _(worker: AliveWorker) -> Mapping[str, Any]:
+def _of_worker(worker: AliveWorker) -> Mapping[str, Any]:
     return {name: value for name, value in vars(worker).items() if name not in _NOT_OF_WORKERS}
 
 
-@fields_of.register
-def _(state: QueueState) -> Mapping[str, Any]:
-    fields = state._asdict()
-    first = {"name": fields.pop("name"), "priority": fields.pop("priority"), "paused": fields.pop("is_paused")}
-    return {**first, **fields, "next_due": _date_of(state.next_due)}
+def _of_queue(state: QueueState) -> Mapping[str, Any]:
+    others = state._asdict()
+    first = {"name": others.pop("name"), "priority": others.pop("priority"), "paused": others.pop("is_paused")}
+    return {**first, **others, "next_due": _date_of(state.next_due)}
 
 
 def _date_of(epoch: float | None) -> datetime | None:
@@ -101,26 +99,21 @@ def _date_of(epoch: float | None) -> datetime | None:
     return None
 
 
-@fields_of.register
-def _(group: ErrorGroup) -> Mapping[str, Any]:
+def _of_cause(group: ErrorGroup) -> Mapping[str, Any]:
     return {"count" if name == "number" else name: value for name, value in group._asdict().items()}
 
 
-@fields_of.register
-def _(message: ErrorMessage) -> Mapping[str, Any]:
-    return {"message": message.pattern, "count": message.number, "examples": message.examples}
-
-
-@fields_of.register
-def _(found: Count) -> Mapping[str, Any]:
-    return {"count": found.number, **_at_least(found.is_exact)}
-
-
-@fields_of.register
-def _(found: Facets) -> Mapping[str, Any]:
-    return {"counts": found.counts, "others": found.others, **_at_least(found.is_exact)}
-
-
-@fields_of.register
-def _(tally: Tally) -> Mapping[str, Any]:
+def _of_tally(tally: Tally) -> Mapping[str, Any]:
     return {**tally._asdict(), **({"until": tally.until} if tally.until else {}), **_at_least(tally.is_exact)}
+
+
+# What has other names in JSON.
+_NAMED: Mapping[type, Callable[[Any], Mapping[str, Any]]] = {
+    AliveWorker: _of_worker,
+    Count: lambda found: {"count": found.number, **_at_least(found.is_exact)},
+    ErrorGroup: _of_cause,
+    ErrorMessage: lambda each: {"message": each.pattern, "count": each.number, "examples": each.examples},
+    Facets: lambda found: {"counts": found.counts, "others": found.others, **_at_least(found.is_exact)},
+    QueueState: _of_queue,
+    Tally: _of_tally,
+}

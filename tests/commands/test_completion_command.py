@@ -15,7 +15,7 @@ from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import STATUSES, Error, Job, Queue
-from limpyd_jobs.commands.shared.candidates import candidates
+from limpyd_jobs.commands.completion import candidates
 from limpyd_jobs.query import ErrorFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
 

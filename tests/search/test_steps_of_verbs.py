@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from limpyd_jobs import Error, Job, NotAudited, Worker
+from limpyd_jobs.classes import awaitable
 from limpyd_jobs.query import ErrorFilter, JobFilter
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.redis.calls import Steps, finish
-from limpyd_jobs.search import filter as filters
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -49,7 +49,7 @@ def _driven_by_asyncio(monkeypatch: pytest.MonkeyPatch, commands: Any) -> None:
             else:
                 answer = lambda reply=reply: steps.send(reply)  # noqa: E731
 
-    monkeypatch.setattr(filters, "finish", lambda steps: asyncio.run(drive(steps)))
+    monkeypatch.setattr(awaitable, "finish", lambda steps: asyncio.run(drive(steps)))
 
 
 def _only(request: Any) -> Steps[Any]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
-from limpyd_jobs.contrib.web.pages.jobs import words_of
+from limpyd_jobs.contrib.web.pages.jobs import OfFilter, words_of
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
@@ -39,14 +39,13 @@ OF_FORMS = ("fingerprint", "spread", "rate", "confirmed")
 
 
 @dataclass(frozen=True)
-class ErrorsShown:
+class ErrorsShown(OfFilter):
     """Errors by their cause, the most frequent first.
 
     `words` are the conditions. `others` says how many errors have other causes. Without time for all `size` errors,
     `is_exact` is false, and the newest were looked at. `counted` says when, if that is kept from before.
     """
 
-    words: Sequence[str]
     groups: Sequence[ErrorGroup]
     others: int
     is_exact: bool
@@ -55,14 +54,9 @@ class ErrorsShown:
     limit: int
     counted: datetime | None
 
-    @property
-    def text(self) -> str:
-        """The filter as it is typed."""
-        return shlex.join(self.words)
-
 
 @dataclass(frozen=True)
-class CauseShown:
+class CauseShown(OfFilter):
     """The errors of one cause, the fields of the last one, and some of the jobs that are in error, and whose last error
     it is.
 
@@ -70,7 +64,6 @@ class CauseShown:
     `is_exact` is false.
     """
 
-    words: Sequence[str]
     fingerprint: str
     number: Count
     group: ErrorGroup
@@ -80,11 +73,6 @@ class CauseShown:
     failed: Count
     jobs: Sequence[FoundJob]
     is_complete: bool
-
-    @property
-    def text(self) -> str:
-        """The conditions as they are typed."""
-        return shlex.join(self.words)
 
 
 def show(asked: Asked) -> ErrorsShown:

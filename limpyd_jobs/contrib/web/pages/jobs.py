@@ -58,7 +58,19 @@ OF_VERBS = ("ident", "all", "confirmed", "queue_to", "priority_to", "for", "unti
 
 
 @dataclass(frozen=True)
-class JobsShown:
+class OfFilter:
+    """What a filter finds."""
+
+    words: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        """The filter as it is typed."""
+        return shlex.join(self.words)
+
+
+@dataclass(frozen=True)
+class JobsShown(OfFilter):
     """A page of jobs.
 
     `words` are the conditions, as on a command line. `count` says how many jobs there are, as far as there was time to
@@ -69,7 +81,6 @@ class JobsShown:
     the queue that is asked for, but are not known here.
     """
 
-    words: Sequence[str]
     jobs: Sequence[FoundJob]
     count: Count
     following: str | None
@@ -86,25 +97,19 @@ class JobsShown:
     unknown_classes: Sequence[str] = ()
 
     @property
-    def text(self) -> str:
-        """The filter as it is typed."""
-        return shlex.join(self.words)
-
-    @property
     def chips(self) -> Sequence[tuple[str, str]]:
         """Each condition, and the filter without it."""
         return [(word, shlex.join(each for each in self.words if each != word)) for word in self.words]
 
 
 @dataclass(frozen=True)
-class FacetsShown:
+class FacetsShown(OfFilter):
     """How many jobs of a filter there are, by the values of some fields.
 
     `looked` says for each field at how many jobs it looked, of how many there are to look at. If `is_listed`, it looked
     only at jobs that a list of the queue has.
     """
 
-    words: Sequence[str]
     count: Count
     facets: Mapping[str, Facets]
     looked: Mapping[str, tuple[int, int]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
@@ -33,20 +33,8 @@ class TaskShown:
 def show(asked: Asked) -> TaskShown:
     task = _task_of(asked)
     is_over = task.is_over  # before the rest, which is then whole
-    return TaskShown(
-        task.pk,
-        task.title,
-        task.user.name,
-        task.began,
-        task.looked,
-        task.total,
-        task.told,
-        is_over,
-        task.tally,
-        task.text,
-        task.error,
-        task.back,
-    )
+    values = {each.name: getattr(task, each.name) for each in fields(TaskShown)}
+    return TaskShown(**{**values, "user": task.user.name, "is_over": is_over})
 
 
 def stop(asked: Asked, form: Form) -> Plan:
