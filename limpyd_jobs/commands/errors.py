@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from shlex import quote
 from typing import Any
@@ -214,11 +215,10 @@ A filter is made of words. All of them must be met:
             self.parser.error("say which errors to delete: give a filter, or --all for all errors")
         words = [f"fingerprint={word}" if [word] == words and is_fingerprint(word) else word for word in words]
         asked = self._filter(*words)
+        return self.change_many(Change("delete", [asked]), partial(self._note_if_none, asked), "error")
 
-        def note(tally: Tally) -> None:
-            self.note(*([] if tally.done else unknown_names(asked.conditions)))
-
-        return self.change_many(Change("delete", [asked]), note, "error")
+    def _note_if_none(self, asked: ErrorFilter, tally: Tally) -> None:
+        self.note(*([] if tally.done else unknown_names(asked.conditions)))
 
 
 def _no_errors(fingerprint: str) -> LookupError:

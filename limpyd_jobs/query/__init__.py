@@ -15,7 +15,6 @@ from limpyd_jobs.query.attention import attention as attention
 from limpyd_jobs.query.audit import AuditEntry as AuditEntry
 from limpyd_jobs.query.audit import audit_entries as audit_entries
 from limpyd_jobs.query.backlog import Backlog as Backlog
-from limpyd_jobs.query.backlog import QueueBacklog as QueueBacklog
 from limpyd_jobs.query.backlog import backlog as backlog
 from limpyd_jobs.query.editing import FieldChange as FieldChange
 from limpyd_jobs.query.editing import edit_job as edit_job

@@ -23,16 +23,13 @@ from limpyd_jobs.transitions.many import Changed, Found, last_turn
 T = TypeVar("T")
 
 
-# A model to change the records of a source with; or why this process cannot.
-Model = Any | LookupError
-
-
 class Plan:
     """A verb on the records of a filter, whose words the audit gets. Where to look is asked once, for the count and for
-    what is done then. Records that are added meanwhile are left alone."""
+    what is done then. Records that are added meanwhile are left alone. `found` has sources, each with a model to change
+    its records with, or with the `LookupError` that says why this process cannot."""
 
     def __init__(
-        self, connection: Any, words: str, action: Action, found: Sequence[tuple[Source, Model]], left_out: int = 0
+        self, connection: Any, words: str, action: Action, found: Sequence[tuple[Source, Any]], left_out: int = 0
     ) -> None:
         self._connection, self._words, self._action = connection, words, action
         self._found, self._left_out = found, left_out
@@ -204,7 +201,7 @@ class Filter(Generic[T]):
 
         return Stream(steps(), records)
 
-    def _model_of(self, known: KnownClass) -> Model:
+    def _model_of(self, known: KnownClass) -> Any:
         """Return a model, to change its records; a `LookupError` if that cannot be done by this process."""
         raise NotImplementedError
 

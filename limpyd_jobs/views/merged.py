@@ -20,9 +20,6 @@ from limpyd_jobs.statuses import STATUSES
 
 T = TypeVar("T")
 
-# What is summed up of several databases.
-NUMBERS = ("jobs", *map(str.lower, STATUSES), "quarantine")
-
 
 def overview_of_all(found: Mapping[int, Overview]) -> Overview:
     """Return several databases at a glance. The memory is that of the fullest server."""
@@ -30,7 +27,8 @@ def overview_of_all(found: Mapping[int, Overview]) -> Overview:
     totals = [seen.totals for seen in each]
     fullest = max(totals, key=lambda it: ((it.memory or 0) / it.max_memory if it.max_memory else 0, it.memory or 0))
     queues = states_of_all({number: seen.queues for number, seen in found.items()})
-    sums = {name: sum(getattr(it, name) for it in totals) for name in NUMBERS}
+    numbers = ("jobs", *map(str.lower, STATUSES), "quarantine")
+    sums = {name: sum(getattr(it, name) for it in totals) for name in numbers}
     latency = max((it.latency for it in totals if it.latency is not None), default=None)
     names = f"{each[0].database} … {each[-1].database}" if len(each) > 1 else each[0].database
     return Overview(

@@ -126,7 +126,8 @@ def show_cause(asked: Asked) -> CauseShown:
 
 
 def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:
-    return filter_of_failed(fingerprint, *filter(_is_shared, words), database=asked.database)
+    shared = (word for word in words if word.startswith(SHARED))
+    return filter_of_failed(fingerprint, *shared, database=asked.database)
 
 
 def _words_beside(form: Form) -> list[str]:
@@ -139,10 +140,6 @@ def _name_of(asked: Asked, fingerprint: str, words: Sequence[str]) -> str:
     found = _filter_of(asked, words, fingerprint=fingerprint).page(1, timeout=JOBS_TIMEOUT).found
     kind = found[0].type if found else ""
     return f"{kind} ({fingerprint})" if kind and kind != fingerprint else fingerprint
-
-
-def _is_shared(word: str) -> bool:
-    return word.startswith(SHARED)
 
 
 def count(asked: Asked, form: Form) -> Plan:
@@ -165,7 +162,7 @@ def requeue(asked: Asked, form: Form) -> Plan:
     spread, per_second = form.read("spread", time_span), form.read("rate", rate)
 
     told = f" over {spread:g} s" if spread else f" at {per_second:g} a second" if per_second else ""
-    shared = shlex.join(filter(_is_shared, words))
+    shared = shlex.join(word for word in words if word.startswith(SHARED))
     where = f" of {shared}" if shared else ""
     title = f"Requeue the jobs{where} that failed with {_name_of(asked, fingerprint, words)}{told}"
     back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
