@@ -32,7 +32,7 @@ from limpyd_jobs.contrib.web.pages.overview import look
 from limpyd_jobs.contrib.web.pages.shards import PAGES_OF_ALL
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
-from limpyd_jobs.contrib.web.rendering import Renderer, address, as_json
+from limpyd_jobs.contrib.web.rendering import address, as_json, render
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
@@ -141,24 +141,23 @@ class Site:
     Parameters
     ----------
     settings: Settings
-    access, renderer: Access, Renderer
-        Of a dashboard of one shard: those of the one of all.
+    access: Access
+        Of a dashboard of one shard: that of the one of all.
     """
 
-    def __init__(self, settings: Settings, access: Access | None = None, renderer: Renderer | None = None) -> None:
+    def __init__(self, settings: Settings, access: Access | None = None) -> None:
         self.settings = settings
         self.pages = PAGES_OF_ALL if settings.shards else PAGES
         self._is_of_one = access is not None
         self.tasks = Tasks()
         self.kept = Kept()
         self._access = access or Access(settings)  # wrong secrets count together
-        self._renderer = renderer or Renderer()
         self._limiter = CapacityLimiter(settings.threads)
         self._lanes = {page.lane: lane_of(page.lane, settings.threads) for page in PAGES}
         self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
-        self._overview = Live(partial(look, settings), self._in_thread, self._renderer)
-        self.of_shards = [Site(each, self._access, self._renderer) for each in settings.of_shards()]
+        self._overview = Live(partial(look, settings), self._in_thread)
+        self.of_shards = [Site(each, self._access) for each in settings.of_shards()]
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -290,7 +289,7 @@ class Site:
             return _json(value, status)
         done = asked and self.tasks.get(asked.query.get("done"))
         root = _root_of(request)
-        html = self._renderer.page(
+        html = render(
             template,
             root,
             it=value,

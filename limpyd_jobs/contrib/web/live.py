@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from limpyd_jobs.contrib.web.kept import Recent
 from limpyd_jobs.contrib.web.pages.overview import OverviewShown
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
-from limpyd_jobs.contrib.web.rendering import Renderer
+from limpyd_jobs.contrib.web.rendering import render
 
 log = logging.getLogger("limpyd-jobs.web")
 
@@ -95,11 +95,10 @@ class Live:
         Looks at the database.
     in_thread: coroutine function
         Calls a function in a thread.
-    renderer: Renderer
     """
 
-    def __init__(self, look: Callable[[], OverviewShown], in_thread: InThread, renderer: Renderer) -> None:
-        self._look, self._in_thread, self._renderer = look, in_thread, renderer
+    def __init__(self, look: Callable[[], OverviewShown], in_thread: InThread) -> None:
+        self._look, self._in_thread = look, in_thread
         self._recent = Recent(self._sample, EVERY / 2)
         self._sampler: Sampler[Sample] = Sampler(partial(in_thread, self._recent))
         self._drawn: tuple[Sample, dict[str, str]] | None = None
@@ -134,7 +133,7 @@ class Live:
         drawn = self._drawn[1]
         if root not in drawn:
             template = "problem.html" if isinstance(sample, str) else "live.html"
-            drawn[root] = self._renderer.page(template, root, it=sample)
+            drawn[root] = render(template, root, it=sample)
         return drawn[root]
 
     def _sample(self) -> Sample:

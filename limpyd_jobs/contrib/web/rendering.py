@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -126,32 +127,33 @@ def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return Form([(name, "" if value is None else str(value)) for name, value in values.items()]).as_kept()
 
 
-class Renderer:
-    """Makes pages of templates."""
+@cache
+def _templates() -> Environment:
+    """The templates, which all dashboards of a process have in common: each is compiled once."""
+    templates = Environment(
+        loader=PackageLoader("limpyd_jobs.contrib.web"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        finalize=as_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update(FILTERS)
+    templates.globals.update(Role=Role)
+    return templates
 
-    def __init__(self) -> None:
-        self._templates = Environment(
-            loader=PackageLoader("limpyd_jobs.contrib.web"),
-            autoescape=select_autoescape(default=True, default_for_string=True),
-            finalize=as_html,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters.update(FILTERS)
-        self._templates.globals.update(Role=Role)
 
-    def page(self, template: str, root: str, **context: Any) -> str:
-        """Return the HTML of a template. In it, ``url("/jobs", status="error")`` is an address of the dashboard, and
-        ``static("app.css")`` that of a file."""
+def render(template: str, root: str, **context: Any) -> str:
+    """Return the HTML of a template. In it, ``url("/jobs", status="error")`` is an address of the dashboard, and
+    ``static("app.css")`` that of a file."""
 
-        def url(path: str, pairs: Sequence[tuple[str, Any]] = (), **query: Any) -> str:
-            return root + address(path, pairs, **query)
+    def url(path: str, pairs: Sequence[tuple[str, Any]] = (), **query: Any) -> str:
+        return root + address(path, pairs, **query)
 
-        def static(name: str) -> str:
-            return f"{root}/static/{static_names()[name]}"
+    def static(name: str) -> str:
+        return f"{root}/static/{static_names()[name]}"
 
-        return self._templates.get_template(template).render(url=url, static=static, root=root, **context)
+    return _templates().get_template(template).render(url=url, static=static, root=root, **context)
 
 
 def script_json(value: Any) -> str:
