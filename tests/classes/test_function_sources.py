@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from running import work
 
 from limpyd_jobs import Job, Queue
@@ -82,14 +83,14 @@ def write(path: Path, text: str, name: str = "functions_module") -> None:
     importlib.invalidate_caches()
 
 
-@pytest.mark.parametrize("text", JOBS.values(), ids=JOBS)
+@each("text", JOBS.values())
 def test_a_function_with_our_decorator_is_found_without_an_import(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
     assert defines_job_function("functions_module", "task")
     assert [*tmp_path.glob("*.imported")] == []
 
 
-@pytest.mark.parametrize("text", NO_JOBS.values(), ids=NO_JOBS)
+@each("text", NO_JOBS.values())
 def test_for_another_function_nothing_is_imported(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
     with pytest.raises(

@@ -142,7 +142,7 @@ def origins(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("origins")
-@pytest.mark.parametrize("source", DEFINITIONS.values(), ids=DEFINITIONS.keys())
+@each("source", DEFINITIONS.values())
 def test_a_class_is_found_wherever_it_is_defined(tmp_path: Path, source: str) -> None:
     write(tmp_path / "sources_package" / "sources_it.py", source)
     assert is_found("sources_package.sources_it", "Task")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import contents, violations
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -161,7 +162,7 @@ def outcome(model: Any, act: Callable[[Any], Any], client: redis.Redis) -> Any:
 
 class TestAsLimpyd:
     @pytest.mark.filterwarnings("ignore:Call to deprecated hmset:DeprecationWarning")
-    @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+    @each("act", ACTS.values())
     def test_a_command_returns_raises_and_stores_the_same(self, redis_client: redis.Redis, act: Any) -> None:
         assert outcome(Atomic, act, redis_client) == outcome(OfLimpyd, act, redis_client)
 

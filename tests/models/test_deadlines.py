@@ -184,7 +184,7 @@ class TestHowItIsGiven:
         work()
         assert status(job) == "SUCCESS"
 
-    @pytest.mark.parametrize("text", ["soon", "nan", "inf", "-5", "1e400", "", "9" * 400, "\0"])
+    @each("text", ["soon", "nan", "inf", "-5", "1e400", "", "9" * 400, "\0"])
     def test_a_stored_one_that_is_none_is_none(self, text: str) -> None:
         job = late(Call.add_job("1"))
         job.get_field("_start_within").hset(text)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from limpyd import fields
 from limpyd.contrib.database import PipelineDatabase
@@ -147,7 +148,7 @@ class TestFieldsOfJobs:
         assert job.exif.hgetall() == {"iso": "100", "f": "2.8"}
         assert violations(redis_client, RichJob, RichQueue) == []
 
-    @pytest.mark.parametrize(("name", "value"), FINDABLE.items(), ids=FINDABLE.keys())
+    @each(("name", "value"), FINDABLE.items())
     def test_a_job_is_found_by_each_indexed_field(self, name: str, value: Any) -> None:
         job = add_rich_job()
         RichJob.add_job("another")

@@ -127,7 +127,7 @@ def test_setting_one_is_one_round_trip(commands: Any) -> None:
     assert len(sent.names) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "text", "value"),
     [
         (json, '{"a": [1]}', {"a": [1]}),

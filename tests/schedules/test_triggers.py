@@ -319,8 +319,8 @@ def minutes(first: int, number: int) -> list[Any]:
     return [{"cron": f"{first + minute} * * * *"} for minute in range(number)]
 
 
-@pytest.mark.parametrize("policy", ["latest", "all"])
-@pytest.mark.parametrize(
+@each("policy", ["latest", "all"])
+@each(
     "description",
     [
         {"or": [{"or": [{"cron": "0 0 30 2 *"}] * 20}] * 18},

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import Contents
 from limpyd.exceptions import UniquenessError
 from worlds import (
@@ -137,7 +138,7 @@ class TestANewJob:
         jobs = [any_world.add(str(number), *place)[1] for number, place in enumerate(places)]
         assert [any_world.places(job) for job in jobs] == [[f"{name}/{priority} waiting"] for name, priority in places]
 
-    @pytest.mark.parametrize("identifier", IDENTIFIERS.values(), ids=IDENTIFIERS)
+    @each("identifier", IDENTIFIERS.values())
     def test_keeps_any_identifier(self, any_world: World, identifier: str) -> None:
         job = any_world.add(identifier)[1]
         assert any_world.hash(job)["identifier"] == identifier

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import redis
+from cases import each
 from limpyd.exceptions import UniquenessError
 from limpyd.fields import ListField
 from worlds import HARD_TEXT, IDENTIFIERS, Complaint, Error, Mishap, World, without_counters
@@ -65,8 +66,8 @@ def test_fields_of_any_type_are_stored(redis_client: redis.Redis) -> None:
     assert list(Complaint.collection(mood="sad")) == [pk]
 
 
-@pytest.mark.parametrize("identifier", IDENTIFIERS.values(), ids=IDENTIFIERS)
-@pytest.mark.parametrize("model", [Error, Complaint, Mishap])
+@each("identifier", IDENTIFIERS.values())
+@each("model", [Error, Complaint, Mishap])
 def test_any_identifier_is_kept(world: World, model: Any, identifier: str) -> None:
     pk = add_error(model, identifier=identifier, message=identifier)
     assert model.get(pk).identifier.hget() == identifier

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 from worlds import Error, World, pk_of
 
 from limpyd_jobs.check import scripts
@@ -83,7 +84,7 @@ def test_bytes_that_are_no_text_are_escaped(world: World, stored: bytes, expecte
     assert check_records(world, pk_of(job))[0] == []
 
 
-@pytest.mark.parametrize("text", ["", "é", "😀", "\x7f", "a\0b", "\ud7ff\ue000\U0010ffff", "ÿþ", "߿ࠀ￿𐀀"])
+@each("text", ["", "é", "😀", "\x7f", "a\0b", "\ud7ff\ue000\U0010ffff", "ÿþ", "߿ࠀ￿𐀀"])
 def test_text_of_any_kind_is_no_problem(world: World, text: str) -> None:
     job = world.job_that_is("success")
     job.identifier.hset(text)

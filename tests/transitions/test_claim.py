@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from worlds import EVERYTHING, IDENTIFIERS, LATER, LEASE, STATES, TOKEN, Moment, Order, Probe, Till, World, pk_of
 
 from limpyd_jobs import Job, transitions
@@ -163,7 +164,7 @@ def test_what_a_former_run_left_is_replaced(any_world: World, after: After) -> N
     }
 
 
-@pytest.mark.parametrize("identifier", IDENTIFIERS.values(), ids=IDENTIFIERS)
+@each("identifier", IDENTIFIERS.values())
 def test_any_identifier_and_queue_name_is_told_to_the_worker(any_world: World, identifier: str) -> None:
     name = identifier.strip()
     any_world.add(identifier, name)

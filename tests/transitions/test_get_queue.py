@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from limpyd.exceptions import UniquenessError
 from worlds import EVERYTHING, QUEUE_NAMES, Bench, Job, Till, World, without_counters
 
@@ -49,7 +50,7 @@ def test_it_is_made_once_though_many_ask_at_the_same_time(any_world: World) -> N
     assert len(set(found)) == 20
 
 
-@pytest.mark.parametrize("name", QUEUE_NAMES.values(), ids=QUEUE_NAMES)
+@each("name", QUEUE_NAMES.values())
 def test_any_name_is_kept(any_world: World, name: str) -> None:
     pk = get_queue(any_world, name)
     assert any_world.client.hget(f"{any_world.queues}:{pk}:hash", "name") == name

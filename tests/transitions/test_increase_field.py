@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 from limpyd.exceptions import DoesNotExist
 from worlds import World
 
@@ -24,7 +25,7 @@ def test_the_whole_effect(world: World) -> None:
     }
 
 
-@pytest.mark.parametrize("value", [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, 1 - 2**53, -(2**53) - 1, -(2**63)])
+@each("value", [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, 1 - 2**53, -(2**53) - 1, -(2**63)])
 def test_no_digit_is_lost(world: World, value: int) -> None:
     job = world.job_that_is("custom")
     sign = 1 if value > 0 else -1

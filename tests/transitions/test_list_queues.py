@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 from worlds import EVERYTHING, LATER, QUEUE_NAMES, World, until
 
 from limpyd_jobs.records import records
@@ -48,7 +49,7 @@ def test_there_may_be_none(any_world: World, names: tuple[str, ...]) -> None:
     assert rows(any_world, *names) == []
 
 
-@pytest.mark.parametrize("name", QUEUE_NAMES.values(), ids=QUEUE_NAMES)
+@each("name", QUEUE_NAMES.values())
 def test_any_name_is_found(any_world: World, name: str) -> None:
     any_world.queue(name)
     any_world.queue(f"{name[:-1]}!")

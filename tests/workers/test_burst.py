@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from invariants import violations
 from running import Collector, delayed_and_due, messages, work, worker_of, working
 from servers import wait_until
@@ -185,7 +186,7 @@ class LimitedBefore(Worker):
         super().__init__(*args, **kwargs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("worker_class", "options", "limit"),
     [
         (Worker, {}, inf),

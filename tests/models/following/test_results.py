@@ -71,8 +71,8 @@ def work(jobs: int = 1, **options: Any) -> None:
     Worker("sums", max_loops=jobs, logger_level=60, **options).run()
 
 
-@pytest.mark.parametrize("name", RESULTS)
-@pytest.mark.parametrize("prefetch", [1, 10])
+@each("name", RESULTS)
+@each("prefetch", [1, 10])
 def test_a_result_is_kept_as_json(name: str, prefetch: int) -> None:
     job = Sum.add_job(name)
     work(prefetch=prefetch)
