@@ -15,10 +15,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import redis
+from errands import Claim, Counterdesk, Errand, Mishap, Popped, all_of, delay_of, job_of, pk_of, queue_of, text_of
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -36,9 +37,7 @@ from reference import QueueState, Reference
 from rewritten import Replacement
 from version_2 import Version2
 
-from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
-from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs import LimpydJobsException, transitions
 from limpyd_jobs.exceptions import ClaimLost, JobGone, NotClaimable, NotEditable
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of
@@ -56,20 +55,6 @@ LONG = 2 * UNCLAIMED_LEASE  # after which whatever lapses did so
 CLOCK = Replacement("redis.call('TIME')", "{redis.call('GET', 'clock'), 0}")
 
 
-class Counterdesk(Queue):
-    namespace = "machine"
-
-
-class Errand(Job):
-    namespace = "machine"
-    queue_model = Counterdesk
-    queue_name = "q"
-
-
-class Mishap(Error):
-    namespace = "machine"
-
-
 Place = tuple[str, str]  # the name and the priority of a queue
 
 PATH = Errand.get_model_repr()
@@ -82,21 +67,6 @@ delays = st.sampled_from([None, 30, -1])
 limits = st.sampled_from([0, 0, 40])
 sometimes = st.booleans()
 rooms = st.sampled_from([None, (0, inf), (1, 1), (1, 2)])  # how many suspects run, and how many may run at once
-
-
-class Claim(NamedTuple):
-    """What a worker knows of a job it runs: it was claimed once, with that token, out of that queue."""
-
-    ident: str
-    queue: str
-    token: str
-
-
-class Popped(NamedTuple):
-    """What ``BLPOP`` handed to a worker."""
-
-    ident: str
-    queue: str
 
 
 # Named functions, as older versions of hypothesis parse this file anew to describe a lambda.
@@ -173,7 +143,7 @@ class Life(RuleBasedStateMachine):
     ) -> Any:
         """A queued job of that identifier is the job, and moves up, unless it runs."""
         fields = {"_start_within": str(within)} if within else {}
-        options: Any = {"prepend": prepend, "delay": _text(delay), "fields": fields}
+        options: Any = {"prepend": prepend, "delay": text_of(delay), "fields": fields}
         add = partial(transitions.add, Errand, identifier, Counterdesk, *to, **options)
         outcomes = []
         for _ in range(1 + again):
@@ -187,7 +157,7 @@ class Life(RuleBasedStateMachine):
     def a_job_is_added_once(self, token: str, identifier: str, to: Place, delay: int | None) -> Any:
         """For each token, whatever became of the job."""
         key = f"{Counterdesk._name}:_once:{token}"
-        outcome, pk = transitions.add(Errand, identifier, Counterdesk, *to, delay=_text(delay), once=key)
+        outcome, pk = transitions.add(Errand, identifier, Counterdesk, *to, delay=text_of(delay), once=key)
         ident, known = f"{PATH}:{pk}", self.expected.tokens.get(token)
         if known:
             assert (outcome, ident) == ("existing", known)
@@ -221,7 +191,7 @@ class Life(RuleBasedStateMachine):
         if job and not (job.status in ("w", "d") and job.is_queued and not job.token):
             return
         with self._refused_if(job is None, DoesNotExist):
-            transitions.move(_job(ident), Counterdesk, *to, prepend=prepend, delay=_text(delay))
+            transitions.move(job_of(ident), Counterdesk, *to, prepend=prepend, delay=text_of(delay))
         if job:
             self.expected.unplace(ident, to[0])
             job.rescues, job.ended_claim = "", ""
@@ -233,9 +203,11 @@ class Life(RuleBasedStateMachine):
         """Once as somebody read it, which may be long ago, and as it is now."""
         job = self.expected.jobs.get(ident)
         can = job and job.status in ("w", "d") and job.is_queued and not job.token
-        edit = partial(transitions.edit, _job(ident), Counterdesk, {}, priority=priority, delay=delay, default_name="q")
+        edit = partial(
+            transitions.edit, job_of(ident), Counterdesk, {}, priority=priority, delay=delay, default_name="q"
+        )
         with self._refused_if(True, NotEditable if job else DoesNotExist):
-            transitions.edit(_job(ident), Counterdesk, {"start": "never"}, seen={"status": "of another day"})
+            transitions.edit(job_of(ident), Counterdesk, {"start": "never"}, seen={"status": "of another day"})
         with self._refused_if(not can, NotEditable if job else DoesNotExist):
             edit()
         if can:
@@ -249,13 +221,13 @@ class Life(RuleBasedStateMachine):
         job in its list sees to the rest."""
         job = self.expected.jobs.get(ident)
         if job and job.is_live and by_hand:
-            self.version_2.cancel(_pk(ident))
+            self.version_2.cancel(pk_of(ident))
             job.status = "c"
             self._tell("canceled by hand")
             return
         for _ in range(1 + again):
             with self._refused_if(job is None, DoesNotExist):
-                assert transitions.cancel(_job(ident), Counterdesk, name) == self.expected.cancel(ident, name)
+                assert transitions.cancel(job_of(ident), Counterdesk, name) == self.expected.cancel(ident, name)
         self._tell("told" if job and job.token else "canceled")
 
     @rule(claim=claims, again=sometimes, by_hand=sometimes)
@@ -271,7 +243,7 @@ class Life(RuleBasedStateMachine):
             job = self.expected.jobs.get(ident)
             is_free = job and job.status == "e" and not self.expected.queued_now(job.identifier, but=ident)
             with self._refused_if(not is_free, LimpydJobsException if job else DoesNotExist):
-                transitions.requeue(_job(ident), Counterdesk, *to, delay=_text(delay), restart=restart)
+                transitions.requeue(job_of(ident), Counterdesk, *to, delay=text_of(delay), restart=restart)
             if job and is_free:
                 if job.token:
                     self.expected.unplace(ident, to[0])
@@ -288,13 +260,13 @@ class Life(RuleBasedStateMachine):
         """One is due after the other. Who was interrupted, or did not get the reply, does the same once more: the rest
         is due behind the last one that waits for its moment, also of an earlier spread."""
         while self.expected.first_waiting():
-            for claim in _all(self.a_worker_claims_a_job(again=False, dies=False)):
+            for claim in all_of(self.a_worker_claims_a_job(again=False, dies=False)):
                 self.a_job_fails(claim, QUEUES[0], None, 0, again=False)
         failed = sorted(ident for ident, job in self.expected.jobs.items() if job.status == "e")
         request = {"conditions": "[]", "within": "", "queue_name": to[0], "priority": to[1], "unaudited": "1"}
         request |= {"queue_model": layout_of(Counterdesk).json, "turns": "turns", "spread": "3600"}
         for idents in filter(None, (failed[:most], failed)):
-            pks = {"pks": listed(map(_pk, idents)), "interval": f"{INTERVAL * 1_000_000}"}
+            pks = {"pks": listed(map(pk_of, idents)), "interval": f"{INTERVAL * 1_000_000}"}
             outcomes = self.expected.spread(idents, self.expected.queue_of(*to), INTERVAL)
             assert many.requeue_many(Errand, {**request, **pks}).outcomes == outcomes
             self._tell(*["spread"] * outcomes["done"])
@@ -318,7 +290,7 @@ class Life(RuleBasedStateMachine):
         job = self.expected.jobs.get(ident)
         if job and job.status == "w" and not job.token:
             job.rescues = rescues
-            self.client.hset(f"{Errand._name}:{_pk(ident)}:hash", "_rescues", job.rescues)
+            self.client.hset(f"{Errand._name}:{pk_of(ident)}:hash", "_rescues", job.rescues)
 
     @precondition(something_waits)
     @rule(
@@ -348,7 +320,7 @@ class Life(RuleBasedStateMachine):
     def an_application_claims_a_job(self, ident: str, name: str, again: bool) -> Any:
         """Wherever it stands. If it is another's, or not to be run, nothing happens; if too late, it is canceled."""
         token = f"token {next(self.numbers)}"
-        claim = partial(transitions.claim_job, _job(ident), Counterdesk, name, token, LEASE)
+        claim = partial(transitions.claim_job, job_of(ident), Counterdesk, name, token, LEASE)
         delivery = None
         is_refused = not self.expected.can_be_claimed(ident)
         is_late = not is_refused and self.expected.jobs[ident].is_too_late(self.expected.now)
@@ -432,7 +404,7 @@ class Life(RuleBasedStateMachine):
         """Unless it was canceled or delayed while it ran, and has to end so."""
         job = self.expected.jobs.get(claim.ident)
         if job and job.status in ("c", "d"):
-            ending = transitions.succeed(_job(claim.ident), _queue(claim.queue), claim.token)
+            ending = transitions.succeed(job_of(claim.ident), queue_of(claim.queue), claim.token)
             assert ending == Ending("canceled" if job.status == "c" else "delayed")
         if job and job.status == "c":
             effect = partial(self.expected.end, claim.ident, claim.queue, claim.token, "c")
@@ -440,7 +412,7 @@ class Life(RuleBasedStateMachine):
         if job and job.status == "d":
             name = self.expected.queues[claim.queue].name
             effect = partial(self._delay, claim, name)
-            return self._end(claim, transitions.delay, effect, again, goes_on, name, _until(claim.ident))
+            return self._end(claim, transitions.delay, effect, again, goes_on, name, delay_of(claim.ident))
         return self._end(claim, transitions.succeed, partial(self._succeed, claim), again, goes_on)
 
     def _delay(self, claim: Claim, name: str) -> None:
@@ -456,7 +428,7 @@ class Life(RuleBasedStateMachine):
     def a_job_fails(self, claim: Claim, to: Place, delay: int | None, times: int, again: bool) -> Any:
         """It is put back while its tries allow it, unless it was canceled."""
         effect = partial(self._fail, claim, self.expected.queue_of(*to), delay, times)
-        return self._end(claim, transitions.fail, effect, again, True, times, *to, _text(delay))
+        return self._end(claim, transitions.fail, effect, again, True, times, *to, text_of(delay))
 
     def _fail(self, claim: Claim, to: str, delay: int | None, times: int) -> None:
         job = self.expected.jobs[claim.ident]
@@ -471,7 +443,7 @@ class Life(RuleBasedStateMachine):
         """Its hooks are to see it in error, and put it back themselves, if it may run again."""
         job = self.expected.jobs.get(claim.ident)
         if job and job.token == claim.token and job.tries <= 9 and not (job.is_told or job.followed_by):
-            ending = transitions.fail(_job(claim.ident), _queue(claim.queue), claim.token, 9, hold=True)
+            ending = transitions.fail(job_of(claim.ident), queue_of(claim.queue), claim.token, 9, hold=True)
             assert ending.outcome == "held"
             job.status = "e"
             self.expected.queues[claim.queue].errors.append(claim.ident)
@@ -497,7 +469,7 @@ class Life(RuleBasedStateMachine):
         """Its code marks it, and its worker delays it afterwards."""
         job = self.expected.jobs.get(claim.ident)
         if job and job.token and job.status != "e":
-            placed = transitions.move(_job(claim.ident), Counterdesk, *to, delay=_text(delay))
+            placed = transitions.move(job_of(claim.ident), Counterdesk, *to, delay=text_of(delay))
             assert placed.status == "r"
             job.status, job.priority, job.due = "d", to[1], self.expected.now + (delay or 0)
             self._tell("marked as delayed")
@@ -506,7 +478,7 @@ class Life(RuleBasedStateMachine):
     def a_worker_gives_its_job_back(self, claim: Claim, delay: int | None, again: bool, begun: bool) -> None:
         """It has to end: the job goes to the front of its list, and the try is not counted."""
         held = Errand, claim.ident, claim.token, claim.queue
-        release = partial(transitions.release, *held, _text(delay), begun=begun)
+        release = partial(transitions.release, *held, text_of(delay), begun=begun)
         if claim.ident not in self.expected.jobs:
             release()
             return
@@ -605,7 +577,7 @@ class Life(RuleBasedStateMachine):
         job = self.expected.jobs.get(ident)
         if job and job.status == "w" and not job.token and job.priority == "0":
             before, after = (self.expected.queue_of(name, priority) for priority in "01")
-            self.version_2.raise_priority(_pk(ident), before, after, "1")
+            self.version_2.raise_priority(pk_of(ident), before, after, "1")
             waiting = self.expected.queues[before].waiting
             self.expected.queues[before].waiting = [each for each in waiting if each != ident]
             self.expected.queues[after].waiting.append(ident)
@@ -619,7 +591,7 @@ class Life(RuleBasedStateMachine):
         job = self.expected.jobs.get(popped.ident)
         if not job or job.status != "w":
             return multiple()
-        self.version_2.begin(_pk(popped.ident), job.tries + 1)
+        self.version_2.begin(pk_of(popped.ident), job.tries + 1)
         job.status, job.tries = "r", job.tries + 1
         self._tell("begun by version 2")
         return popped
@@ -631,15 +603,15 @@ class Life(RuleBasedStateMachine):
         if not job or job.status != "r" or job.token:
             return
         if outcome == "success":
-            self.version_2.succeed(_pk(begun.ident), begun.queue)
+            self.version_2.succeed(pk_of(begun.ident), begun.queue)
             job.status, job.is_queued = "s", False
             queue.success.append(begun.ident)
         elif outcome == "error":
-            self.version_2.fail(_pk(begun.ident), begun.queue)
+            self.version_2.fail(pk_of(begun.ident), begun.queue)
             job.status, job.is_queued = "e", False
             queue.errors.append(begun.ident)
         else:
-            self.version_2.put_back(_pk(begun.ident), begun.queue)
+            self.version_2.put_back(pk_of(begun.ident), begun.queue)
             job.status = "w"
             queue.errors.append(begun.ident)
             queue.waiting.append(begun.ident)
@@ -655,7 +627,7 @@ class Life(RuleBasedStateMachine):
         stored = contents(self.client)
         found = violations_in(stored, Errand, Counterdesk, Mishap)
         assert [problem for problem in found if not problem.partition(" ")[2].startswith(in_between)] == []
-        keys = {ident: f"{Errand._name}:{_pk(ident)}:hash" for ident in self.expected.jobs}
+        keys = {ident: f"{Errand._name}:{pk_of(ident)}:hash" for ident in self.expected.jobs}
         assert [*self.expected.differences(stored, keys)] == []
         self.story["steps"] += 1
 
@@ -667,12 +639,12 @@ class Life(RuleBasedStateMachine):
     def _calm_down(self) -> None:
         for _ in range(20):
             self.the_clock_goes_on(LONG)
-            for claim in _all(self.a_worker_looks_for_dead_ones(limit=3, again=True)):
+            for claim in all_of(self.a_worker_looks_for_dead_ones(limit=3, again=True)):
                 self.a_job_fails(claim, QUEUES[0], None, 0, again=False)
             self.a_worker_looks_for_orphans(again=False)
             self.delayed_jobs_wake(again=False)
             while self.expected.first_waiting():
-                for claim in _all(self.a_worker_claims_a_job(again=False, dies=False)):
+                for claim in all_of(self.a_worker_claims_a_job(again=False, dies=False)):
                     self.a_job_succeeds(claim, again=False, goes_on=False)
             if not self.expected.unfinished():
                 break
@@ -728,7 +700,7 @@ class Life(RuleBasedStateMachine):
     ) -> Any:
         """End a claim, and claim the next job in the same step if the worker goes on."""
         request = self._request() if goes_on else None
-        call = partial(verb, _job(claim.ident), _queue(claim.queue), claim.token, *arguments, next_claim=request)
+        call = partial(verb, job_of(claim.ident), queue_of(claim.queue), claim.token, *arguments, next_claim=request)
         ending = None
         with self._fenced(claim) as is_held:
             ending = call()
@@ -781,41 +753,14 @@ class Life(RuleBasedStateMachine):
             claim = Claim(fetched.ident, fetched.queue_key, "")
             name = self.expected.queues[claim.queue].name
             with self._refused_if(job.token, ClaimLost):
-                unclaimed = _job(claim.ident), _queue(claim.queue), transitions.UNCLAIMED
-                transitions.delay(*unclaimed, name, _until(claim.ident))
+                unclaimed = job_of(claim.ident), queue_of(claim.queue), transitions.UNCLAIMED
+                transitions.delay(*unclaimed, name, delay_of(claim.ident))
             if not job.token:
                 self._delay(claim, name)
             return
         if job.status == "r" and not job.token:
             self.expected.found_running(fetched.ident, fetched.queue_key)
-        if transitions.skip(_job(fetched.ident), _queue(fetched.queue_key), LEASE):
+        if transitions.skip(job_of(fetched.ident), queue_of(fetched.queue_key), LEASE):
             job.is_queued = False
             if job.followed_by:
                 self.expected.unfollow(fetched.ident)
-
-
-def _text(delay: int | None) -> str:
-    """A delay in seconds as the scripts take it."""
-    return "" if delay is None else f"+{delay * 1_000_000}"
-
-
-def _until(ident: str) -> str:
-    """The delay that a job asks for."""
-    return delay_argument(delayed_until=parse_datetime(_job(ident).delayed_until.hget()))
-
-
-def _pk(ident: str) -> str:
-    return ident.rpartition(":")[2]
-
-
-def _job(ident: str) -> Any:
-    return records.attached(Errand, _pk(ident))
-
-
-def _queue(key: str) -> Any:
-    return records.attached(Counterdesk, key.rpartition(":")[2])
-
-
-def _all(claims: Any) -> list[Claim]:
-    """What a rule returned for its bundle, as a list."""
-    return [claims] if isinstance(claims, Claim) else list(claims.values)
