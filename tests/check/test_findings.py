@@ -216,9 +216,16 @@ def test_nothing_is_wrong_with_a_job_that_a_worker_of_other_classes_deferred(loo
     assert contents(look) == before
 
 
-@pytest.mark.matrix(14)
-@pytest.mark.parametrize(("name", "commands"), [(row[0], row[1:]) for row in BROKEN.values()], ids=BROKEN)
-def test_it_finds_and_repairs_that(look: redis.Redis, name: str, commands: tuple[str, ...]) -> None:
+# The first row that breaks each invariant is a quick test.
+FIRST = {name: what for what, (name, *_) in reversed(BROKEN.items())}.values()
+CASES = [
+    pytest.param(name, commands, id=what, marks=() if what in FIRST else pytest.mark.proof)
+    for what, (name, *commands) in BROKEN.items()
+]
+
+
+@pytest.mark.parametrize(("name", "commands"), CASES)
+def test_it_finds_and_repairs_that(look: redis.Redis, name: str, commands: list[str]) -> None:
     good = of_good_jobs(look)
     break_by(look, *commands)
     before = contents(look)
