@@ -14,8 +14,6 @@ from parts import parts_of
 from running import fail, messages, work, worker_of
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Worker
-from limpyd_jobs.commandline.parameters import OPTIONS
-from limpyd_jobs.commandline.parser import WorkerOptionParser
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
 from limpyd_jobs.workers.context import Context
@@ -221,12 +219,6 @@ class TestWhatIsRefused:
 
 
 class TestTheOptions:
-    @pytest.fixture
-    def parser(self) -> WorkerOptionParser:
-        parser = WorkerOptionParser(prog="limpyd-jobs-worker")
-        parser.add_grouped_options(OPTIONS)
-        return parser
-
     @each("name", ["success", "errors"])
     @each(
         ("text", "value"),
