@@ -330,10 +330,10 @@ MUTANTS = [
     ),
     Mutant(
         "a page of another site reads what is served on loopback",
-        "responder.py",
+        "observing/responder.py",
         "if not ip_address(address).is_loopback:",
         "if True:",
-        "test_responder.py",
+        "observing/test_responder.py",
     ),
     Mutant(
         "secrets of the dashboard may be guessed without a wait",

@@ -35,6 +35,7 @@ from limpyd_jobs.records import presences
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.texts import host_and_pid
 from limpyd_jobs.threads import Heartbeat
+from limpyd_jobs.views.workers import shown_workers
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -528,7 +529,8 @@ class TestTheCommand:
         with registered():
             worker = the_worker()
         job = RunningJob("jobs.Task:1", "a", str(worker.last_seen - timedelta(minutes=2)))
-        told = dict(zip(HEADING, as_row(replace(worker, running=[job])), strict=True))
+        (shown,) = shown_workers([replace(worker, running=[job])])
+        told = dict(zip(HEADING, as_row(shown), strict=True))
         assert (told["runs"], told["for"]) == ("jobs.Task:1", "2 min")
 
     def test_without_workers(self, redis_server: RedisServer) -> None:
