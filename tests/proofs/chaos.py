@@ -464,7 +464,7 @@ class Chaos:
                 records=dict(self._records()),
                 broken=self._broken(),
                 wrong=self.wrong,
-                prefetch=MAX_BATCH if isinstance(self._prefetch, str) else max(self._prefetch, self._concurrency),
+                prefetch=MAX_BATCH if isinstance(self._prefetch, str) else self._prefetch + self._concurrency - 1,
                 gone=self._workers.gone,
                 is_concurrent=self._concurrency > 1,
                 ended_themselves=self._ended_themselves,

@@ -36,7 +36,9 @@ def report_of(record_property: Callable[[str, object], None]) -> Callable[[Chaos
         pytest.param({}, id="one"),
         pytest.param({"prefetch": 10}, id="prefetch 10", marks=pytest.mark.only_long),  # as "auto" comes to
         pytest.param({"prefetch": "auto"}, id="prefetch auto"),
-        pytest.param({"concurrency": 10}, id="concurrency 10", marks=pytest.mark.only_long),  # as 100, and less of it
+        pytest.param(
+            {"concurrency": 10, "prefetch": 50}, id="concurrency 10, prefetch 50", marks=pytest.mark.only_long
+        ),
         pytest.param({"concurrency": 100}, id="concurrency 100"),
     ],
 )

@@ -15,7 +15,7 @@ from limpyd_jobs import STATUSES, Job, Queue, Worker
 from limpyd_jobs.workers import worker as face
 
 # How jobs are run: one after the other, with others claimed ahead, several at once.
-KINDS: list[dict[str, Any]] = [{}, {"prefetch": 10}, {"concurrency": 5}]
+KINDS: list[dict[str, Any]] = [{}, {"prefetch": 10}, {"concurrency": 5}, {"concurrency": 2, "prefetch": 10}]
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
