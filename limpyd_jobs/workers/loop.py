@@ -31,21 +31,20 @@ from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
-from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
 from limpyd_jobs.workers.concurrent.held import Held
-from limpyd_jobs.workers.concurrent.limits import Limits
+from limpyd_jobs.workers.concurrent.interrupting import Canceling, Limits
 from limpyd_jobs.workers.concurrent.many_at_once import ManyAtOnce
 from limpyd_jobs.workers.concurrent.slots import Slots
 from limpyd_jobs.workers.concurrent.starting import Starter
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistration
+from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
 from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Pruner, QueueRefresh
-from limpyd_jobs.workers.naming import label_of
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap

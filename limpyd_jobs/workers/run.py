@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from limpyd_jobs.models import Job, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import queue_of
 from limpyd_jobs.transitions import NOTHING, Delivery, KeptResult
-from limpyd_jobs.workers.naming import ClassNames, ident_of
+from limpyd_jobs.workers.log import ClassNames, ident_of
 
 
 class Way(Protocol):

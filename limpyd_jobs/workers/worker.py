@@ -22,10 +22,10 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import described_with_notes, one_line
 from limpyd_jobs.workers import log
-from limpyd_jobs.workers.claiming.queue_selector import Place
+from limpyd_jobs.workers.claiming.waiter import Share
 from limpyd_jobs.workers.context import RunState
+from limpyd_jobs.workers.log import STARTED, SUCCEEDED, duration_of, name_of
 from limpyd_jobs.workers.loop import Loop
-from limpyd_jobs.workers.naming import STARTED, SUCCEEDED, duration_of, name_of
 from limpyd_jobs.workers.process.signals import INTERRUPT, TERMINATE
 
 logger = logging.getLogger(LOGGER_NAME)
@@ -195,7 +195,7 @@ class Worker(Parameters):
         queues = self.queue_model.get_all_by_priority(self.queues)
         self.keys = [queue.waiting.key for queue in queues]
         places = {
-            queue.waiting.key: Place(queue._cached_priority, self._weights.get(queue._cached_name, 1))
+            queue.waiting.key: Share(queue._cached_priority, self._weights.get(queue._cached_name, 1))
             for queue in queues
         }
         self._loop.waiter.queue_selector.update(places)

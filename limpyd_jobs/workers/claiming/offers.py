@@ -14,7 +14,7 @@ from limpyd_jobs.records import records
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import still_claimed
+from limpyd_jobs.workers.log import still_claimed
 from limpyd_jobs.workers.run import Run, Runs
 
 

@@ -1,17 +1,18 @@
-"""When a worker asks for its next job, and how long it waits for one."""
+"""When a worker asks for its next job, in which lists first, and how long it waits for one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 from limpyd_jobs.idents import read_pk
 from limpyd_jobs.threads import WakeupTimer
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.workers.claiming.claimer import MAX_WAIT, Claimer
-from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
@@ -22,6 +23,61 @@ LONGEST_WAIT = 30.0
 # The shortest wait, in seconds, even if something else has to be done sooner. Redis 6.2 takes less than a millisecond
 # for a wait without end.
 SHORTEST_WAIT = 0.05
+
+
+class Share(NamedTuple):
+    """What the turn of a waiting list depends on: the priority of its queue, and the weight of its name."""
+
+    priority: str
+    weight: int
+
+
+class QueueSelector:
+    """The turns of the waiting lists of one worker: within one priority, each is served by its weight.
+
+    Each job that comes out of a list moves the next turn of the list into the future. The greater the weight of the
+    list, the smaller the move ("stride scheduling"). A list that was empty at its turn saves nothing up.
+    """
+
+    def __init__(self, places: Mapping[str, Share] | None = None) -> None:
+        self._places: Mapping[str, Share] = {}  # by the key of the list. Other lists keep their place in the order
+        self._next: defaultdict[str, float] = defaultdict(float)
+        self._order: list[str] = []
+        self.update(places or {})
+
+    def update(self, places: Mapping[str, Share]) -> None:
+        """Take other lists. New lists begin with the next list of their priority."""
+        for key in places.keys() - self._places.keys():
+            peers = [self._next[peer] for peer in self._peers(key, places) if peer in self._places]
+            self._next[key] = min(peers, default=0)
+        self._places = places
+
+    def order(self, keys: Sequence[str]) -> list[str]:
+        """Return waiting lists, given with the highest priority first, in the order of their turns."""
+        groups: defaultdict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            if key in self._places:
+                groups[self._places[key].priority].append(key)
+        turns = {priority: iter(sorted(group, key=self._next.__getitem__)) for priority, group in groups.items()}
+        self._order = [next(turns[self._places[key].priority]) if key in self._places else key for key in keys]
+        return self._order
+
+    def served(self, key: str) -> None:
+        """Note that a job came out of a list, and that the lists before it in turn were empty."""
+        if key not in self._places:
+            return
+        moment = self._next[key]
+        for peer in self._peers(key, self._places):
+            self._next[peer] = max(self._next[peer], moment if self._is_before(peer, key) else 0)
+        self._next[key] = moment + 1 / self._places[key].weight
+
+    def _is_before(self, peer: str, key: str) -> bool:
+        order = self._order
+        return peer in order and key in order and order.index(peer) < order.index(key)
+
+    @staticmethod
+    def _peers(key: str, places: Mapping[str, Share]) -> list[str]:
+        return [peer for peer, place in places.items() if peer != key and place.priority == places[key].priority]
 
 
 @dataclass(eq=False)

@@ -16,13 +16,12 @@ from typing import Any
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import await_in_task
 from limpyd_jobs.redis.blocking import guarded
-from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import OnDeath
 from limpyd_jobs.workers.concurrent.stepping import running_job, stepped_task
 from limpyd_jobs.workers.concurrent.threads import ThreadsOfJobs
 from limpyd_jobs.workers.concurrent.watchdog import Watchdog
-from limpyd_jobs.workers.process.forks import end_child
 
 # How many seconds the tasks that are left have to end once the worker has ended.
 CLOSE_WITHIN = 1.0

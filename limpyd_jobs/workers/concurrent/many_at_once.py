@@ -22,7 +22,7 @@ from limpyd_jobs.workers.concurrent.bell import BrokenBell, can_read
 from limpyd_jobs.workers.concurrent.slots import Slot
 from limpyd_jobs.workers.concurrent.starting import Starter
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.endings import MAX_ACK_DELAY, Endings
 from limpyd_jobs.workers.running.executor import Executor

@@ -10,12 +10,11 @@ from typing import Any
 
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.observing.instruments import Around
-from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.transitions import Room
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.bell import Bell
 from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop
-from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.run import Run
 
 NO_SUSPECTS = Room()

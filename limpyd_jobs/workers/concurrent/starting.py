@@ -14,9 +14,8 @@ from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
 from limpyd_jobs.threads import DaemonThreads
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
-from limpyd_jobs.workers.concurrent.canceling import Canceling
 from limpyd_jobs.workers.concurrent.event_loop import EventLoop
-from limpyd_jobs.workers.concurrent.limits import Limits
+from limpyd_jobs.workers.concurrent.interrupting import Canceling, Limits
 from limpyd_jobs.workers.concurrent.slots import Slot, Slots
 from limpyd_jobs.workers.concurrent.stepping import running_job
 from limpyd_jobs.workers.context import Face

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from limpyd_jobs.redis.forks import this_process
-from limpyd_jobs.workers.process.forks import end_child
+from limpyd_jobs.redis.forks import end_child, this_process
 
 # The job whose code runs. The tasks that it makes have it, too.
 running_job: ContextVar[Any] = ContextVar("limpyd_jobs_running_job", default=None)

@@ -8,10 +8,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.threads import DaemonThreads
 from limpyd_jobs.workers.concurrent.stepping import running_job
-from limpyd_jobs.workers.process.forks import end_child
 
 
 class ThreadsOfJobs(DaemonThreads):

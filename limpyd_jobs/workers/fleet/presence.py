@@ -32,8 +32,7 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.log import Repeats
-from limpyd_jobs.workers.naming import part_of
+from limpyd_jobs.workers.log import Repeats, part_of
 from limpyd_jobs.workers.process.leftovers import memory_of_process
 from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.run import Runs

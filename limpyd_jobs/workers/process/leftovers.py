@@ -20,7 +20,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
 from limpyd_jobs.texts import one_line, size_text
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, is_in_main_thread
 
 # After how many seconds to look again at what takes longer.

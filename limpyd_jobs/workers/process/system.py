@@ -14,7 +14,7 @@ from setproctitle import setproctitle
 
 from limpyd_jobs.dates import get_delta
 from limpyd_jobs.records import records
-from limpyd_jobs.workers.naming import part_of
+from limpyd_jobs.workers.log import part_of
 from limpyd_jobs.workers.worker import Worker
 
 # The statuses that change with each job, and after how many seconds the rest of the title is made again.

@@ -17,7 +17,7 @@ from limpyd_jobs.workers import log
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import STARTED, SUCCEEDED, duration_of
+from limpyd_jobs.workers.log import STARTED, SUCCEEDED, duration_of
 from limpyd_jobs.workers.run import Run, Runs
 
 

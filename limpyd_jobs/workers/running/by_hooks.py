@@ -14,7 +14,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import raw_traceback_of
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.endings import Endings

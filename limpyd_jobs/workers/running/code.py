@@ -13,13 +13,12 @@ from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.functions import is_async, is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.models import Job
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt
-from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.overrides import Overrides
-from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.timers import JobTimer

@@ -26,8 +26,7 @@ from limpyd_jobs.transitions import Delivery, Ending, KeptResult
 from limpyd_jobs.workers.claiming.stock import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.log import Repeats
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.log import Repeats, label_of
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.recorder import Recorder

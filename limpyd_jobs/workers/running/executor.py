@@ -17,7 +17,7 @@ from limpyd_jobs.exceptions import (
 from limpyd_jobs.models import JobClaim
 from limpyd_jobs.models.claims.job_claim import release_all
 from limpyd_jobs.observing import instruments
-from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -25,7 +25,6 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.context import Context
-from limpyd_jobs.workers.process.forks import end_child
 from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.run import Run, Runs

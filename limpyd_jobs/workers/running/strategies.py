@@ -24,7 +24,7 @@ from limpyd_jobs.retrying import Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.overrides import METHODS, Overrides
 from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.announcer import Announcer

@@ -12,7 +12,7 @@ from running import work, worker_of
 
 from limpyd_jobs import Job, Queue
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.claiming.queue_selector import Place, QueueSelector
+from limpyd_jobs.workers.claiming.waiter import QueueSelector, Share
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -142,7 +142,7 @@ def test_another_strategy_is_refused(strategy: Any) -> None:
 
 
 def test_lists_it_does_not_know_keep_their_place() -> None:
-    turns = QueueSelector({"a": Place("0", 1), "b": Place("0", 1)})
+    turns = QueueSelector({"a": Share("0", 1), "b": Share("0", 1)})
     turns.order(["a", "x", "b"])
     turns.served("a")
     turns.served("x")
@@ -150,11 +150,11 @@ def test_lists_it_does_not_know_keep_their_place() -> None:
 
 
 def test_a_new_list_begins_as_if_it_had_been_served_as_the_others() -> None:
-    places = {"a": Place("0", 1), "b": Place("0", 1)}
+    places = {"a": Share("0", 1), "b": Share("0", 1)}
     turns = QueueSelector(places)
     for _ in range(10):
         turns.served(turns.order(["a", "b"])[0])
-    turns.update({**places, "c": Place("0", 1)})
+    turns.update({**places, "c": Share("0", 1)})
     served = []
     for _ in range(6):
         served.append(turns.order(["a", "b", "c"])[0])

@@ -19,7 +19,7 @@ from servers import wait_until
 from limpyd_jobs import STATUSES, Argument, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.workers.concurrent import watchdog
-from limpyd_jobs.workers.concurrent.canceling import Canceling
+from limpyd_jobs.workers.concurrent.interrupting import Canceling
 from limpyd_jobs.workers.concurrent.slots import Slots
 from limpyd_jobs.workers.running.leases import Leases
 

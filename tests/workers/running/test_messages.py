@@ -13,7 +13,7 @@ from running import messages, work, worker_of
 from limpyd_jobs import Error, Job, Queue, Worker, events, job
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.texts import traceback_of
-from limpyd_jobs.workers.naming import ClassNames
+from limpyd_jobs.workers.log import ClassNames
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
