@@ -36,7 +36,6 @@ from chaos_jobs import GO_ON, JOBS, MIXTURES, MODELS, QUEUE  # noqa: E402
 from chaos_marks import HAS_CHILDREN, SOCKETS, Marks, Pulse, read_marks  # noqa: E402
 from chaos_report import HARNESS, REDIS, Fault, Observed, Report  # noqa: E402
 from invariants import violations  # noqa: E402
-from limpyd_jobs.workers.claiming.batch_size import MAX_BATCH  # noqa: E402
 from proxy import Fault as Cut  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from redis.backoff import NoBackoff  # noqa: E402
@@ -47,6 +46,7 @@ from limpyd_jobs import STATUSES, Queue  # noqa: E402
 from limpyd_jobs.commandline.kinds import read_prefetch  # noqa: E402
 from limpyd_jobs.redis.database import VARIABLE  # noqa: E402
 from limpyd_jobs.redis.embedded import find_server  # noqa: E402
+from limpyd_jobs.workers.claiming.stock import MAX_BATCH  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
