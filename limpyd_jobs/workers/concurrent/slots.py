@@ -90,12 +90,15 @@ class Slot:
                 for coroutine in self.before:
                     coroutine.close()
         except BaseException as error:
-            if this_process.pid != self._pid:
-                end_child()
+            self.end_if_forked()
             self._error = error
+        self.end_if_forked()
+        self._ended()
+
+    def end_if_forked(self) -> None:
+        """End this process if the code of the job, or a hook for its start, forked it."""
         if this_process.pid != self._pid:
             end_child()
-        self._ended()
 
     def fail(self, error: BaseException) -> None:
         """Its code could not begin."""

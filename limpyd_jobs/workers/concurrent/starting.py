@@ -84,6 +84,7 @@ class Starter:
             run.way.start(run)
         finally:
             self.awaiting.keep_in(None)
+            slot.end_if_forked()
         function = worker.callback or worker.execute
         seconds = code.timeout_of(run, needs_signal=False)
         if self._is_async(job, function):

@@ -44,15 +44,17 @@ class JobCode:
 
     def call(self, run: Run) -> Any:
         """Call the hook for the start of a job, then its code, and end that when its time is over."""
-        job, worker = run.job, self.worker
+        job, worker, pid = run.job, self.worker, this_process.pid
         run.way.start(run)
+        if this_process.pid != pid:
+            end_child()
         function = worker.callback or worker.execute
         is_ours = getattr(function, "__func__", None) is self._our_execute
         seconds = self.timeout_of(run)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
-        pid, began, run.is_running, was_interrupted = this_process.pid, monotonic(), True, False
+        began, run.is_running, was_interrupted = monotonic(), True, False
         try:
             result = job.run(run.queue) if is_ours else function(job, run.queue)
             if type(result) is CoroutineType:

@@ -17,7 +17,6 @@ from limpyd_jobs.exceptions import (
 from limpyd_jobs.models import JobClaim
 from limpyd_jobs.models.claims.job_claim import release_all
 from limpyd_jobs.observing import instruments
-from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -51,18 +50,11 @@ class Executor:
     offers: Offers
     note: Callable[[Run], None] | None  # for the metrics
 
-    _pid = 0
-
     # -- The steps
 
     def run(self, run: Run) -> None:
         """Run a job. No failure of the application, or of this library, ends the worker."""
-        self._pid = this_process.pid
-        try:
-            self.recorder.guard(run, partial(self._run, run))
-        finally:
-            if this_process.pid != self._pid:  # a hook forked it
-                end_child()
+        self.recorder.guard(run, partial(self._run, run))
 
     def _run(self, run: Run) -> None:
         if self.take_up(run):

@@ -12,6 +12,7 @@ from limpyd.exceptions import DoesNotExist
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClaimLost, JobGone, NotRecorded
 from limpyd_jobs.models import Job
+from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.transitions import Delivery, Ending
@@ -59,12 +60,17 @@ class Recorder:
     # -- Whatever happens
 
     def guard(self, run: Run, step: Callable[[], None]) -> None:
-        """Do a step that ends the claim on a job; then make sure that the claim is ended."""
-        job, shard = run.job, run.delivery.database
+        """Do a step that ends the claim on a job; then make sure that the claim is ended. A child that a hook forked
+        ends with the step."""
+        job, shard, pid = run.job, run.delivery.database, this_process.pid
         if shard is not None:
             self.redis_retry.away(shard)
         try:
-            step()
+            try:
+                step()
+            finally:
+                if this_process.pid != pid:
+                    end_child()
         except ClaimLost as error:
             self._log_not_recorded(job, error)
         except NotRecorded as error:

@@ -104,21 +104,28 @@ def test_the_child_may_remove_what_its_parent_is_running(jobs_database: None) ->
     assert len(Forking.collection(status="s")) == 2
 
 
-def test_the_child_that_a_hook_forked_ends_with_the_job(redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize("options", [{}, {"prefetch": 10}, {"concurrency": 2}], ids=str)
+@pytest.mark.parametrize(("hook", "status"), [("job_started", 0), ("job_success", 0), ("job_success", 1)])
+def test_the_child_that_a_hook_forked_ends_with_the_hook(
+    redis_client: redis.Redis, hook: str, status: int, options: dict[str, Any]
+) -> None:
     children: list[int] = []
 
-    class Forks(Worker):
-        def job_success(self, *args: Any) -> None:
-            super().job_success(*args)
-            children.append(os.fork())
+    def forks(worker: Worker, *args: Any) -> None:
+        getattr(Worker, hook)(worker, *args)
+        children.append(os.fork())
+        if not children[-1] and status:
+            fail()
 
-        def run_ended(self) -> None:
-            redis_client.rpush("ended", os.getpid())
+    def callback(job: Job, queue: Queue) -> None:
+        redis_client.rpush("ran", os.getpid())
 
+    own = type("Forks", (Worker,), {hook: forks, "run_ended": lambda _: redis_client.rpush("ended", os.getpid())})
     Forking.add_jobs(["1", "2"])
-    worker_of(worker_class=Forks, max_loops=2).run()
-    assert [status_of(child) for child in children] == [0, 0]
+    worker_of(worker_class=own, callback=callback, max_loops=2, **options).run()
+    assert [status_of(child) for child in children] == [status, status]
     assert redis_client.lrange("ended", 0, -1) == [str(os.getpid())]
+    assert redis_client.lrange("ran", 0, -1) == [str(os.getpid())] * 2
     assert len(Forking.collection(status="s")) == 2
 
 
