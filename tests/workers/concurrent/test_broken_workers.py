@@ -146,7 +146,7 @@ def _same_state_afterwards() -> Iterator[None]:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code has a moment to end."""
-    for module in ("limits", "awaiting"):
+    for module in ("interrupting", "awaiting"):
         monkeypatch.setattr(f"limpyd_jobs.workers.concurrent.{module}.LAST_SECONDS", 0.1)
 
 
