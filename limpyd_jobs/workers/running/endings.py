@@ -64,7 +64,7 @@ class Endings:
         self._lock = Lock()  # who records holds it
         self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
         self._meanwhile = WakeupTimer(self._look_meanwhile, self.context.fail)
-        self._watched_at = inf  # when that timer will look
+        self._watched_at, self._watching = inf, Lock()  # when that timer will look; who sets it holds the lock
         self._repeats = Repeats(self.worker.log)  # of its thread
 
     def succeed(self, run: Run, strategy: Strategy, result: Any) -> None:
@@ -215,10 +215,11 @@ class Endings:
         self._meanwhile.__exit__(*exc_info)
 
     def _watch(self, moment: float) -> None:
-        """Let the thread look at that moment, if it would not do so before."""
-        if moment < self._watched_at:
-            self._watched_at = moment
-            self._meanwhile.set(moment)
+        """Let the thread look at that moment, if it would not do so before. The thread, too, may call it."""
+        with self._watching:
+            if moment < self._watched_at:
+                self._watched_at = moment
+                self._meanwhile.set(moment)
 
     def _look_meanwhile(self) -> None:
         """Record and release what is late; called by another thread."""
