@@ -126,8 +126,9 @@ def send(call: Call[Reply]) -> Reply:
     """Send a call, in one round trip; return the meaning of the reply, or raise the exception of a refusal."""
     if call.before:
         call.before()
+    request = call.request
     try:
-        text = run(call.script, call.sender, call.keys, call.words())
+        text = run(call.script, call.sender, call.keys, request if type(request) is list else call.words())
     except RedisError as error:
         failure = call.failed(error)
         if failure is error:

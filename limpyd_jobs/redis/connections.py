@@ -59,34 +59,63 @@ class PinnedConnection:
         self._looks = looks
         self._pool: Any = None
         self._connection: Any = None
-        self._used_at = 0.0
+        self._used_at = -inf
         self._keep_until = inf
         self._pid = 0
         self._is_resending = False
 
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply."""
-        (reply,) = self.execute_commands(words)
-        if isinstance(reply, ResponseError):
-            raise reply
+        if tags.used:
+            (reply,) = self.execute_commands(words)
+            if isinstance(reply, ResponseError):
+                raise reply
+            return reply
+        connection = self._send((words,))
+        try:
+            reply = connection.read_response()
+        except ResponseError:
+            self._used_at = monotonic()
+            raise
+        except BaseException:
+            self._drop()
+            raise
+        self._used_at = monotonic()
         return reply
 
     def execute_commands(self, *commands: Sequence[Any]) -> list[Any]:
         """Send some commands at once; return their replies. Some of them may be errors."""
+        connection = self._send(commands)
+        try:
+            replies = [_reply_or_error(connection) for _ in commands]
+        except BaseException:
+            self._drop()
+            raise
+        self._used_at = monotonic()
+        return self._without_refused(commands, replies) if tags.used and not self._is_resending else replies
+
+    def _send(self, commands: Sequence[Sequence[Any]]) -> Any:
+        """Send some commands; return the connection, once there may be a reply to read."""
         if guarded:
             refuse_on_guarded_loop()
-        connection = self._ready_connection()
+        connection = self._connection
+        now = monotonic()
+        if now - self._used_at > IDLE or now > self._keep_until or self._pid != this_process.pid or self._looks:
+            connection = self._checked_connection(now)
         try:
             connection.send_packed_command(packed(connection.encoder, commands))
             if self._before_replies:
                 self._before_replies(connection)
-            replies = [_reply_or_error(connection) for _ in commands]
         except BaseException:
-            connection.disconnect()  # a reply may still be on its way
-            self.close()
+            self._drop()
             raise
-        self._used_at = monotonic()
-        return self._without_refused(commands, replies) if tags.used and not self._is_resending else replies
+        return connection
+
+    def _drop(self) -> None:
+        """Close the connection: a reply may still be on its way."""
+        if self._connection is not None:
+            self._connection.disconnect()
+        self.close()
 
     def _without_refused(self, commands: Sequence[Any], replies: list[Any]) -> list[Any]:
         """Send again what a cluster refused because the slot moves."""
@@ -111,14 +140,15 @@ class PinnedConnection:
         """Give the connection back to the pool. A later use takes another one."""
         if self._connection is not None:
             self._pool.release(self._connection)
-            self._connection = None
+            self._connection, self._used_at = None, -inf
 
     def interrupt(self) -> None:
         """Make the command that another thread waits for fail."""
         _interrupt(self._connection)
 
-    def _ready_connection(self) -> Any:
-        if self._connection is not None and not self._is_good():
+    def _checked_connection(self, now: float) -> Any:
+        """Return the connection if it is good, else another one, which the pool has checked."""
+        if self._connection is not None and not self._is_good(now):
             self.close()
         if self._connection is None:
             self._pool = self._client().connection_pool
@@ -127,8 +157,7 @@ class PinnedConnection:
             self._pid = this_process.pid
         return self._connection
 
-    def _is_good(self) -> bool:
-        now = monotonic()
+    def _is_good(self, now: float) -> bool:
         if self._pid != this_process.pid or now - self._used_at > IDLE or now > self._keep_until:
             return False
         try:
