@@ -190,7 +190,7 @@ class JobClasses(Generic[T]):
 
     def resolve(self, path: str) -> type[T]:
         """Return the class of a path, if it is in one of the allowed modules, and remember it: see `resolve_path`."""
-        cls = self.known.get(path)
+        cls = self._resolved.get(path) or self.known.get(path)
         if cls is None:
             self._check(path)
             cls = resolve_path(path, self.base, self._allowed or ())

@@ -90,11 +90,13 @@ class ClaimRequest:
     connection: Any = field(default=None, compare=False, repr=False)
     registry: str = field(default="", compare=False, repr=False)
     room: Room | None = None  # of a worker that runs several jobs at once
+    described: str = field(default="", compare=False, repr=False)  # the classes as scripts take them, if that is known
 
     def words(self) -> list[Any]:
         """Return the lists, the token, the lease, the classes and the registry as scripts take them. Hundreds of
         waiting lists are one text, which travels much faster."""
-        return ["\n".join(self.keys), self.token, self.lease, classes_argument(self.classes), self.registry]
+        described = self.described or classes_argument(self.classes)
+        return ["\n".join(self.keys), self.token, self.lease, described, self.registry]
 
     @property
     def words_of_room(self) -> list[Any]:

@@ -84,11 +84,12 @@ def succeed(
     """
     job_class = type(job)
     layout = layout_of(job_class)
-    ident = f"{layout.path}:{pk_of(job)}"
+    ident = f"{layout.path}:{vars(job).get('_pk') or pk_of(job)}"
     if not token:
         raise ValueError(f"The token of the claim on {ident} is missing")
     claim = ("", "1") if token == UNCLAIMED else (token, "")
-    words = [layout.json, ident, queue_key_of(queue), *claim, erase, *(kept or ("", ""))]
+    queue_key = f"{queue._name}:{vars(queue).get('_pk') or pk_of(queue)}"
+    words = [layout.json, ident, queue_key, *claim, erase, *(kept or ("", ""))]
     read = partial(_as_ending, ident)
     if not next_claim:
         return Call(sender_of(job_class), _succeed, words, read, [job_class], subject=ident)
@@ -122,11 +123,15 @@ def succeed_many(
     A connection that threads share will do if no job is claimed.
     """
     now = monotonic()
-    classes = {**next_claim.classes, **{each.delivery.path: type(each.job) for each in successes}}
-    next_claim = replace(next_claim, classes=classes)
-    lists, token, lease, known, registry = next_claim.words()
+    known = next_claim.classes
+    others = {
+        each.delivery.path: type(each.job) for each in successes if known.get(each.delivery.path) is not type(each.job)
+    }
+    if others:
+        next_claim = replace(next_claim, classes={**known, **others}, described="")
+    lists, token, lease, classes, registry = next_claim.words()
     words = [listed([_row(success, now) for success in successes]), limit, lists, lease, token]
-    words += [*next_claim.words_of_room, "1" if next_claim.is_again else "", known, registry]
+    words += [*next_claim.words_of_room, "1" if next_claim.is_again else "", classes, registry]
     subject = f"{len(successes)} jobs"
     return Call(connection, _succeed_many, words, _recorded, next_claim.models, subject=subject)
 

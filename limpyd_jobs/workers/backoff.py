@@ -17,14 +17,14 @@ class Backoff:
     """
 
     def __init__(self) -> None:
-        self._failures = 0
+        self.failures = 0
 
     def next(self) -> float:
         """Return the seconds to wait after one more failure."""
-        self._failures += 1
-        longest: float = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
+        self.failures += 1
+        longest: float = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(self.failures, 10))
         return longest / 2 + random.uniform(0, longest / 2)
 
     def reset(self) -> None:
         """There was a success."""
-        self._failures = 0
+        self.failures = 0

@@ -15,7 +15,7 @@ from limpyd_jobs import events
 from limpyd_jobs.commandline.parameters import REFUSE
 from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerFailed
-from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import worker_tasks
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
@@ -390,7 +390,8 @@ class Loop:
         except Exception as error:
             self._log_unable(error)
         else:
-            self.redis_retry.backoff.reset()
+            if self.redis_retry.backoff.failures:
+                self.redis_retry.backoff.reset()
             if run:
                 return run
         self.offers.release_unwanted()
@@ -430,7 +431,8 @@ class Loop:
         is_new = self.claimer.last_queue != self.waiter.known_queue and self.waiter.may_be_new_queues()
         if is_new:
             self.maintenance.postpone(self.queue_refresh)
-        if self.unresolved.known is not job_classes.known and self.unresolved.retry_deferred(self.context.queue_keys):
+        classes = self.claimer.classes
+        if self.unresolved.known is not classes and self.unresolved.retry_deferred(self.context.queue_keys, classes):
             self.maintenance.postpone(self.promoter)
         if monotonic() >= self.maintenance.next_due:
             self.maintenance.run_due()
@@ -463,7 +465,8 @@ class Loop:
 
     def _run_job(self, run: Run) -> None:
         self.executor.run(run)
-        self.endings.job_done()
+        if self.endings.keeps:
+            self.endings.job_done()
         if self.awaiting.left:
             self._leave_behind(run, self.awaiting.take_left())
         if self.memory_limit:

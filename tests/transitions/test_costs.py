@@ -25,11 +25,11 @@ COMMANDS_TO_ADD = 16.5  # inside the script
 COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
 COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
 CALLS_TO_ADD = 43  # of functions of this package and of limpyd; Python 3.11 calls each comprehension, 3.12 none
-CALLS_TO_RUN = {1: 102, 100: 86}
+CALLS_TO_RUN = {1: 80, 100: 68}
 # The same functions, with Python 3.12: calls hide long functions. Without hiredis, one of them packs the commands.
 PACKS = find_spec("hiredis") is None
 BYTECODES_TO_ADD = 1450 if PACKS else 1000
-BYTECODES_TO_RUN = {1: 2950 if PACKS else 2550, 100: 2350 if PACKS else 2300}
+BYTECODES_TO_RUN = {1: 2750 if PACKS else 2400, 100: 2250 if PACKS else 2200}
 
 
 class Parcel(Job):

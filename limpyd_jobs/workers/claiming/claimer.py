@@ -20,9 +20,10 @@ from limpyd_jobs import transitions
 from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
+from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.known_classes import unwritten, was_written
-from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.redis.connections import PinnedConnection, shorter_than_timeout
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
 from limpyd_jobs.transitions import LISTENING, NOTHING, ONLY_TAKEN, ClaimRequest, Delivery, NextWakeups, Room
@@ -43,6 +44,9 @@ MAX_WAIT_WITHOUT_SIGNALS = 0.1
 
 # For how long it expects more such jobs, in seconds.
 WITHOUT_SIGNALS_FOR = 60.0
+
+# After how many seconds it looks again whether its classes have to be written.
+LOOK_AT_CLASSES_EVERY = 1.0
 
 Models = tuple[tuple[type[Job], ...], type[Queue], type[Error] | None]
 
@@ -87,8 +91,10 @@ class Claimer:
         # The last exception about an entry of a list that cannot be run. No code is at fault, so no traceback helps.
         self.invalid: Exception | None = None
         self._no_signals_until = 0.0
-        self._classes: Mapping[str, type[Job]] = {}
+        self.classes: Mapping[str, type[Job]] = {}  # those that scripts were last told of
         self._models: Models
+        self._described, self._described_for = "", instruments.installed
+        self._written_until = -inf  # up to when these classes need not be written
         self._job_classes = job_classes.like(queue_model)
         self._name = uuid4().hex[:12]
         self._numbers = count(1)
@@ -106,22 +112,31 @@ class Claimer:
         """Return a request for the next job of these lists, with a new token."""
         kind = f"{ONLY_TAKEN if only_taken else ''}{LISTENING if self._room else ''}"
         token = f"{kind}{next(self._numbers)}{self._mark}"
-        classes, registry = self._job_classes.known, ""
-        if keys:
-            if classes is not self._classes:
-                self._classes, self._models = classes, self._models_of(classes)
-            registry = unwritten(*self._models, if_used=True)
-            if registry:
-                was_written(*self._models)
+        if self._job_classes.known is not self.classes or instruments.installed is not self._described_for:
+            self._describe(self._job_classes.known)
         return ClaimRequest(
             keys,
             token,
             self.lease,
-            classes,
+            self.classes,
             connection=self.connection,
-            registry=registry,
+            registry=self._unwritten() if keys and monotonic() >= self._written_until else "",
             room=self._room() if self._room else None,
+            described=self._described,
         )
+
+    def _describe(self, classes: Mapping[str, type[Job]]) -> None:
+        """Keep what scripts take of the classes, as that is the same for thousands of requests."""
+        self.classes, self._models, self._written_until = classes, self._models_of(classes), -inf
+        self._described, self._described_for = classes_argument(classes), instruments.installed
+
+    def _unwritten(self) -> str:
+        """Return which classes and models a script has to write, if it is time for that."""
+        registry = unwritten(*self._models, if_used=True)
+        if registry:
+            was_written(*self._models)
+        self._written_until = monotonic() + LOOK_AT_CLASSES_EVERY
+        return registry
 
     def _models_of(self, classes: Mapping[str, type[Job]]) -> Models:
         """Return those of the database of the queues, which this worker makes known."""

@@ -76,18 +76,17 @@ class UnresolvedClasses:
             "warning",
         )
 
-    def retry_deferred(self, queue_keys: Sequence[str]) -> bool:
-        """Make the deferred jobs of classes that are known by now due at once; the first time, try to resolve all.
+    def retry_deferred(self, queue_keys: Sequence[str], known: Mapping[str, type[Job]]) -> bool:
+        """Make the deferred jobs of the known classes due at once; the first time, try to resolve those of all.
 
         Return whether there are such jobs.
         """
-        known = job_classes.known
         new = None if self._looked_for is None else {*known} - self._looked_for
         found = 0
         if new is None or new:
             for queue_key, idents in self._deferred(queue_keys):
                 found += self._retry(queue_key, idents, new)
-        self.known, self._looked_for = job_classes.known, {*job_classes.known, *(self._looked_for or ())}
+        self.known, self._looked_for = known, {*known, *job_classes.known, *(self._looked_for or ())}
         return found > 0
 
     def _retry(self, queue_key: str, idents: Iterable[str], paths: set[str] | None) -> int:

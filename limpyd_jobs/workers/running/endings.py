@@ -58,7 +58,7 @@ class Endings:
     def __post_init__(self) -> None:
         settings, self._stock = self.context.settings, self.waiter.stock
         self._is_one = settings.concurrency == 1
-        self._keeps = not self._is_one or settings.prefetch != 1
+        self.keeps = not self._is_one or settings.prefetch != 1  # whether successes may be recorded together
         self._latest = min(self._stock.size.bound, MAX_ACK_DELAY)
         self._recorded: deque[tuple[Run, Any]] = deque()  # with the replies, whose consequences are still to come
         self._lock = Lock()  # who records holds it
@@ -75,7 +75,7 @@ class Endings:
         elif strategy.erases:
             run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
         may_chain = "job_success" in strategy.chained_hooks
-        if self._keeps and may_chain and self._may_be_kept(run):
+        if self.keeps and may_chain and self._may_be_kept(run):
             run.is_buffered = True
             if self._is_one:
                 run.ended_at = monotonic()
@@ -166,8 +166,6 @@ class Endings:
 
     def job_done(self) -> None:
         """The only slot is free: record the successes that may not wait any longer, and claim the next batch."""
-        if not self._keeps:
-            return
         stock = self._stock
         is_at_its_end = not stock.deliveries  # asked before the time: the thread may release them meanwhile
         if stock.are_late and not self.worker.must_stop():  # else all are released when it ends
@@ -208,7 +206,7 @@ class Endings:
     # -- While a job takes long
 
     def __enter__(self) -> None:
-        if self._keeps and self._is_one:
+        if self.keeps and self._is_one:
             self._meanwhile.__enter__()
 
     def __exit__(self, *exc_info: object) -> None:
