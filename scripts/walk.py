@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -155,6 +156,7 @@ class AsyncErrand(Errand):
 def run(job_class: type[Errand] = Errand, jobs: int = JOBS, **parameters: Any) -> Tracer:
     job_class.get_connection().flushdb()  # of our own server
     job_class.add_jobs([f"job:{number}" for number in range(2 * jobs)])
+    logging.getLogger("limpyd-jobs").addHandler(logging.NullHandler())  # so that its lines are made
     Errand.tracer = tracer = Tracer()
     with tracer:
         Worker(queues="walk", max_loops=jobs, terminate_gracefuly=False, **parameters).run()

@@ -248,9 +248,9 @@ def _no_cluster_of_other_tests() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_observers_of_other_tests() -> Iterator[None]:
     """A worker that logs JSON subscribes one, for good: each job then costs more, which tests count."""
-    before = {*instruments.installed, *emitting._observers}
+    before = {*instruments.installed, *emitting.observers}
     yield
-    for observer in {*instruments.installed, *emitting._observers} - before:
+    for observer in {*instruments.installed, *emitting.observers} - before:
         emitting.unsubscribe(observer)
 
 

@@ -56,8 +56,8 @@ def write_log_line(event: Event) -> None:
             logged.reset(token)
 
 
-_ONLY_THE_LOG: tuple[Observer, ...] = (write_log_line,)
-_observers = _ONLY_THE_LOG
+ONLY_THE_LOG: tuple[Observer, ...] = (write_log_line,)
+observers = ONLY_THE_LOG  # replaced, never changed
 
 
 def subscribe(observer: Observer | Instrument) -> None:
@@ -67,33 +67,33 @@ def subscribe(observer: Observer | Instrument) -> None:
     An `Instrument` stands around the adding and the running of jobs from now on. It is called with each event only if
     it can be called.
     """
-    global _observers
+    global observers
     if isinstance(observer, Instrument):
         install(observer)
-    if callable(observer) and observer not in _observers:
-        _observers = (*_observers, observer)
+    if callable(observer) and observer not in observers:
+        observers = (*observers, observer)
 
 
 def unsubscribe(observer: Observer | Instrument) -> None:
     """Let a function no longer be called, an instrument no longer stand around anything."""
-    global _observers
+    global observers
     uninstall(observer)
-    others = tuple(each for each in _observers if each != observer)
-    _observers = _ONLY_THE_LOG if others == _ONLY_THE_LOG else others
+    others = tuple(each for each in observers if each != observer)
+    observers = ONLY_THE_LOG if others == ONLY_THE_LOG else others
 
 
 def is_observed() -> bool:
     """Whether there is an observer beside the log."""
-    return _observers is not _ONLY_THE_LOG
+    return observers is not ONLY_THE_LOG
 
 
 def emit(kind: type[Event], worker: Source, message: str = "", *details: Any) -> None:
     """Tell an event to all observers. As long as there is only the log, the event is not even made: that would take
     longer than all the rest."""
-    if _observers is not _ONLY_THE_LOG:
+    if observers is not ONLY_THE_LOG:
         make: Callable[..., Event] = kind
         event = make(worker, message, *details)
-        for observer in _observers:
+        for observer in observers:
             try:
                 observer(event)
             except Exception as error:

@@ -59,12 +59,12 @@ class ClassNames:
 
     def __init__(self) -> None:
         self.are_several = False  # whether there are several in any queue, or one is made from a function
-        self._known: defaultdict[str, set[str]] = defaultdict(set)
+        self.of_queue: defaultdict[str, set[str]] = defaultdict(set)
         self._functions: set[str] = set()
 
     def add(self, queue_name: str, path: str, job_class: type[Job] | None = None) -> None:
         """Note that there is a job of a class in a queue."""
-        paths = self._known[queue_name]
+        paths = self.of_queue[queue_name]
         if path not in paths:
             paths.add(path)
             if hasattr(job_class, "_function"):  # its identifier says nothing, as that of a class may do
@@ -77,7 +77,7 @@ class ClassNames:
 
         It is the name of the class, or its whole path if another one has the same name.
         """
-        paths = self._known.get(queue_name, ())
+        paths = self.of_queue.get(queue_name, ())
         if len(paths) < 2 and path not in self._functions:
             return ""
         name = path.rpartition(".")[2]
@@ -90,6 +90,26 @@ FEW = 3
 PERIOD = 1.0
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def is_read(logger: logging.Logger, level: str) -> bool:
+    """Whether anything would see a line of that level. Where nothing does, to write it would take a tenth of the time
+    of a job."""
+    number = _LEVELS.get(level)
+    if number is None or type(logger) is not logging.Logger or logger.filters:
+        return True
+    if not logger.isEnabledFor(number):
+        return False
+    each: logging.Logger | None = logger
+    has_handler = False
+    while each:
+        for handler in each.handlers:
+            if number >= handler.level:
+                return True
+            has_handler = True
+        each = each.parent if each.propagate else None
+    last = logging.lastResort
+    return not has_handler and (last is None or number >= last.level)
 
 
 def write(logger: logging.Logger, text: str, level: str) -> None:

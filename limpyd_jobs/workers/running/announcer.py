@@ -10,9 +10,11 @@ from typing import Any
 from limpyd_jobs import events
 from limpyd_jobs.functions import is_async
 from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.observing import emitting
+from limpyd_jobs.observing.emitting import ONLY_THE_LOG
 from limpyd_jobs.observing.instruments import log_failure
 from limpyd_jobs.records.lazy_fields import has_method
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import NAME, one_line
 from limpyd_jobs.workers import log
 from limpyd_jobs.workers.concurrent.awaiting import Awaiting
 from limpyd_jobs.workers.concurrent.stepping import code_of
@@ -39,20 +41,35 @@ class Announcer:
 
     def started(self, run: Run) -> None:
         """A job starts."""
-        delivery = run.delivery
-        identifier = delivery.identifier or run.job.identifier.hget()
-        run.label = f"[{one_line(delivery.queue_name)}|{delivery.pk}|{one_line(identifier)}]"
-        self._say(events.JobStarted, run, STARTED % run.label)
+        kind = events.JobStarted
+        if emitting.observers is not ONLY_THE_LOG:
+            self.emit(kind, run.job, run.queue, STARTED % self._label_of(run))
+        elif log.is_read(self.worker.logger, kind.level):
+            self._write(kind, run, STARTED % self._label_of(run))
 
     def succeeded(self, run: Run) -> None:
         """A job is a success."""
-        self._say(events.JobSucceeded, run, SUCCEEDED % (run.label, duration_of(run.job)), run.result)
+        kind = events.JobSucceeded
+        if emitting.observers is not ONLY_THE_LOG:
+            self.emit(kind, run.job, run.queue, self._success_of(run), run.result)
+        elif log.is_read(self.worker.logger, kind.level):
+            self._write(kind, run, self._success_of(run))
 
-    def _say(self, kind: type[events.Event], run: Run, message: str, *details: Any) -> None:
-        """Emit an event. If only the log would see it, log its message, without asking the worker."""
-        if events.is_observed():
-            self.emit(kind, run.job, run.queue, message, *details)
-            return
+    def _success_of(self, run: Run) -> str:
+        return SUCCEEDED % (run.label or self._label_of(run), duration_of(run.job))
+
+    def _label_of(self, run: Run) -> str:
+        """Return how a job is named in the log, and keep that."""
+        delivery = run.delivery
+        name, identifier = delivery.queue_name, delivery.identifier or run.job.identifier.hget()
+        label = f"[{name}|{delivery.pk}|{identifier}]"
+        if len(label) > NAME or not label.isprintable():
+            label = f"[{one_line(name)}|{delivery.pk}|{one_line(identifier)}]"
+        run.label = label
+        return label
+
+    def _write(self, kind: type[events.Event], run: Run, message: str) -> None:
+        """Log the message of an event that only the log would see, without asking the worker."""
         try:
             end = self._end_of(run.job, run.queue) if self.class_names.are_several or self._shards else ""
             log.write(self.worker.logger, f"{self._beginning}{message}{end}", kind.level)

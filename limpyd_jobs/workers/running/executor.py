@@ -109,10 +109,15 @@ class Executor:
     def _remember(self, run: Run) -> None:
         delivery = run.delivery
         self.runs.running[run] = None
-        run.remember(_cached_status=delivery.status, _cached_start=delivery.start, _run_in_worker=run)
+        run.remember(
+            _cached_status=delivery.status,
+            _cached_start=delivery.start,
+            _run_in_worker=run,
+            _worker_ends=self.context.ends_jobs,
+        )
         vars(run.queue)["_cached_name"] = delivery.queue_name
-        run.job.__dict__["_worker_ends"] = self.context.ends_jobs
-        self.runs.class_names.add(delivery.queue_name, delivery.path, type(run.job))
+        if delivery.path not in self.runs.class_names.of_queue[delivery.queue_name]:
+            self.runs.class_names.add(delivery.queue_name, delivery.path, type(run.job))
 
     def _execute(self, run: Run, call: Callable[[Run], Any]) -> None:
         """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""

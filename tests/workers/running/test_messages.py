@@ -13,7 +13,7 @@ from running import messages, work, worker_of
 from limpyd_jobs import Error, Job, Queue, Worker, events, job
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.texts import traceback_of
-from limpyd_jobs.workers.log import ClassNames
+from limpyd_jobs.workers.log import ClassNames, is_read
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -77,6 +77,50 @@ class TestClasses:
 
 @job(queue="posts")
 def post() -> None: ...
+
+
+class Lines(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+class TestReaders:
+    """Lines that nothing would see are not made."""
+
+    def test_whether_a_line_is_read_depends_on_all_handlers_up_to_the_first_that_does_not_propagate(self) -> None:
+        parent, child = logging.Logger("parent"), logging.Logger("parent.child", logging.INFO)
+        child.parent, parent.propagate = parent, False
+        assert (is_read(child, "info"), is_read(child, "warning")) == (False, True)  # as `logging.lastResort` does
+        parent.addHandler(logging.NullHandler(logging.ERROR))
+        assert (is_read(child, "info"), is_read(child, "warning"), is_read(child, "error")) == (False, False, True)
+        parent.addHandler(Lines(logging.INFO))
+        assert (is_read(child, "info"), is_read(child, "debug")) == (True, False)
+        child.propagate = False
+        assert not is_read(child, "info")
+        child.addFilter(lambda record: True)  # it may count, or send elsewhere
+        assert is_read(child, "info")
+
+    def test_who_begins_to_read_while_a_job_runs_reads_its_end(self) -> None:
+        logger, late = logging.getLogger("limpyd-jobs.late"), Lines(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(early := Lines(logging.WARNING))
+
+        def callback(job: Job, queue: Queue) -> None:
+            logger.addHandler(late)
+
+        job = Mail.add_job("a")
+        worker = worker_of("queue", callback=callback, max_loops=1, logger_name=logger.name)
+        try:
+            worker.run()
+        finally:
+            logger.handlers.clear()
+        said = [text.partition("] ")[2] for text in late.texts]
+        assert said[0] == f"[queue|1|a] success, in {Mail.get(job.pk.get()).duration}"
+        assert early.texts == []
 
 
 class TestErrors:
