@@ -94,13 +94,20 @@ def _comes_from_ours(model: type[LazyModel]) -> bool:
 
 def attached(model: Any, pk: str) -> Any:
     """Return the instance of a record that is known to exist, without asking Redis."""
-    if model.__init__ is roots.base.__init__ and is_plain(model) and not _hidden_fields(model):
+    relations = getattr(model.database, "_relations", None)
+    if _is_bare(model, model.__init__) and not (relations and model._name.lower() in relations):
         instance = model.__new__(model)
         instance.__dict__["related_collections"] = []
     else:
         instance = model()
     vars(instance).update(_pk=_normalizer(model)(pk), _connected=True)
     return instance
+
+
+@memoized
+def _is_bare(model: type[LazyModel], init: object) -> bool:
+    """Whether a new instance without arguments is nothing but its fields, as `is_plain`, and none is made at once."""
+    return init is roots.base.__init__ and _comes_from_ours(model) and not _hidden_fields(model)
 
 
 @memoized

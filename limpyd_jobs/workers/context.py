@@ -176,6 +176,14 @@ class Context:
         """Whether it has to end at last, even if ends of jobs are not recorded."""
         return monotonic() > self.state.gives_up_at
 
+    @property
+    def is_at_an_end(self) -> bool:
+        """Whether it was asked to end, or a limit is reached; what `Worker.must_stop` returns."""
+        worker = self._worker
+        if worker.num_loops >= worker.max_loops or worker.end_forced:
+            return True
+        return (worker.end_signal_caught or worker.wanted_end_date is not None) and self.ends_jobs()
+
     def ends_jobs(self) -> bool:
         """Whether it was asked to end, or its time is over, so that a job that can go on elsewhere gives way."""
         worker = self._worker

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from limpyd_jobs.models import Job, JobClaim, Queue
 from limpyd_jobs.models.claims.job_claim import queue_of
-from limpyd_jobs.transitions import NOTHING, Delivery, KeptResult
+from limpyd_jobs.transitions import Delivery, KeptResult
 from limpyd_jobs.workers.log import ClassNames, ident_of
 
 
@@ -27,34 +27,17 @@ class Way(Protocol):
 class Run(JobClaim):
     """What a worker knows of one job: the claim on it, with its objects, and how its code ran."""
 
-    __slots__ = (
-        "ended_at",
-        "is_buffered",
-        "is_erased",
-        "is_running",
-        "is_success",
-        "kept",
-        "label",
-        "ran",
-        "result",
-        "strategy",
-        "way",
-    )
-
-    def __init__(self, delivery: Delivery = NOTHING, job: Any = None, queue: Any = None) -> None:
-        super().__init__(delivery, job, queue)
-        self.is_buffered = False  # whether it ran, and its success will be recorded with others
-        self.result: Any = None  # what its code returned
-        self.kept: KeptResult | None = None  # the part of the result to keep; None for nothing
-        self.ended_at = 0.0  # when its code returned, by the clock of `monotonic`
-        self.ran = 0.0  # for how many seconds its code ran
-        self.is_running = False  # whether its code runs
-        self.is_erased = False  # whether the job is deleted once it succeeded
-        # Whether it returned, or raised; None if it was interrupted, or has not ended yet.
-        self.is_success: bool | None = None
-        self.way: Any = None  # a `Way`, once it is taken up
-        self.strategy: Any = None  # a `Strategy`, if it is known
-        self.label = ""  # how it is named in the log, once that was made
+    is_buffered = False  # whether it ran, and its success will be recorded with others
+    result: Any = None  # what its code returned
+    kept: KeptResult | None = None  # the part of the result to keep; None for nothing
+    ended_at = 0.0  # when its code returned, by the clock of `monotonic`
+    ran = 0.0  # for how many seconds its code ran
+    is_running = False  # whether its code runs
+    is_erased = False  # whether the job is deleted once it succeeded
+    is_success: bool | None = None  # whether it returned, or raised; None if it was interrupted, or has not ended yet
+    way: Any = None  # a `Way`, once it is taken up
+    strategy: Any = None  # a `Strategy`, if it is known
+    label = ""  # how it is named in the log, once that was made
 
     def living_queue(self) -> Queue:
         """The queue of the job, even if the job deleted it."""

@@ -98,11 +98,6 @@ class Stopping:
     # -- Limits
 
     @property
-    def is_at_an_end(self) -> bool:
-        """Whether it was asked to end, or a limit is reached; what `Worker.must_stop` returns."""
-        return self.worker.num_loops >= self.worker.max_loops or self.context.ends_jobs()
-
-    @property
     def reason(self) -> str:
         """Why it ended, in words."""
         worker = self.worker

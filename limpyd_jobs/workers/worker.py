@@ -167,7 +167,7 @@ class Worker(Parameters):
 
     def must_stop(self) -> bool:
         """Return whether the worker has to end, because it was asked to, or a limit is reached."""
-        return self._loop.stopping.is_at_an_end
+        return self._loop.context.is_at_an_end
 
     def handle_end_signal(self) -> None:
         """Let SIGINT and SIGTERM call `catch_end_signal`. Python allows it in the main thread only."""

@@ -213,10 +213,10 @@ class JobClaim:
 
     def ended_by(self, ending: Ending) -> Ending:
         """A transition gave this reply: the claim is ended, or only held, unless the reply leaves it as it is."""
-        if ending.outcome == "held":
-            self.outcome = "held"
-        elif ending.outcome not in ("canceled", "delayed"):
-            self.ended(ending.outcome)
+        if ending.outcome not in ("canceled", "delayed"):
+            self.outcome = ending.outcome
+            if ending.outcome != "held":
+                self.is_held = False
         return ending
 
     def ended(self, outcome: str) -> None:

@@ -81,7 +81,8 @@ class Recorder:
             self._failed(run, error)
             self.abandon(run)
         else:
-            self.abandon(run)
+            if run.is_held and not run.is_buffered:
+                self.abandon(run)
         finally:
             self.runs.running.pop(run, None)
             if shard is not None:

@@ -508,7 +508,8 @@ def test_a_verb_after_another_one_whose_reply_was_lost_tells_what_the_job_became
     job = Posting.add_job("a")
     claim = job.claim()
     with monkeypatch.context() as patch:
-        patch.setattr(JobClaim, "ended", lose)  # once Redis has done it
+        for name in ("ended", "ended_by"):
+            patch.setattr(JobClaim, name, lose)  # once Redis has done it
         with pytest.raises(NotRecorded, match=job.ident):
             first(claim)
     before = job.hgetall()
