@@ -15,7 +15,14 @@ from statistics import median, quantiles
 from environments import HERE
 from server import Server
 
-STEPS = [("add", "add"), ("run, prefetch 1", "run 1"), ("add", "add"), ("run, prefetch 100", "run 100")]
+STEPS = [
+    ("add", "add"),
+    ("run, prefetch 1", "run 1"),
+    ("add", "add"),
+    ("run, prefetch 100", "run 100"),
+    ("add", "add"),
+    ("run, concurrency 100", "run 1 100"),
+]
 MARGIN = 100  # jobs before and after the measured ones, as many as are claimed at once
 CLOCKS = ["wall time", "processor time of the client", "processor time of Redis"]
 

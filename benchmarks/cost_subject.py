@@ -1,6 +1,6 @@
 """Inside one commit: add jobs that do nothing, and run them. ``against.py`` starts it; it is not for people.
 
-``python cost_subject.py PORT`` takes a line for each step, ``add JOBS`` or ``run JOBS PREFETCH``. It answers with a
+``python cost_subject.py PORT`` takes a line for each step, ``add JOBS`` or ``run JOBS PREFETCH CONCURRENCY``. It answers with a
 line of JSON, with what a job cost in microseconds: of the clock, of a core in this process, and of a core in Redis.
 """
 
@@ -61,14 +61,14 @@ def main(port: int) -> None:
                 Nothing.add_job(f"job:{number}")
             added, after = added + jobs, look()
         else:
-            before, after = run(jobs, int(numbers[1]))
+            before, after = run(jobs, *map(int, numbers[1:]))
             jobs -= 2 * MARGIN
         print(json.dumps([(end - start) / jobs * 1e6 for start, end in zip(before, after, strict=True)]), flush=True)
 
 
-def run(jobs: int, prefetch: int) -> list[tuple[float, ...]]:
+def run(jobs: int, prefetch: int, concurrency: int = 1) -> list[tuple[float, ...]]:
     """Run jobs; return what the clocks said after the first margin and before the last one."""
     Nothing.number, Nothing.marks = 0, []
     Nothing.first, Nothing.last = MARGIN, jobs - MARGIN
-    Worker(queues="cost", max_loops=jobs, prefetch=prefetch).run()
+    Worker(queues="cost", max_loops=jobs, prefetch=prefetch, concurrency=concurrency).run()
     return Nothing.marks
