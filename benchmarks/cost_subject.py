@@ -1,7 +1,8 @@
 """Inside one commit: add jobs that do nothing, and run them. ``against.py`` starts it; it is not for people.
 
-``python cost_subject.py PORT`` takes a line for each step, ``add JOBS`` or ``run JOBS PREFETCH CONCURRENCY``. It answers with a
-line of JSON, with what a job cost in microseconds: of the clock, of a core in this process, and of a core in Redis.
+``python cost_subject.py PORT`` takes a line for each step, ``add JOBS`` or ``run JOBS PREFETCH CONCURRENCY``. It
+answers with a line of JSON, with what a job cost in microseconds: of the clock, of a core in this process, and of one
+in Redis.
 """
 
 from __future__ import annotations

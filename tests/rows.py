@@ -42,7 +42,11 @@ TOUCHED = (
     "tests/redis/test_sentinel.py",
     "tests/test_surface.py",
     "tests/testing/",  # pytest, and its plugin
-    "tests/workers/concurrent/",  # asyncio, threads, sockets
+    "tests/workers/running/test_blocking_calls.py",  # asyncio, threads, sockets
+    "tests/workers/running/test_broken_workers.py",
+    "tests/workers/running/test_draining.py",
+    "tests/workers/running/test_many_at_once.py",
+    "tests/workers/running/test_pools.py",
     "tests/workers/process/test_forks.py",
     "tests/workers/test_parser.py",
     "tests/workers/claiming/test_prefetch.py",

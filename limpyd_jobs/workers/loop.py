@@ -25,18 +25,12 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.workers.claiming.claimer import Claimer
+from limpyd_jobs.workers.claiming.leases import Leases
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.claiming.stock import Stock, log_not_released, size_for
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.claiming.waiter import SHORTEST_WAIT, Waiter
-from limpyd_jobs.workers.concurrent.awaiting import Awaiting, AwaitingBeside
-from limpyd_jobs.workers.concurrent.event_loop import Awaited, EventLoop, LoopFailed
-from limpyd_jobs.workers.concurrent.held import Held
-from limpyd_jobs.workers.concurrent.interrupting import Canceling, Limits
-from limpyd_jobs.workers.concurrent.many_at_once import ManyAtOnce
-from limpyd_jobs.workers.concurrent.slots import Slots
-from limpyd_jobs.workers.concurrent.starting import Starter
 from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistration
@@ -51,14 +45,16 @@ from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
-from limpyd_jobs.workers.running.code import JobCode
+from limpyd_jobs.workers.running.code import JobCode, Starter
 from limpyd_jobs.workers.running.endings import Endings
+from limpyd_jobs.workers.running.event_loop import Awaited, Awaiting, AwaitingBeside, EventLoop, LoopFailed
 from limpyd_jobs.workers.running.executor import Executor
-from limpyd_jobs.workers.running.leases import Leases
-from limpyd_jobs.workers.running.one_at_a_time import OneAtATime
+from limpyd_jobs.workers.running.interrupting import Canceling, Limits
 from limpyd_jobs.workers.running.recorder import Recorder
+from limpyd_jobs.workers.running.slots import Held, Slots
 from limpyd_jobs.workers.running.straight import Straight
 from limpyd_jobs.workers.running.strategies import Strategies
+from limpyd_jobs.workers.running.turns import ManyAtOnce, OneAtATime
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
 from limpyd_jobs.workers.timers import JobTimer

@@ -106,7 +106,7 @@ def provoke_what_jobs_keep(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.to_thread(go_on.wait, 60)
         await asyncio.to_thread(go_on.wait, 60)
 
-    monkeypatch.setattr("limpyd_jobs.workers.concurrent.interrupting.LAST_SECONDS", 0.1)
+    monkeypatch.setattr("limpyd_jobs.workers.running.interrupting.LAST_SECONDS", 0.1)
     Job.add_jobs(map(str, range(threads)), "hanging", job_timeout=0.1)
     Worker("hanging", callback=hang, concurrency=threads + 1, lease=0.4, terminate_gracefuly=False).run()
     go_on.set()

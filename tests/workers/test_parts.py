@@ -16,7 +16,7 @@ SHARED = {"worker", "_worker", "_state", "run", "runs", "_told", "job", "logger"
 
 # To be mended: each of these should be a method.
 STILL_ASSIGNED = {
-    "workers/concurrent/interrupting.py: _timer.on_set",
+    "workers/running/interrupting.py: _timer.on_set",
 }
 
 # How many parts, or values, one is made of at most.

@@ -17,7 +17,7 @@ from servers import free_port, wait_until
 from limpyd_jobs import STATUSES, Job, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
-from limpyd_jobs.workers.running.leases import Leases
+from limpyd_jobs.workers.claiming.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -16,11 +16,11 @@ from limpyd_jobs.observing.instruments import log_failure
 from limpyd_jobs.records.lazy_fields import has_method
 from limpyd_jobs.texts import NAME, one_line
 from limpyd_jobs.workers import log
-from limpyd_jobs.workers.concurrent.awaiting import Awaiting
-from limpyd_jobs.workers.concurrent.stepping import code_of
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.log import STARTED, SUCCEEDED, duration_of
 from limpyd_jobs.workers.run import Run, Runs
+from limpyd_jobs.workers.running.event_loop import Awaiting
+from limpyd_jobs.workers.running.threads import code_of
 
 
 @dataclass(eq=False)

@@ -22,13 +22,13 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.offers import Offers
-from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.code import JobCode
+from limpyd_jobs.workers.running.event_loop import LoopFailed
 from limpyd_jobs.workers.running.recorder import Recorder
 
 # How many values the `retry` of a delivery has if the job has no time limit of its own, and has not failed.

@@ -17,12 +17,12 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.transitions import Delivery, Ending
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent.event_loop import LoopFailed
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.log import ident_of, label_of, still_claimed
 from limpyd_jobs.workers.process.signals import is_by_signal
 from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.run import Run, Runs
+from limpyd_jobs.workers.running.event_loop import LoopFailed
 
 P = ParamSpec("P")
 

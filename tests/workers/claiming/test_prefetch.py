@@ -26,10 +26,10 @@ from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, tr
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.claiming.leases import Leases
 from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.running import endings
 from limpyd_jobs.workers.running.endings import Endings
-from limpyd_jobs.workers.running.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

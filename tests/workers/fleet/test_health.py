@@ -28,11 +28,11 @@ from limpyd_jobs import ConfigurationException, Job, Queue, Worker
 from limpyd_jobs.exceptions import WorkerFailed
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.claiming.leases import Leases
 from limpyd_jobs.workers.context import Verdict
 from limpyd_jobs.workers.fleet import monitor
 from limpyd_jobs.workers.fleet.health import HealthFile
 from limpyd_jobs.workers.fleet.monitor import Monitor
-from limpyd_jobs.workers.running.leases import Leases
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -303,7 +303,7 @@ class TestALimit:
     def test_of_the_grace_period_releases_it(
         self, code: Any, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.concurrent.awaiting.LAST_SECONDS", 0.1)
+        monkeypatch.setattr("limpyd_jobs.workers.running.event_loop.LAST_SECONDS", 0.1)
         job = Awaited.add_job("a")
 
         async def asked_to_end(job: Job, queue: Queue) -> None:

@@ -1,11 +1,14 @@
-"""Running several jobs at once: coroutines on an event loop, ordinary functions in threads."""
+"""The turns of a worker: one job after the other, or several at once."""
 
 from __future__ import annotations
 
+from _signal import getsignal  # type: ignore[import-not-found]  # ten times as fast as the one of `signal`
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from math import inf
+from signal import SIGTERM
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -18,14 +21,15 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.stock import log_not_released
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent.bell import BrokenBell, can_read
-from limpyd_jobs.workers.concurrent.slots import Slot
-from limpyd_jobs.workers.concurrent.starting import Starter
 from limpyd_jobs.workers.context import Face
 from limpyd_jobs.workers.log import label_of
+from limpyd_jobs.workers.process.leftovers import Leftovers
 from limpyd_jobs.workers.run import Run
+from limpyd_jobs.workers.running.code import Starter
 from limpyd_jobs.workers.running.endings import MAX_ACK_DELAY, Endings
 from limpyd_jobs.workers.running.executor import Executor
+from limpyd_jobs.workers.running.slots import Slot
+from limpyd_jobs.workers.running.threads import BrokenBell, can_read
 
 # How many ends are recorded in one step, at most: with more, jobs run in lockstep.
 MAX_ENDS = 64
@@ -43,6 +47,44 @@ MAX_BEGIN_DELAY = 0.001
 
 # For how many seconds the worker waits for the end of a job before it looks at what else is to be done.
 MAX_WAIT = 1.0
+
+
+class OneAtATime:
+    """Gets a job, runs it, and so on. `ManyAtOnce` does the same with several.
+
+    Each job runs in a context of its own (see `contextvars`): what it sets there, no later job finds.
+    """
+
+    is_busy = False  # whether jobs run while it looks for others
+
+    def __init__(
+        self,
+        worker: Face,
+        run_job: Callable[[Run], None],
+        leftovers: Leftovers,
+        is_steady: Callable[[], bool],
+        cancel: Callable[[Run], None],
+    ) -> None:
+        self._worker = worker
+        self._run_job = run_job
+        self._leftovers = leftovers
+        self.cancel = cancel  # called by any thread with a run whose job was canceled
+        self._is_steady = is_steady  # whether the next job is there, and its status need not be set
+
+    def run(self, next_job: Callable[[], Run | None], set_status: Callable[[str], None]) -> None:
+        """Get jobs and run them until the worker has to stop."""
+        worker, leftovers = self._worker, self._leftovers
+        while not worker.must_stop():
+            if not self._is_steady():
+                set_status("waiting")
+            run = next_job()
+            if run:
+                worker.num_loops += 1
+                if worker.status != "running":
+                    set_status("running")
+                copy_context().run(self._run_job, run)
+                if getsignal(SIGTERM) is not leftovers.terminate or monotonic() >= leftovers.due:
+                    leftovers.look(run.job)
 
 
 class ManyAtOnce:

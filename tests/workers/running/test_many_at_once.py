@@ -27,9 +27,9 @@ from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.workers.claiming import stock
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.claiming.waiter import Waiter
-from limpyd_jobs.workers.concurrent import many_at_once
-from limpyd_jobs.workers.concurrent.interrupting import Canceling
+from limpyd_jobs.workers.running import turns
 from limpyd_jobs.workers.running.endings import Endings
+from limpyd_jobs.workers.running.interrupting import Canceling
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -403,7 +403,7 @@ class TestATimeLimit:
     def test_makes_a_job_an_error(
         self, job_class: type[Job], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.concurrent.interrupting.LAST_SECONDS", 0.05)
+        monkeypatch.setattr("limpyd_jobs.workers.running.interrupting.LAST_SECONDS", 0.05)
         job, other = job_class.add_job("a", job_timeout=0.05), Various.add_job("b")
         run(2)
         (error,) = Error.collection_for_job(job).instances()
@@ -420,7 +420,7 @@ class TestATimeLimit:
     def test_that_all_threads_ignore_ends_the_worker(
         self, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.concurrent.interrupting.LAST_SECONDS", 0.05)
+        monkeypatch.setattr("limpyd_jobs.workers.running.interrupting.LAST_SECONDS", 0.05)
         StubbornPlain.add_jobs([str(number) for number in range(3)], job_timeout=0.05)
         worker = run(1000, 2)
         assert worker.num_loops == 2
@@ -448,7 +448,7 @@ class TestTheEnd:
     def test_after_the_grace_period_releases_the_jobs_in_their_order(
         self, job_class: type[Job], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.concurrent.interrupting.LAST_SECONDS", 0.1)
+        monkeypatch.setattr("limpyd_jobs.workers.running.interrupting.LAST_SECONDS", 0.1)
         self.end(job_class, 20, grace_period=0.05)
         assert statuses(job_class) == ["w"] * 20
         assert {job.tries.hget() for job in job_class.collection().instances()} == {None}
@@ -517,7 +517,7 @@ class TestClaimingAhead:
         assert found == [True, True]
 
     def test_lets_ends_wait_for_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(many_at_once, "MAX_ACK_DELAY", FOR_EVER)
+        monkeypatch.setattr(turns, "MAX_ACK_DELAY", FOR_EVER)
         record, steps = Endings.record, []
 
         def counted(self: Endings, limit: int = 0) -> int:

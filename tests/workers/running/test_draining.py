@@ -131,8 +131,8 @@ def gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not end is left behind soon."""
-    monkeypatch.setattr("limpyd_jobs.workers.concurrent.interrupting.LAST_SECONDS", 0.2)
-    monkeypatch.setattr("limpyd_jobs.workers.concurrent.interrupting.RECORD_WITHIN", 0.3)
+    monkeypatch.setattr("limpyd_jobs.workers.running.interrupting.LAST_SECONDS", 0.2)
+    monkeypatch.setattr("limpyd_jobs.workers.running.interrupting.RECORD_WITHIN", 0.3)
 
 
 def add(number: int, *job_classes: type[Job], gate: str = "closed") -> list[Job]:

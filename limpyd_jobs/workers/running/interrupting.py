@@ -19,9 +19,9 @@ from limpyd_jobs.redis.servers import is_transient
 from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import OnDeath, WakeupTimer, start_thread
-from limpyd_jobs.workers.concurrent.awaiting import CANCEL_AGAIN_AFTER, LAST_SECONDS
-from limpyd_jobs.workers.concurrent.slots import Slot, Slots, name_of
 from limpyd_jobs.workers.run import Run
+from limpyd_jobs.workers.running.event_loop import CANCEL_AGAIN_AFTER, LAST_SECONDS
+from limpyd_jobs.workers.running.slots import Slot, Slots, name_of
 from limpyd_jobs.workers.timers import JobTimer
 
 # How many seconds there are to record that jobs are released that go on.

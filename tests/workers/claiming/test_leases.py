@@ -18,8 +18,8 @@ from limpyd_jobs.models import job_classes
 from limpyd_jobs.models.claims.job_claim import job_class_of, queue_of
 from limpyd_jobs.models.continuing.cursors import Entry, cursors_of
 from limpyd_jobs.records import records
+from limpyd_jobs.workers.claiming.leases import Leases
 from limpyd_jobs.workers.run import Run
-from limpyd_jobs.workers.running.leases import Leases
 
 Recorder = Callable[[], AbstractContextManager[Any]]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import OnDeath, start_thread
-from limpyd_jobs.workers.concurrent.stepping import Stepped
 from limpyd_jobs.workers.log import label_of
+from limpyd_jobs.workers.running.threads import Stepped
 
 # For how many seconds a step of a coroutine may hold the loop before it is logged.
 LIMIT = 0.1

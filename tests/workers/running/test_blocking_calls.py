@@ -16,7 +16,7 @@ from servers import wait_until
 from limpyd_jobs import STATUSES, Argument, Error, Job, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis.blocking import guarded
-from limpyd_jobs.workers.concurrent import watchdog
+from limpyd_jobs.workers.running import watchdog
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

@@ -18,10 +18,10 @@ from servers import wait_until
 
 from limpyd_jobs import STATUSES, Argument, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import WorkerFailed
-from limpyd_jobs.workers.concurrent import watchdog
-from limpyd_jobs.workers.concurrent.interrupting import Canceling
-from limpyd_jobs.workers.concurrent.slots import Slots
-from limpyd_jobs.workers.running.leases import Leases
+from limpyd_jobs.workers.claiming.leases import Leases
+from limpyd_jobs.workers.running import watchdog
+from limpyd_jobs.workers.running.interrupting import Canceling
+from limpyd_jobs.workers.running.slots import Slots
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -146,8 +146,8 @@ def _same_state_afterwards() -> Iterator[None]:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code has a moment to end."""
-    for module in ("interrupting", "awaiting"):
-        monkeypatch.setattr(f"limpyd_jobs.workers.concurrent.{module}.LAST_SECONDS", 0.1)
+    for module in ("interrupting", "event_loop"):
+        monkeypatch.setattr(f"limpyd_jobs.workers.running.{module}.LAST_SECONDS", 0.1)
 
 
 def many(concurrency: int = 2, jobs: int = 1000, **options: Any) -> Worker:
