@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from itertools import chain
 from select import select
 from shutil import get_terminal_size
@@ -39,23 +38,21 @@ from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, shown_span, utcnow
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import (
-    Attention,
     FoundJob,
+    Glance,
+    Incident,
     Overview,
     Period,
     attention,
+    glance,
     large_jobs_of,
-    overview,
-    read_metrics,
-    series_of,
     summed,
 )
-from limpyd_jobs.query.attention import MINUTES as MINUTES_OF_FAILURES
 from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 from limpyd_jobs.views.documents import document
-from limpyd_jobs.views.merged import overview_of_all, periods_of_all
+from limpyd_jobs.views.merged import glance_of_all
 from limpyd_jobs.views.workers import shown_workers
 
 # A table with its title; an empty title for none.
@@ -118,9 +115,9 @@ class Info(Command):
             return self._watch()
         if "every" in self.given_options:
             self.parser.error("--every needs --watch")
-        seen = self._overview()
+        glanced = self._glance()
+        seen, found = glanced.overview, attention(glanced)
         warnings = [*map(str, self.look(large_jobs_of, lambda found: [*chain.from_iterable(found.values())]))]
-        found = attention(seen, series_of(self._metrics(MINUTES_OF_FAILURES)))
         if self.options.json:
             print_json({**_fields_of(seen), "attention": found, "warnings": warnings})
         else:
@@ -139,15 +136,12 @@ class Info(Command):
         return self._look_again(look)
 
     def _sections(self) -> list[Section]:
-        seen = self._overview()
-        return [*_tables(seen), *_sentences(attention(seen))]
+        glanced = self._glance()
+        return [*_tables(glanced.overview), *_sentences(attention(glanced))]
 
-    def _overview(self, most_running: int = 0) -> Overview:
+    def _glance(self, most_running: int = 0) -> Glance:
         how = {"most_running": most_running, "queue_model": self.options.queue_model}
-        return self.look(overview, overview_of_all, **how)
-
-    def _metrics(self, minutes: int) -> list[Period]:
-        return self.look(read_metrics, periods_of_all, since=timedelta(minutes=minutes))
+        return self.look(glance, glance_of_all, **how)
 
     def _seen(self, look: Callable[[], list[Section]]) -> list[Section]:
         """Look at the database. If Redis cannot be used now, tell that instead."""
@@ -184,9 +178,10 @@ class Top(Info):
         """The same, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
         width, height = get_terminal_size()
         most = min(max(height // 3 - 2, 1), MAX_RUNNING)
-        seen = self._overview(most)
-        tables: list[Section] = [("", _running(seen, most)), ("", _rates(seen, self._metrics(MINUTES)))]
-        return _narrow([_totals(seen), *tables, *_sentences(attention(seen)), _workers(seen)], width)
+        glanced = self._glance(most)
+        seen = glanced.overview
+        tables: list[Section] = [("", _running(seen, most)), ("", _rates(seen, glanced.periods[-MINUTES:]))]
+        return _narrow([_totals(seen), *tables, *_sentences(attention(glanced)), _workers(seen)], width)
 
 
 @contextmanager
@@ -223,7 +218,7 @@ def _tables(seen: Overview) -> list[Section]:
     return [_totals(seen), *unknown, ("", table_of(seen.queues)), _workers(seen)]
 
 
-def _sentences(found: Iterable[Attention]) -> list[Section]:
+def _sentences(found: Iterable[Incident]) -> list[Section]:
     return [(as_typed(each.text), []) for each in found]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -30,9 +32,12 @@ class Period(NamedTuple):
 
 
 def read_metrics(
-    since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None
+    since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None, step: int = 1
 ) -> list[Period]:
-    """Return the metrics of the last minutes or days, the oldest first; `ValueError` if they are not kept so long."""
+    """Return the metrics of the last minutes or days, the oldest first; `ValueError` if they are not kept so long.
+
+    With a `step`, so many minutes or days are one period, as 15 minutes are for a chart of a day.
+    """
     if by not in PERIODS:
         raise ValueError(f"{by!r} is not a period: {', '.join(PERIODS)}")
     if not timedelta() < since <= KEPT[by]:
@@ -40,19 +45,33 @@ def read_metrics(
     connection = connection_to(database)
     size = int(PERIODS[by].total_seconds())
     now = int(connection.time()[0])
-    first, last = (now - ceil(since.total_seconds())) // size * size, now // size * size
+    first, last = (now - ceil(since.total_seconds())) // (size * step) * size * step, now // size * size
     starts = range(first - size, last + size, size)  # one more, to know how many were added in the first one
-    found = [
+    found = (
         fields
         for at in range(0, len(starts), AT_ONCE)
         for fields in stored.read(connection, by, starts[at : at + AT_ONCE])
-    ]
-    return _periods(zip(starts, found, strict=True))[1:]
+    )
+    periods = islice(_periods(zip(starts, found, strict=True)), 1, None)
+    return [_as_one(some) for some in iter(lambda: [*islice(periods, step)], [])]
 
 
-def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:
+def added_up(numbers: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sum up what was counted by name."""
+    total = Counter[str]()
+    for each in numbers:
+        total.update(each)
+    return total
+
+
+def _as_one(periods: Sequence[Period]) -> Period:
+    if len(periods) == 1:
+        return periods[0]
+    return Period(periods[0].start, summed(periods, lambda *names: names), added_up(each.added for each in periods))
+
+
+def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Period]:
     last_pks: dict[str, int] = {}
-    periods = []
     for start, fields in found:
         metrics, added = {}, {}
         for name, text in fields.items():
@@ -64,8 +83,7 @@ def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:
                 last_pks[path] = int(text)
             elif of_names:
                 metrics[queue, path] = of_names
-        periods.append(Period(EPOCH + timedelta(seconds=start), metrics, added))
-    return periods
+        yield Period(EPOCH + timedelta(seconds=start), metrics, added)
 
 
 def summed(periods: Iterable[Period], key: Callable[[str, str], Any]) -> dict[Any, Metrics]:

@@ -17,6 +17,16 @@ OTHERS = "(others)"
 MOST_JOBS = 0.95
 
 
+# What charts may be of, by name: how much time, by which period, and how many of these are one column.
+SPANS = {
+    "1h": (timedelta(hours=1), "minute", 1),
+    "6h": (timedelta(hours=6), "minute", 5),
+    "24h": (timedelta(hours=24), "minute", 15),
+    "7d": (timedelta(days=7), "day", 1),
+    "30d": (timedelta(days=30), "day", 1),
+}
+
+
 class QueueSeries(NamedTuple):
     """What was run of a queue, by the minute or by the day.
 
@@ -50,10 +60,43 @@ class QueueSeries(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The metrics of the last time: the beginnings of the minutes or days, naive UTC, and the series of each queue."""
+    """The metrics of the last time.
+
+    Attributes
+    ----------
+    starts: list of datetime
+        The beginnings of the minutes or days, naive UTC.
+    queues: list of QueueSeries
+        Those in which most jobs began; all others as ``(others)``. They are for pictures: what is counted is counted
+        in the metrics.
+    total: QueueSeries
+        All queues together.
+    is_cut: bool
+        Whether there were more than 500 queues and classes in a minute, or 5,000 in a day: what was run of the rest has
+        no names, and is in ``(others)``.
+    """
 
     starts: list[datetime]
     queues: list[QueueSeries]
+    total: QueueSeries
+    is_cut: bool
+
+
+class HeatMap(NamedTuple):
+    """How long jobs waited and ran, as the buckets that are stored.
+
+    Attributes
+    ----------
+    starts: list of datetime
+        The beginnings of the minutes or days, naive UTC.
+    waited, ran: list of list of int
+        For each of these, how many took up to each of the `BOUNDS`, in seconds, and more than the one before; the last
+        number is of those that took longer.
+    """
+
+    starts: list[datetime]
+    waited: list[list[int]]
+    ran: list[list[int]]
 
 
 def read_series(
@@ -63,13 +106,36 @@ def read_series(
     return series_of(read_metrics(since, by, database), most)
 
 
+def read_span(span: str, database: JobsDatabase | None = None) -> list[Period]:
+    """Return the metrics for the columns of a chart of one of the `SPANS`."""
+    since, by, step = SPANS[span]
+    return read_metrics(since, by, database, step)
+
+
 def series_of(periods: Sequence[Period], most: int = 6) -> Series:
     """Return them of metrics that are read."""
     totals = summed(periods, lambda queue, path: queue)
     named = sorted(totals, key=lambda name: (-totals[name].started, name))
     own = [name for name in named if name][:most]
     groups = [*own, *([OTHERS] if len(named) > len(own) else [])]
-    return Series([*map(attrgetter("start"), periods)], [QueueSeries.of(it, _rows(periods, it, own)) for it in groups])
+    queues = [QueueSeries.of(it, _rows(periods, it, own)) for it in groups]
+    total = QueueSeries.of("", _totals(periods))
+    return Series([*map(attrgetter("start"), periods)], queues, total, "" in totals)
+
+
+def heat_map(periods: Sequence[Period], queue: str = "", job_class: str = "") -> HeatMap:
+    """Return how long the jobs of a queue or class, or of all, waited and ran."""
+
+    def is_asked(name: str, path: str) -> bool | None:
+        return (queue in ("", name) and job_class in ("", path)) or None
+
+    rows = [summed([period], is_asked).get(True, Metrics()) for period in periods]
+    starts = [*map(attrgetter("start"), periods)]
+    return HeatMap(starts, [list(row.waited.counts) for row in rows], [list(row.ran.counts) for row in rows])
+
+
+def _totals(periods: Sequence[Period]) -> list[Metrics]:
+    return [summed([period], lambda *names: "").get("", Metrics()) for period in periods]
 
 
 def _rows(periods: Sequence[Period], group: str, own: Sequence[str]) -> list[Metrics]:

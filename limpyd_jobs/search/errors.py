@@ -26,7 +26,7 @@ from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter, Plan
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import CHANGES_PER_STEP, Ask, OnStep, Source, Walk
-from limpyd_jobs.texts import one_line, too_long
+from limpyd_jobs.texts import MESSAGE, one_line, too_long
 from limpyd_jobs.transitions import many
 from limpyd_jobs.transitions.many import Changed, Found, Grouped
 
@@ -54,6 +54,11 @@ _FIELDS = (
 
 # How many bytes of a message are read to be shown in a line.
 MAX_READ = 65_536
+
+# Of a recent error; the fields beside its model and pk. How many are looked at of each model, and of how many queues
+# and causes the message is read.
+_RECENT = ("date_time", "type", "_fingerprint", "_raised_in", "job_model_repr", "job_pk", "queue_name", "_app_version")
+MAX_RECENT, MAX_MESSAGES = 500, 50
 
 
 class FoundError(NamedTuple):
@@ -95,6 +100,39 @@ class FoundError(NamedTuple):
         kind = kind or ""
         ident = f"{path or ''}:{job_pk or ''}"
         return cls(known.name, f"{pk}", date_time or "", kind, message or "", fingerprint or kind, ident, *others)
+
+
+class RecentError(NamedTuple):
+    """One of the last errors.
+
+    Attributes
+    ----------
+    date_time: str
+        When it happened, in UTC.
+    type, raised_in, path, queue, app_version: str
+        Empty if that is not known.
+    fingerprint: str
+        The type, if the error has no fingerprint.
+    ident: str
+        Of the job.
+    message: str
+        Only of the last error of a queue and cause, in a line; else empty.
+    """
+
+    date_time: str
+    type: str
+    fingerprint: str
+    raised_in: str
+    path: str
+    ident: str
+    queue: str
+    app_version: str
+    message: str = ""
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> RecentError:
+        date, kind, fingerprint, place, path, pk, queue, version = (value or "" for value in values)
+        return cls(date, kind, fingerprint or kind, place, path, f"{path}:{pk}", queue, version)
 
 
 class ErrorFilter(Filter[FoundError]):
@@ -175,6 +213,27 @@ class ErrorFilter(Filter[FoundError]):
         return ErrorGroups(groups, others, not walk.is_cut, walk.looked, walk.size)
 
     agroups = awaited(groups)
+
+    @by_steps
+    def recent(self, mask: Mask = str) -> Steps[tuple[list[RecentError], bool]]:
+        """Return the last errors, the newest first, in some round trips: up to 500 of each model are looked at. Also
+        return whether these are all."""
+        walk, looked = (yield from self._begun()), 0
+        found: list[tuple[str, RecentError]] = []
+        for source in walk.sources:
+            step = yield from source.last(MAX_RECENT, names=listed(_RECENT))
+            found += [(f"{source.known.name}:{pk}:hash", RecentError.of(values)) for pk, values in step.records]
+            looked += step.number
+        found.sort(key=lambda each: each[1].date_time, reverse=True)
+        first: dict[tuple[str, str], int] = {}
+        for at, (_, each) in enumerate(found):
+            first.setdefault((each.queue, each.fingerprint), at)
+        told = [*first.values()][:MAX_MESSAGES]
+        texts = yield from self._values([(found[at][0], "message") for at in told], MAX_READ)
+        errors = [each for _, each in found]
+        for at, text in zip(told, texts, strict=True):
+            errors[at] = errors[at]._replace(message=one_line(" ".join(mask(text).split()), MESSAGE))
+        return errors, looked >= walk.size
 
     def _values(self, places: Sequence[tuple[str, str]], most: int) -> Steps[list[str]]:
         """Return the values of some fields of hashes; instead of one of more than `most` bytes, how many it has."""

@@ -154,6 +154,11 @@ class Source:
         found: Found = yield many.search.call(self._connection, {"model": self.model, **which, **given(**options)})
         return found
 
+    def last(self, number: int, **options: Any) -> Steps[Found]:
+        """Look at the records of the last pks, at once, whatever there is before them."""
+        ends = {"first": self._highest, "last": max(self._highest - number, 0) + 1}
+        return self.find({"conditions": self._tests, "within": self._key, **ends}, **options)
+
     def all(
         self,
         ask: Ask[ALook],

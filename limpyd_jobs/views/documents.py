@@ -19,7 +19,10 @@ from typing import Any
 
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models.presence import AliveWorker
-from limpyd_jobs.query import Count, ErrorGroup, ErrorMessage, Facets, QueueState, Tally
+from limpyd_jobs.query import Count, ErrorGroup, ErrorMessage, Facets, Incident, QueueState, Tally
+
+# How many queues of an incident are named.
+MAX_QUEUES = 50
 
 # What a worker told of itself, as it is stored: all that is known of it stands beside.
 _NOT_OF_WORKERS = ("kind", "until", "details")
@@ -107,6 +110,11 @@ def _of_tally(tally: Tally) -> Mapping[str, Any]:
     return {**tally._asdict(), **({"until": tally.until} if tally.until else {}), **_at_least(tally.is_exact)}
 
 
+def _of_incident(incident: Incident) -> Mapping[str, Any]:
+    queues = {"queues": incident.queues[:MAX_QUEUES], "queues_count": len(incident.queues)}
+    return {**incident._asdict(), **queues, "queue": incident.queue, "is_grave": incident.is_grave}
+
+
 # What has other names in JSON.
 _NAMED: Mapping[type, Callable[[Any], Mapping[str, Any]]] = {
     AliveWorker: _of_worker,
@@ -114,6 +122,7 @@ _NAMED: Mapping[type, Callable[[Any], Mapping[str, Any]]] = {
     ErrorGroup: _of_cause,
     ErrorMessage: lambda each: {"message": each.pattern, "count": each.number, "examples": each.examples},
     Facets: lambda found: {"counts": found.counts, "others": found.others, **_at_least(found.is_exact)},
+    Incident: _of_incident,
     QueueState: _of_queue,
     Tally: _of_tally,
 }

@@ -9,10 +9,12 @@ from functools import reduce
 from itertools import chain
 from typing import TypeVar
 
+from limpyd_jobs.query.attention.evidence import Glance, RecentErrors
 from limpyd_jobs.query.backlog import Load
-from limpyd_jobs.query.metrics import Period, summed
+from limpyd_jobs.query.metrics import Period, added_up, summed
 from limpyd_jobs.query.overview import Overview, Totals
 from limpyd_jobs.query.queues import QueueState, rank, together
+from limpyd_jobs.records.app_versions import AppVersion
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.search.causes import EXAMPLES, ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.search.found import Count, Page
@@ -60,15 +62,27 @@ def periods_of_all(found: Mapping[int, Iterable[Period]]) -> list[Period]:
     for period in chain.from_iterable(found.values()):
         same.setdefault(period.start, []).append(period)
     return [
-        Period(start, summed(periods, lambda *names: names), _added(periods)) for start, periods in sorted(same.items())
+        Period(start, summed(periods, lambda *names: names), added_up(each.added for each in periods))
+        for start, periods in sorted(same.items())
     ]
 
 
-def _added(periods: Iterable[Period]) -> Mapping[str, int]:
-    added = Counter[str]()
-    for period in periods:
-        added.update(period.added)
-    return added
+def glance_of_all(found: Mapping[int, Glance]) -> Glance:
+    """Return several databases at a glance, with what incidents are found by."""
+    each = [*found.values()]
+    errors = sorted((error for it in each for error in it.recent.errors), key=lambda it: it.date_time, reverse=True)
+    in_error = frozenset[str]().union(*(it.recent.in_error for it in each))
+    versions: dict[str, AppVersion] = {}
+    for version in sorted((version for it in each for version in it.versions), key=lambda it: it.first_seen):
+        versions.setdefault(version.version, version)
+    return Glance(
+        overview_of_all({number: it.overview for number, it in found.items()}),
+        periods_of_all({number: it.periods for number, it in found.items()}),
+        RecentErrors(errors, in_error, all(it.recent.is_exact for it in each)),
+        {name: pause for it in each for name, pause in it.pauses.items()},
+        [*versions.values()],
+        max(it.at for it in each),
+    )
 
 
 def load_of_all(found: Mapping[int, Load]) -> Load:

@@ -11,7 +11,7 @@ from servers import RedisServer
 from limpyd_jobs import Error, Job, Queue
 from limpyd_jobs.contrib.web.pages import overview as page
 from limpyd_jobs.contrib.web.settings import Settings
-from limpyd_jobs.query import JobFilter, attention, job_details, overview, queue_states
+from limpyd_jobs.query import JobFilter, attention, glance, job_details, queue_states
 from limpyd_jobs.records.known_classes import KEY
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import unread_names
@@ -59,8 +59,8 @@ def test_jobs_queues_and_errors_that_may_be_read_are_found() -> None:
 
 
 def test_the_overview_names_what_may_not_be_read() -> None:
-    seen = overview()
-    assert seen.totals.jobs == 2
+    seen = glance()
+    assert seen.overview.totals.jobs == 2
     (said,) = [each.text for each in attention(seen) if each.code == "unread"]
     assert said.startswith("Not looked at: ")
     assert said.endswith(", which this user of Redis may not read.")

@@ -15,13 +15,13 @@ from servers import Cluster
 from limpyd_jobs import Error, Job, Queue, WorkerPresence
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query import attention, overview, series_of
+from limpyd_jobs.query import attention, glance
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.cluster.tags import slot_of
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import is_board
 from limpyd_jobs.shards import Shards
-from limpyd_jobs.views import overview_of_all
+from limpyd_jobs.views import glance_of_all
 from limpyd_jobs.workers.claiming import claimer, visits
 
 pytestmark = pytest.mark.proof
@@ -74,9 +74,10 @@ def test_its_shards_are_shown_as_one(shards: Shards) -> None:
     details = {"queues": ["crates"], "queue_model": "{crates-0}:jobs:queue", "lease": 60, "status": "idle"}
     fields = {"kind": "worker", "name": "web1:1", "host": "h", "pid": "1", "details": json.dumps(details)}
     presences.keep(shards.on(WorkerPresence, 0), "worker-0", fields, 60, takes_orders="1")
-    seen = overview_of_all(shards.each(overview).value)
+    glanced = glance_of_all(shards.each(glance).value)
+    seen = glanced.overview
     assert [(queue.model, queue.name, queue.waiting) for queue in seen.queues] == [("jobs:queue", "crates", 20)]
-    found = attention(seen, series_of([]))
+    found = attention(glanced)
     assert [(each.code, each.text.partition(": ")[0]) for each in found] == [
         ("no_home", "No worker of crates is at home in shards 1, 2, 3")
     ]

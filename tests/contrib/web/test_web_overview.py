@@ -45,14 +45,17 @@ def test_it_says_what_needs_attention() -> None:
     assert codes(dashboard) == [("paused", "parcels")]
 
 
-def test_of_many_things_that_need_attention_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_of_overview, "MAX_ATTENTION", 2)
+def test_many_things_of_a_kind_are_one_and_of_many_kinds_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_of_overview, "MAX_ATTENTION", 1)
     for number in range(5):
         Parcel.add_job(f"{number}", f"parcels{number}")
+    Parcel.add_job("other", "others")
+    pause_queue("jobs:queue", "others")
     dashboard = Dashboard()
-    assert len(codes(dashboard)) == 2
-    assert dashboard.read("/")["other_attention"] == 3
-    assert "3 more things of the kind: <code>limpyd-jobs info</code> lists all." in dashboard.get("/").shown
+    (only,) = dashboard.read("/")["attention"]
+    assert (only["code"], only["title"], only["queues_count"]) == ("unserved", "No worker is running: 5 jobs wait", 5)
+    assert dashboard.read("/")["other_attention"] == 1
+    assert "1 more thing of the kind: <code>limpyd-jobs info</code> lists all." in dashboard.get("/").shown
 
 
 def test_it_says_that_schedules_are_late_and_jobs_deferred(redis_client: redis.Redis) -> None:
@@ -111,7 +114,7 @@ def test_it_shows_what_was_run_in_the_last_hour() -> None:
         "failed": 3,
     }
     assert ("failures", "parcels") in codes(dashboard)
-    assert "3 tries of parcels failed in the last 10 minutes; 4 began." in dashboard.get("/").shown
+    assert "3 of 4 tries of parcels failed in the last " in dashboard.get("/").shown
     assert read["totals"]["error"] == 3
 
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 from redis.exceptions import ConnectionError
 
+from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.integration import JobsDatabase
 from limpyd_jobs.query import (
-    Attention,
-    Overview,
-    Period,
+    Glance,
+    Incident,
     QueueState,
     Series,
     Totals,
+    Verdict,
     attention,
-    overview,
-    read_metrics,
+    glance,
+    masked_fields,
     series_of,
+    verdict,
 )
-from limpyd_jobs.views import overview_of_all, periods_of_all
+from limpyd_jobs.views import glance_of_all
 
 # Of how much time the charts are, how many queues are listed, and how many sentences say what needs attention.
 SINCE, MAX_QUEUES, MAX_ATTENTION = timedelta(hours=1), 50, 50
@@ -39,7 +42,8 @@ class OverviewShown:
 
     database: str
     totals: Totals
-    attention: Sequence[Attention]
+    verdict: Verdict
+    attention: Sequence[Incident]
     other_attention: int
     workers_there: int
     workers_busy: int
@@ -53,34 +57,35 @@ class OverviewShown:
 def look(settings: Settings) -> OverviewShown:
     """Look at a database, in some round trips; or at all shards, as if they were one."""
     unseen: Mapping[int, str] = {}
+
+    def read(database: JobsDatabase | None) -> Glance:
+        masking = Masking(settings.masked, partial(masked_fields, database))
+        return glance(database, SINCE, mask=masking.message)
+
     if settings.shards:
-        found_of, unseen = settings.shards.each(_read)
+        found_of, unseen = settings.shards.each(read)
         if not found_of:
             raise ConnectionError("; ".join(unseen.values()))
-        seen = overview_of_all({number: each for number, (each, _) in found_of.items()})
-        periods = periods_of_all({number: each for number, (_, each) in found_of.items()})
+        seen = glance_of_all(found_of)
     else:
-        seen, periods = _read(settings.database)
-    return _shown(seen, series_of(periods), [f"shard {number}, {why}" for number, why in unseen.items()])
+        seen = read(settings.database)
+    return _shown(seen, [f"shard {number}, {why}" for number, why in unseen.items()])
 
 
-def _read(database: JobsDatabase | None) -> tuple[Overview, list[Period]]:
-    return overview(database), read_metrics(SINCE, database=database)
-
-
-def _shown(seen: Overview, series: Series, unseen: Sequence[str]) -> OverviewShown:
-    found = attention(seen, series)
+def _shown(glanced: Glance, unseen: Sequence[str]) -> OverviewShown:
+    seen, found = glanced.overview, attention(glanced)
     queues = sorted(seen.queues, key=lambda each: (-each.waiting, -each.running, each.name))
     return OverviewShown(
         seen.database,
         seen.totals,
+        verdict(glanced, found),
         found[:MAX_ATTENTION],
         len(found[MAX_ATTENTION:]),
         len(seen.workers),
         sum(worker.status == "busy" for worker in seen.workers),
         queues[:MAX_QUEUES],
         len(queues[MAX_QUEUES:]),
-        series,
+        series_of(glanced.periods),
         datetime.now(timezone.utc),
         unseen,
     )

@@ -1,0 +1,149 @@
+"""What incidents are found by: a database at a glance, what was run lately, the last errors, pauses, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import NamedTuple
+
+from limpyd_jobs.dates import parse_datetime, utcnow
+from limpyd_jobs.models.queue import Queue
+from limpyd_jobs.query.audit import audit_entries
+from limpyd_jobs.query.metrics import Period, read_metrics
+from limpyd_jobs.query.overview import Overview, overview
+from limpyd_jobs.records.app_versions import AppVersion, read_versions
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.causes import Mask
+from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
+from limpyd_jobs.search.errors import ErrorFilter, RecentError
+from limpyd_jobs.statuses import STATUSES
+
+# Of how much time incidents are found.
+SINCE = timedelta(hours=1)
+
+# How many entries of the audit are read for who paused a queue, if one is paused.
+MAX_ENTRIES = 200
+
+# What the conditions of a pause in the audit begin with.
+_OF_QUEUE = "queue="
+
+
+class Pause(NamedTuple):
+    """When a queue was paused, naive UTC, and by whom: a user that the dashboard knows, or that of a process."""
+
+    at: datetime | None
+    who: str
+
+
+class RecentErrors(NamedTuple):
+    """The last errors, the newest first.
+
+    Attributes
+    ----------
+    errors: sequence of RecentError
+    in_error: set of str
+        The idents of their jobs that are in error now.
+    is_exact: bool
+        Whether these are all errors that there are.
+    """
+
+    errors: Sequence[RecentError] = ()
+    in_error: frozenset[str] = frozenset()
+    is_exact: bool = True
+
+
+class Glance(NamedTuple):
+    """All that is known of a database at a glance.
+
+    Attributes
+    ----------
+    overview: Overview
+    periods: sequence of Period
+        The metrics of the last minutes, of all queues, the oldest first.
+    recent: RecentErrors
+        Read only if tries failed in these minutes.
+    pauses: dict of str to Pause
+        Of the queues that are paused, by their name, as far as the audit says.
+    versions: sequence of AppVersion
+        Of the application, the first one first.
+    at: datetime
+        When it was looked at, naive UTC.
+    """
+
+    overview: Overview
+    periods: Sequence[Period] = ()
+    recent: RecentErrors = RecentErrors()
+    pauses: Mapping[str, Pause] = MappingProxyType({})
+    versions: Sequence[AppVersion] = ()
+    at: datetime = datetime.min
+
+
+def glance(
+    database: JobsDatabase | None = None,
+    since: timedelta = SINCE,
+    most_running: int = 0,
+    queue_model: type[Queue] | None = None,
+    mask: Mask = str,
+) -> Glance:
+    """Look at a database, in some round trips, whatever the number of jobs and errors.
+
+    Parameters
+    ----------
+    since: timedelta
+        Of how much time the metrics are: at most two days.
+    most_running: int
+        How many of the jobs that run are read, the newest first.
+    queue_model: type of Queue
+        Queues and workers may be of one model.
+    mask: callable
+        Returns what to show instead of the message of an error.
+    """
+    seen = overview(database, most_running, queue_model)
+    periods = read_metrics(since, database=database)
+    fails = any(each.failed for period in periods for each in period.metrics.values())
+    paused = {state.name for state in seen.queues if state.is_paused}
+    return Glance(
+        seen,
+        periods,
+        recent_errors(database, mask) if fails else RecentErrors(),
+        _pauses(paused, database) if paused else {},
+        app_versions(database),
+        utcnow(),
+    )
+
+
+def recent_errors(database: JobsDatabase | None = None, mask: Mask = str) -> RecentErrors:
+    """Return the last errors: up to 500 of each model of errors."""
+    found, is_exact = ErrorFilter(database=database).recent(mask)
+    known = classes_of(database)
+    keys = {
+        each.ident: f"{known[each.path].name}:{each.ident.rpartition(':')[2]}:hash"
+        for each in found
+        if each.path in known
+    }
+    statuses = replies_to(connection_to(database), [("HGET", key, "status") for key in keys.values()])
+    in_error = {ident for ident, status in zip(keys, statuses, strict=True) if status == STATUSES.ERROR}
+    return RecentErrors(found, frozenset(in_error), is_exact)
+
+
+def app_versions(database: JobsDatabase | None = None) -> list[AppVersion]:
+    """Return the last versions of the application that workers said they run, by the environment variable
+    LIMPYD_JOBS_APP_VERSION: the one that was seen first is the first one. 50 are kept."""
+    return read_versions(connection_to(database))
+
+
+def _pauses(names: Iterable[str], database: JobsDatabase | None) -> dict[str, Pause]:
+    """Return the last pause of each queue, as far as the last entries of the audit say."""
+    wanted, found = {*names}, dict[str, Pause]()
+    for entry in audit_entries(MAX_ENTRIES, database):
+        name = entry.filter.removeprefix(_OF_QUEUE)
+        if entry.verb == "pause" and name in wanted and name not in found:
+            found[name] = Pause(parse_datetime(entry.at), _shown(entry.who))
+    return found
+
+
+def _shown(who: str) -> str:
+    """Return the user, without the process that acted for him, or that he ran."""
+    user, by, _ = who.partition(" by ")
+    return user if by else who.partition("@")[0]

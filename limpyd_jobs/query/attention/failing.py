@@ -1,0 +1,264 @@
+"""Queues whose tries fail, or failed lately: the causes, since when, and whether it has stopped."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from limpyd_jobs.dates import parse_datetime, span
+from limpyd_jobs.query.attention.evidence import Glance
+from limpyd_jobs.query.attention.remedies import pause, requeue, resume
+from limpyd_jobs.query.attention.values import ERROR, OVER, WARNING, Fact, Incident, Remedy
+from limpyd_jobs.query.queues import QueueState
+from limpyd_jobs.search.classes import is_board
+from limpyd_jobs.search.errors import RecentError
+from limpyd_jobs.texts import count_of, one_line
+
+# From which part of the tries on, and from how many, failures are worth a sentence; and in how many minutes those fail
+# "now" that are the last ones.
+MANY_FAILURES, SOME_FAILURES, MINUTES = 0.1, 3, 10
+
+# Failures have stopped if so many times the tries succeeded since that there were for each failure: if each had failed
+# as before, none of them would have in one case of twenty.
+SURELY = 3
+
+# Within which time after the first sight of a version of the application failures began with it; and how much earlier
+# than that sight they may have been: workers write their metrics for some seconds before.
+AFTER_VERSION, BEFORE_VERSION = timedelta(minutes=15), timedelta(minutes=1)
+
+MINUTE = timedelta(minutes=1)
+
+
+class Spell(NamedTuple):
+    """The minutes in which tries failed, one after the other, with fewer successes in between than would tell."""
+
+    first: int  # the positions of the periods
+    last: int
+    began: int
+    succeeded: int
+    failed: int
+    since: int  # how many succeeded since
+    minutes: int  # up to now
+
+    @property
+    def ended(self) -> int:
+        return self.succeeded + self.failed
+
+    @property
+    def is_over(self) -> bool:
+        return self.since >= _enough(self.failed, self.ended)
+
+
+def failing(seen: Glance, states: Mapping[str, QueueState]) -> Iterator[Incident]:
+    """Yield the queues whose tries fail, or failed and left jobs to requeue. The states of queues are by their name."""
+    if not seen.periods:
+        return
+    by_cause = _errors_of(seen)
+    for queue, numbers in _numbers_of(seen).items():
+        spell = _spell(numbers)
+        if spell and (incident := _incident(seen, queue, spell, by_cause.get(queue, []), states.get(queue))):
+            yield incident
+
+
+def last_failure(seen: Glance) -> datetime | None:
+    """Return when the last minute ended in which too many tries of a queue failed; None if there was none."""
+    spells = filter(None, map(_spell, _numbers_of(seen).values()))
+    last = max((each.last for each in spells), default=None)
+    return None if last is None else seen.periods[last].start + MINUTE
+
+
+def _numbers_of(seen: Glance) -> dict[str, list[tuple[int, int, int]]]:
+    """Return how many tries of each queue began, succeeded and failed in each period. The name of a queue is empty if
+    there is no row for it."""
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    nothing = [(0, 0, 0)] * len(seen.periods)
+    for at, period in enumerate(seen.periods):
+        for (queue, _), each in period.metrics.items():
+            numbers = found.setdefault(queue, nothing.copy())
+            began, succeeded, failed = numbers[at]
+            numbers[at] = began + each.started, succeeded + each.succeeded, failed + each.failed
+    return found
+
+
+def _spell(numbers: Sequence[tuple[int, int, int]]) -> Spell | None:
+    """Return the last spell in which many tries failed; None if there is none."""
+    bad = [
+        at
+        for at, (_, succeeded, failed) in enumerate(numbers)
+        if failed and failed >= (succeeded + failed) * MANY_FAILURES
+    ]
+    while bad:
+        spell = _last_spell(numbers, bad)
+        if spell.failed >= SOME_FAILURES and spell.failed >= spell.ended * MANY_FAILURES:
+            return spell
+        bad = [at for at in bad if at < spell.first]
+    return None
+
+
+def _last_spell(numbers: Sequence[tuple[int, int, int]], bad: Sequence[int]) -> Spell:
+    """Return the spell that ends with the last of some bad minutes."""
+
+    def total(which: int, first: int, last: int) -> int:
+        return sum(each[which] for each in numbers[first : last + 1])
+
+    first = last = bad[-1]
+    for at in reversed(bad[:-1]):
+        succeeded, failed = total(1, first, last), total(2, first, last)
+        if total(1, at + 1, first - 1) >= _enough(failed, succeeded + failed):
+            break
+        first = at
+    began, succeeded, failed = (total(which, first, last) for which in range(3))
+    return Spell(first, last, began, succeeded, failed, total(1, last + 1, len(numbers)), len(numbers) - first)
+
+
+def _enough(failed: int, ended: int) -> float:
+    """Return how many successes tell that failures have stopped."""
+    return SURELY * ended / max(failed, 1)
+
+
+def _errors_of(seen: Glance) -> dict[str, list[RecentError]]:
+    found: defaultdict[str, list[RecentError]] = defaultdict(list)
+    for each in seen.recent.errors:
+        found[each.queue].append(each)
+    return found
+
+
+class _Causes(NamedTuple):
+    """The errors of a queue in a spell: the most frequent cause, and the jobs that are in error by it, and by all."""
+
+    first: RecentError | None = None
+    number: int = 0
+    jobs: int = 0
+    all_jobs: int = 0
+    paths: Sequence[str] = ()
+
+
+def _causes(seen: Glance, errors: Sequence[RecentError], since: datetime) -> _Causes:
+    known = [each for each in errors if (at := parse_datetime(each.date_time)) and at >= since]
+    if not known:
+        return _Causes()
+    numbers = Counter(each.fingerprint for each in known)
+    fingerprint = numbers.most_common(1)[0][0]
+    last_of_job: dict[str, str] = {}
+    for each in known:  # the newest first
+        last_of_job.setdefault(each.ident, each.fingerprint)
+    in_error = Counter(cause for ident, cause in last_of_job.items() if ident in seen.recent.in_error)
+    first = next(each for each in known if each.fingerprint == fingerprint)
+    paths = [*dict.fromkeys(each.path for each in known)]
+    return _Causes(first, len(numbers), in_error[fingerprint], in_error.total(), paths)
+
+
+def _incident(
+    seen: Glance, queue: str, spell: Spell, errors: Sequence[RecentError], state: QueueState | None
+) -> Incident | None:
+    since, ended = seen.periods[spell.first].start, seen.periods[spell.last].start + MINUTE
+    causes = _causes(seen, errors, since)
+    is_failing = not spell.is_over and spell.last >= len(seen.periods) - MINUTES
+    if spell.is_over and not causes.jobs:
+        return None  # nothing is left to do
+    first = causes.first
+    last = parse_datetime(first.date_time) if first else None
+    numbers = {
+        "began": spell.began,
+        "succeeded": spell.succeeded,
+        "failed": spell.failed,
+        "succeeded_since": spell.since,
+        "jobs": causes.all_jobs,
+    }
+    incident = Incident(
+        code="failures",
+        gravity=OVER if spell.is_over else ERROR if is_failing else WARNING,
+        title=_title(seen, queue, spell, causes),
+        text=_text(seen, queue, spell, ended, is_failing),
+        queues=[queue] if queue else [],
+        since=since,
+        is_older=spell.first == 0,
+        last=last or ended,
+        is_failing=is_failing,
+        job_class=causes.paths[0] if len(causes.paths) == 1 else "",
+        app_version=_began_with(seen, since) or (first.app_version if first else ""),
+        ended_by=_ended_by(seen, ended) if spell.is_over else "",
+        fingerprint=first.fingerprint if first else "",
+        type=first.type if first else "",
+        raised_in=first.raised_in if first else "",
+        message=first.message if first else "",
+        causes=causes.number,
+        numbers=numbers,
+    )
+    incident = incident._replace(facts=[*_facts(seen, incident, spell, state)])
+    return incident._replace(remedy=_remedy(seen, incident, spell, causes, state))
+
+
+def _named(queue: str) -> str:
+    return one_line(queue) if queue else "queues beyond the rows of metrics"
+
+
+def _title(seen: Glance, queue: str, spell: Spell, causes: _Causes) -> str:
+    if not causes.all_jobs:
+        what = f"{spell.failed:,} of {count_of(spell.ended, 'try', 'tries')} of {_named(queue)} failed"
+    else:
+        at_least = "" if seen.recent.is_exact else "At least "
+        what = f"{at_least}{count_of(causes.all_jobs, 'job')} of {_named(queue)} failed"
+        if not (spell.succeeded or spell.is_over):
+            what += ", and none succeeded"
+    return f"{what}; that is over" if spell.is_over else what
+
+
+def _text(seen: Glance, queue: str, spell: Spell, ended: datetime, is_failing: bool) -> str:
+    failed, name = count_of(spell.failed, "try", "tries"), _named(queue)
+    if spell.is_over:
+        since = count_of(spell.since, "try has", "tries have")
+        return f"{failed} of {name} failed, the last {_ago(seen, ended)}; {since} succeeded since."
+    if is_failing:
+        minutes = "minute" if spell.minutes == 1 else f"{spell.minutes} minutes"
+        return f"{spell.failed:,} of {count_of(spell.ended, 'try', 'tries')} of {name} failed in the last {minutes}."
+    return f"{failed} of {name} failed, the last {_ago(seen, ended)}; hardly any was run since."
+
+
+def _ago(seen: Glance, moment: datetime) -> str:
+    return f"{span(max((seen.at - moment).total_seconds(), 0.0))} ago"
+
+
+def _began_with(seen: Glance, since: datetime) -> str:
+    """Return the version of the application that was first seen shortly before; empty if none was."""
+    before = (each for each in reversed(seen.versions) if each.first_seen <= since + BEFORE_VERSION)
+    version = next(before, None)
+    return version.version if version and version.first_seen >= since - AFTER_VERSION else ""
+
+
+def _ended_by(seen: Glance, ended: datetime) -> str:
+    """Return the version that was first seen about when the failures ended, or later; empty if none was."""
+    after = (each for each in seen.versions if ended - 2 * MINUTE <= each.first_seen <= ended + AFTER_VERSION)
+    version = next(after, None)
+    return version.version if version else ""
+
+
+def _facts(seen: Glance, incident: Incident, spell: Spell, state: QueueState | None) -> Iterator[Fact]:
+    if incident.ended_by:
+        yield Fact("Over since", incident.ended_by)
+    elif (version := _began_with(seen, incident.since)) if incident.since else "":
+        yield Fact("Began with", one_line(version))
+    elif incident.app_version:
+        yield Fact("Version", one_line(incident.app_version))
+    failed = "all" if spell.failed == spell.ended else f"{spell.failed:,} of"
+    yield Fact("Tries", f"{failed} {spell.ended:,} failed")
+    if incident.causes:
+        place = f", in {one_line(incident.raised_in)}" if incident.raised_in else ""
+        yield Fact("Cause" if incident.causes == 1 else "Causes", f"{incident.causes:,}{place}")
+    if state and state.waiting:
+        first = f", {span(state.latency)}" if state.latency is not None else ""
+        yield Fact("Waiting behind", f"{count_of(state.waiting, 'job')}{first}")
+
+
+def _remedy(seen: Glance, incident: Incident, spell: Spell, causes: _Causes, state: QueueState | None) -> Remedy | None:
+    """Return what helps now: to pause what fails, to requeue what is left of what has stopped to fail."""
+    if spell.is_over:
+        note = f"none of the last {spell.since:,} failed"
+        return requeue(incident.fingerprint, causes.jobs, is_exact=seen.recent.is_exact, note=note)
+    if state and state.is_paused:
+        return resume([state], "once it is repaired")
+    if incident.is_failing and state and not is_board(state.model):
+        return pause([state])
+    return None

@@ -1,0 +1,224 @@
+"""What needs attention: each incident with its cause, since when, and what helps; the worst first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from limpyd_jobs import Error, Job, Queue, WorkerPresence
+from limpyd_jobs.dates import EPOCH, utcnow
+from limpyd_jobs.query import Incident, attention, glance, pause_queue, verdict
+from limpyd_jobs.records import presences
+from limpyd_jobs.records.app_versions import VERSIONS
+from limpyd_jobs.records.metrics import KEY, Metrics
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Payout(Job):
+    namespace = "incidents"
+    queue_name = "payouts"
+
+
+PATH = Payout.get_model_repr()
+
+
+def note(client: redis.Redis, ago: int, tries: Mapping[str, tuple[int, int]]) -> None:
+    """Write how many tries of some queues succeeded, and how many failed, some minutes ago."""
+    start = (int(client.time()[0]) // 60 - ago) * 60
+    for queue, (succeeded, failed) in tries.items():
+        each = Metrics()
+        for ended in (True,) * succeeded + (False,) * failed:
+            each.observe_start(1.0)
+            each.observe_end(1.0, is_success=ended)
+        client.hset(f"{KEY}minute:{start}", f"{queue}\n{PATH}", " ".join(map(str, each.numbers)))
+
+
+def fail(identifier: str, queue: str = "payouts", message: str = "no such account", ago: int = 0) -> Job:
+    """Add a job that failed some minutes ago, and is in error."""
+    job = Payout.add_job(identifier, queue)
+    Queue.get_queue(queue).waiting.lrem(0, job.ident)
+    job.status.hset("e")
+    job.queued.delete()
+    Error.add_error(queue, job, ValueError(message), when=utcnow() - timedelta(minutes=ago))
+    return job
+
+
+def serve(client: redis.Redis, *queues: str) -> None:
+    details = {"queues": queues, "queue_model": "jobs:queue", "lease": 60, "status": "idle"}
+    fields = {"kind": "worker", "name": "web1:1:a", "host": "h", "pid": "1", "details": json.dumps(details)}
+    presences.keep(WorkerPresence, "worker-a", fields, 60, client, takes_orders="1")
+
+
+def see_version(client: redis.Redis, version: str, ago: float) -> None:
+    client.zadd(VERSIONS, {version: client.time()[0] - ago * 60})
+
+
+def found() -> list[Incident]:
+    return attention(glance())
+
+
+def the_only_one() -> Incident:
+    (incident,) = found()
+    return incident
+
+
+def test_a_queue_that_fails_is_named_however_many_others_are_busier(redis_client: redis.Redis) -> None:
+    note(redis_client, 1, {f"busy{number}": (50, 0) for number in range(20)} | {"payouts": (0, 30)})
+    incident = the_only_one()
+    assert (incident.code, incident.queue, incident.gravity) == ("failures", "payouts", "error")
+    assert incident.text == "30 of 30 tries of payouts failed in the last 2 minutes."
+
+
+def test_what_fails_is_to_be_paused_and_says_its_cause_and_the_version_that_began_it(
+    redis_client: redis.Redis,
+) -> None:
+    serve(redis_client, "payouts")
+    note(redis_client, 30, {"payouts": (40, 0)})
+    for ago in (20, 12, 1):
+        note(redis_client, ago, {"payouts": (0, 5)})
+    for number in range(4):
+        fail(f"{number}", ago=number)
+    fail("other", message="of long ago", ago=50)
+    see_version(redis_client, "1.0", 3000)
+    see_version(redis_client, "1.1", 23)
+    incident = the_only_one()
+    assert incident.title == "4 jobs of payouts failed, and none succeeded"
+    assert (incident.is_failing, incident.job_class, incident.app_version) == (True, PATH, "1.1")
+    assert (incident.type, incident.message, incident.causes) == ("ValueError", "no such account", 1)
+    assert incident.since == EPOCH + timedelta(seconds=(redis_client.time()[0] // 60 - 20) * 60)
+    assert incident.remedy is not None
+    assert incident.remedy.command == "limpyd-jobs queues pause payouts"
+    assert (incident.remedy.verb, incident.remedy.label) == ("pause", "Pause payouts")
+    assert incident.remedy.queues == [("jobs:queue", "payouts")]
+    assert ("Tries", "all 15 failed") in incident.facts
+
+
+def test_failures_that_have_stopped_are_to_be_requeued_as_long_as_jobs_are_in_error(redis_client: redis.Redis) -> None:
+    note(redis_client, 20, {"payouts": (5, 5)})
+    job = fail("a", ago=20)
+    note(redis_client, 3, {"payouts": (5, 0)})
+    incident = the_only_one()  # five of five succeed in one of 32 cases if each second one fails
+    assert (incident.gravity, incident.is_failing, incident.remedy) == ("warning", False, None)
+    note(redis_client, 2, {"payouts": (2, 0)})
+    see_version(redis_client, "1.2", 15)
+    incident = the_only_one()
+    assert (incident.gravity, incident.title, incident.ended_by) == (
+        "over",
+        "1 job of payouts failed; that is over",
+        "1.2",
+    )
+    assert incident.remedy is not None
+    assert (incident.remedy.label, incident.remedy.note) == ("Requeue 1 at 50/s", "none of the last 7 failed")
+    assert incident.remedy.command == f"limpyd-jobs errors requeue {incident.fingerprint} --rate=50/s"
+    assert verdict(glance(), [incident]).title == "All well"
+    job.requeue()
+    serve(redis_client, "payouts")
+    assert found() == []
+
+
+def test_a_queue_that_fails_and_is_paused_is_one_incident(redis_client: redis.Redis) -> None:
+    serve(redis_client, "payouts")
+    Payout.add_job("next")
+    note(redis_client, 2, {"payouts": (0, 5)})
+    pause_queue("jobs:queue", "payouts")
+    incident = the_only_one()
+    assert incident.code == "failures"
+    assert incident.remedy is not None
+    assert (incident.remedy.label, incident.remedy.note) == ("Unpause payouts", "once it is repaired")
+
+
+def test_a_paused_queue_says_since_when_and_who_paused_it(redis_client: redis.Redis) -> None:
+    Payout.add_job("next")
+    pause_queue("jobs:queue", "payouts")
+    incident = the_only_one()
+    assert (incident.title, incident.gravity) == ("payouts is paused, 1 job waits", "warning")
+    assert incident.since is not None
+    assert abs(incident.since - utcnow()) < timedelta(minutes=1)
+    assert [fact.name for fact in incident.facts] == ["Waiting", "Oldest", "Paused by"]
+    assert incident.remedy is not None
+    assert incident.remedy.command == "limpyd-jobs queues resume payouts"
+
+
+def test_many_of_a_kind_are_one(redis_client: redis.Redis) -> None:
+    for number in range(4):
+        Payout.add_job(f"{number}", f"queue {number}")
+    incident = the_only_one()
+    assert incident.title == "No worker is running: 4 jobs wait"
+    assert incident.text == "No worker is running: 4 jobs wait in queue 0, queue 1, queue 2 and 1 other."
+    assert incident.remedy is not None
+    assert incident.remedy.command == "limpyd-jobs-worker --queues='queue 0,queue 1,queue 2,queue 3'"
+    serve(redis_client, "queue 0")
+    assert the_only_one().title == "No worker serves 3 queues, 3 jobs wait"
+    for name in ("queue 1", "queue 2"):
+        pause_queue("jobs:queue", name)
+    assert [each.code for each in found()] == ["unserved", "paused", "paused"]
+
+
+def test_queues_that_fail_by_one_cause_are_one(redis_client: redis.Redis) -> None:
+    note(redis_client, 1, {"one": (0, 5), "two": (1, 5), "three": (0, 3)})
+    for name in ("one", "two"):
+        fail(name, name)
+    fail("three", "three", "another cause")
+    both, other = found()
+    assert (both.title, sorted(both.queues)) == ("2 jobs of 2 queues failed", ["one", "two"])
+    assert both.remedy is not None
+    assert (both.remedy.label, len(both.remedy.queues)) == ("Pause 2 queues", 2)
+    assert other.queue == "three"
+
+
+def test_the_worst_is_first_and_the_verdict_counts_what_is_not_over(redis_client: redis.Redis) -> None:
+    assert verdict(glance(), found())[:4] == ("All well", "0 queues and 0 workers are well.", "over", 0)
+    serve(redis_client, "payouts", "mails")
+    Payout.add_job("a", "mails")
+    pause_queue("jobs:queue", "mails")
+    Payout.add_job("b", "nobody's")
+    note(redis_client, 1, {"payouts": (0, 5)})
+    fail("c")
+    seen = glance()
+    incidents = attention(seen)
+    assert [each.code for each in incidents] == ["failures", "unserved", "paused"]
+    said = verdict(seen, incidents)
+    assert (said.title, said.gravity, said.since) == ("3 problems", "error", incidents[0].since)
+    assert said.text == "0 of 3 queues and 1 worker are well."
+
+
+def test_a_deferred_job_is_told_once(redis_client: redis.Redis) -> None:
+    Queue.get_queue("payouts")
+    redis_client.zadd("jobs:queue:1:delayed", {"gone.jobs.Payout:1": 5})
+    redis_client.hset("jobs:queue:1:_deferrals", "gone.jobs.Payout:1", 1)
+    incident = the_only_one()
+    assert (incident.code, incident.job_class) == ("deferred", "gone.jobs.Payout")
+    assert "Not known here: gone.jobs.Payout." in incident.text
+
+
+def test_a_glance_costs_the_same_however_many_errors_there_are(redis_client: redis.Redis) -> None:
+    note(redis_client, 1, {"payouts": (0, 5)})
+    job = fail("a")
+
+    def commands() -> int:
+        before = redis_client.info("stats")["total_commands_processed"]
+        glance()
+        return int(redis_client.info("stats")["total_commands_processed"]) - before
+
+    def fail_again(first: int, last: int) -> None:
+        fields: dict[str, Any] = {"job_model_repr": PATH, "job_pk": job.pk.get(), "queue_name": "payouts", "type": "E"}
+        pipeline = redis_client.pipeline(transaction=False)
+        for pk in range(first, last + 1):
+            pipeline.hset(f"jobs:error:{pk}:hash", mapping={**fields, "date_time": f"{utcnow()}"})
+            pipeline.sadd("jobs:error:collection", pk)
+        pipeline.set("jobs:error:max_pk", last)
+        pipeline.execute()
+
+    fail_again(2, 600)
+    glance()
+    few = commands()
+    fail_again(601, 3000)
+    assert commands() == few
+    assert glance().recent.is_exact is False
+    assert the_only_one().title == "At least 1 job of payouts failed, and none succeeded"
