@@ -38,7 +38,7 @@ from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
 from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
-from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Pruner, QueueRefresh
+from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Pruner, QueueRefresh, StatusRefresh
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
@@ -143,6 +143,14 @@ class Loop:
         own: list[Task] = [self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler]
         finders = Finders(self.queue_refresh, self.promoter, self.scheduler)
         self.maintenance = Maintenance(self.context, [*own, *self.others], finders, self.redis_retry.may_log)
+        if not self._is_one:
+            self._refresh_status(StatusRefresh(worker))
+
+    def _refresh_status(self, task: StatusRefresh) -> None:
+        """Let a task set the status again while it is that of a busy worker. An idle one does not wake up for it."""
+        self.maintenance.put_first(task)
+        hasten = self.maintenance.hasten
+        self.context.state.on_status.append(lambda worker: hasten(task, monotonic() + task.interval))
 
     def _build_waiter(self) -> None:
         worker, context = self.worker, self.context

@@ -27,6 +27,22 @@ PRUNE_EVERY, PRUNE_SOON = 60, 0.1
 MAX_STEPS, MAX_SECONDS = 10, 0.5
 
 
+class StatusRefresh:
+    """Lets a worker that runs several jobs at once show how far it is: while it is busy, its status does not change."""
+
+    name = "set_status"
+    interval = 1.0
+
+    def __init__(self, worker: Face) -> None:
+        self._worker = worker
+
+    def run(self, context: Context) -> float | None:
+        if self._worker.status != "running":
+            return inf  # until it is busy again
+        self._worker.set_status("running")
+        return None
+
+
 class QueueRefresh:
     """Lets a worker find the waiting lists of its queues."""
 

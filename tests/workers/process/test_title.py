@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 import redis
 
-from limpyd_jobs import Queue, Worker
+from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.records import records
+from limpyd_jobs.workers.maintenance.tasks import StatusRefresh
 from limpyd_jobs.workers.process import system as module
 from limpyd_jobs.workers.process.system import WorkerTitle
 
@@ -116,3 +118,27 @@ def test_counts_that_redis_does_not_give_leave_the_last_ones(worker: Worker, mon
     monkeypatch.setattr(module, "LASTS", 60.0)
     assert str(title) == before
     assert len(asked) == 1  # a server that is down is not asked more often
+
+
+def test_a_busy_worker_that_runs_several_jobs_at_once_shows_how_far_it_is(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(StatusRefresh, "interval", 0.0)
+    shown, is_far = [], threading.Event()
+
+    class Counting(Worker):
+        def set_status(self, status: str) -> None:
+            super().set_status(status)
+            shown.append((status, self.num_loops))
+            if status == "running" and self.num_loops > 5:
+                is_far.set()
+
+    def run(job: Job, queue: Queue) -> None:
+        if job.identifier.hget() == "first":  # so that the worker is busy without a pause
+            assert is_far.wait(20)
+
+    for name in ("first", *map(str, range(8))):
+        Job.add_job(name, "foo")
+    Counting("foo", callback=run, concurrency=2, max_loops=9, terminate_gracefuly=False, logger_level=60).run()
+    assert is_far.is_set()
+    assert len(Job.collection(status="s")) == 9
