@@ -322,8 +322,7 @@ def _notifying(queue_model: type[Queue]) -> list[type[RedisModel]]:
 
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:
     """Return the object of a queue that is known to exist."""
-    queue: AQueue = records.attached(queue_model, pk)
-    queue.__dict__.update(_cached_name=name, _cached_priority=priority)
+    queue: AQueue = records.attached(queue_model, pk, _cached_name=name, _cached_priority=priority)
     return queue
 
 

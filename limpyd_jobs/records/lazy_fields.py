@@ -92,15 +92,15 @@ def _comes_from_ours(model: type[LazyModel]) -> bool:
     return model.__mro__[-len(ours) :] == ours and model.__getattr__ is _GETATTR
 
 
-def attached(model: Any, pk: str) -> Any:
-    """Return the instance of a record that is known to exist, without asking Redis."""
+def attached(model: Any, pk: str, **known: Any) -> Any:
+    """Return the instance of a record that is known to exist, with some attributes, without asking Redis."""
     relations = getattr(model.database, "_relations", None)
     if _is_bare(model, model.__init__) and not (relations and model._name.lower() in relations):
         instance = model.__new__(model)
         instance.__dict__["related_collections"] = []
     else:
         instance = model()
-    vars(instance).update(_pk=_normalizer(model)(pk), _connected=True)
+    vars(instance).update(_pk=_normalizer(model)(pk), _connected=True, **known)
     return instance
 
 

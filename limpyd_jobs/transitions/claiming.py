@@ -158,7 +158,7 @@ class Delivery:
     @property
     def suspects_beside(self) -> int:
         """How many suspects a worker that runs several jobs may run at once, given this one; 0 if it is none."""
-        return self.beside or int(not self.is_one_of_several)
+        return self.beside or int("/" not in self.token)  # not `is_one_of_several`
 
     @property
     def is_one_of_several(self) -> bool:

@@ -128,7 +128,7 @@ class Waiter:
             return None
         if self.visits and self.visits.is_away:
             return None
-        return self.claimer.request(self.keys_in_turn)
+        return self.claimer.request(self.worker.keys if self._is_strict else self.keys_in_turn)
 
     def queues_are_known(self) -> None:
         """The queues were looked for."""

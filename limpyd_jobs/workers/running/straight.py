@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from limpyd_jobs.models import Queue, job_classes
-from limpyd_jobs.models.queue import attached_queue
 from limpyd_jobs.records import records
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
@@ -37,7 +36,8 @@ class Straight:
         """Return the run of a job that was claimed, with its objects."""
         try:
             job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
-            queue = attached_queue(self.queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)
+            known = {"_cached_name": delivery.queue_name, "_cached_priority": delivery.queue_priority}
+            queue = records.attached(self.queue_model, delivery.queue_pk, **known)
             run = Run(delivery, job, queue)
             run.strategy = self.strategies.of(job, run.queue)
             run.way = self if run.strategy.is_straight else self.by_hooks

@@ -347,8 +347,9 @@ class ManyAtOnce:
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
             if not had_room and self._slots.room().is_left:
                 self._waiter.end_wait()  # which passes over the suspects that may be claimed now
-        if not self._context.is_too_late:
-            self._release_together([slot.run for slot in ended if slot.gave_way])
+        given_back = [slot.run for slot in ended if slot.gave_way]
+        if given_back and not self._context.is_too_late:
+            self._release_together(given_back)
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
         for slot in sorted(ended, key=lambda slot: -slot.run.began if slot.is_released else -inf):
             if self._context.is_too_late:
