@@ -312,7 +312,8 @@ class AliveWorker(AlivePresence):
     unresolved: list of str
         The paths of job classes that it could not import, up to 100.
     versions: dict
-        The versions of the ``library`` and of ``python``.
+        The versions of the ``library``, of ``python``, and of the ``application``, if the environment variable
+        LIMPYD_JOBS_APP_VERSION of the worker says it.
     options: dict
         Some of its parameters.
     parent: int

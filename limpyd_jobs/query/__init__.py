@@ -73,7 +73,9 @@ from limpyd_jobs.query.words import completions as completions
 from limpyd_jobs.query.words import fingerprints as fingerprints
 from limpyd_jobs.query.words import words_of_errors as words_of_errors
 from limpyd_jobs.query.words import words_of_jobs as words_of_jobs
+from limpyd_jobs.query.workers import EndedWorker as EndedWorker
 from limpyd_jobs.query.workers import alive_workers as alive_workers
+from limpyd_jobs.query.workers import ended_workers as ended_workers
 from limpyd_jobs.query.workers import order_worker as order_worker
 from limpyd_jobs.query.workers import worker_dump as worker_dump
 from limpyd_jobs.records.app_versions import AppVersion as AppVersion

@@ -13,14 +13,18 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import Reply, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, given, outcome_of, run, send
+from limpyd_jobs.redis.calls import Call, given, outcome_of, passing_over_wrong_types, run, send
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 
-_delete_record = Script("records/delete_record")
+_end_presence = Script("presences/end_presence")
 _give_order = Script("presences/give_order")
 _keep_presence = Script("presences/keep_presence")
 _list_presences = Script("presences/list_presences")
 _sweep_presences = Script("presences/sweep_presences")
+
+# A stream with the workers that ended within a day, the last ones.
+ENDED = "limpyd-jobs:ended-workers"
 
 Model = type[RedisModel]
 
@@ -52,9 +56,11 @@ def keep(
 
 
 def leave(connection: Redis, model: Model, pk: str) -> None:
-    """Delete the record of a process that leaves, over a connection that any thread may use."""
-    request = {"model": layout_of(model).json, "pk": pk}
-    run(_delete_record, connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
+    """Delete the record of a process that leaves, over a connection that any thread may use. Of a worker, it is noted
+    that it ended."""
+    layout = layout_of(model)
+    request, keys = {"model": layout.json, "pk": pk}, [layout.description["leases"]]
+    run(_end_presence, connection, keys, Call(connection, _end_presence, request, outcome_of, [model]).words())
 
 
 def keep_dump(connection: Redis, model: Model, pk: str, text: str) -> None:
@@ -72,6 +78,15 @@ def dump_of(model: Model, pk: str) -> str:
 
 def _dump_key(model: Model, pk: str) -> str:
     return f"{layout_of(model).description['name']}:{pk}:_dump"
+
+
+def ended(connection: Any) -> list[tuple[str, dict[str, str]]]:
+    """Return the last notes of workers that ended: the id of each entry, which begins with the milliseconds since the
+    epoch, and its fields; the newest first."""
+    found: Any = ()
+    with passing_over_wrong_types():
+        found = connection.xrevrange(at(connection, ENDED))
+    return list(found)
 
 
 def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:

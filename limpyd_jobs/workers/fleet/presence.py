@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import socket
 import sys
@@ -22,9 +23,11 @@ from redis import Redis
 from limpyd_jobs.arguments import MAX_LEASE
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import WorkerPresence
+from limpyd_jobs.models.error import VERSION_VARIABLE
 from limpyd_jobs.models.presence import Order
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import presences
+from limpyd_jobs.records.app_versions import note_version
 from limpyd_jobs.redis.forks import this_process
 from limpyd_jobs.redis.servers import is_transient
 from limpyd_jobs.texts import LOGGED, MESSAGE, NAME, one_line, shortened
@@ -126,6 +129,7 @@ class WorkerRegistration:
         self._last_failure = ""
         self._dump = ""  # to be shown to others
         self._loops, self._idle_since = -1, 0.0  # the jobs fetched by then
+        self._app_version = os.environ.get(VERSION_VARIABLE, "")
 
     def renew(self, connection: Redis) -> None:
         """Give a sign of life, and obey the orders. Nothing is raised."""
@@ -161,7 +165,9 @@ class WorkerRegistration:
         self._pid = this_process.pid
         fields = self._fields()
         sign = presences.keep(WorkerPresence, self._pk, fields, self._lease, connection, takes_orders="1")
-        self._since = sign.since
+        is_first, self._since = not self._since, sign.since
+        if is_first and self._app_version:
+            note_version(connection, self._app_version)
         return sign.orders
 
     def _log_failure(self, error: Exception) -> None:
@@ -200,11 +206,15 @@ class WorkerRegistration:
             "idle_for": self._idle_for(),
             "memory": memory_of_process(),
             "unresolved": self.unresolved()[:MAX_UNRESOLVED],
-            "versions": {"library": EXACT_VERSION, "python": platform.python_version()},
+            "versions": self._versions(),
             "options": {name: _plain(value) for name, value in options.items()},
             "parent": self.context.state.parent,
             "lease": self._lease,
         }
+
+    def _versions(self) -> dict[str, str]:
+        application = {"application": one_line(self._app_version)} if self._app_version else {}
+        return {"library": EXACT_VERSION, "python": platform.python_version(), **application}
 
     @property
     def _status(self) -> str:

@@ -30,8 +30,9 @@ from limpyd_jobs.check import check
 from limpyd_jobs.commands.workers import HEADING, as_row
 from limpyd_jobs.models import AliveWorker
 from limpyd_jobs.models.presence import Order, RunningJob
-from limpyd_jobs.query import explain_job
+from limpyd_jobs.query import app_versions, explain_job
 from limpyd_jobs.records import presences
+from limpyd_jobs.records.app_versions import note_version
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.texts import host_and_pid
 from limpyd_jobs.threads import Heartbeat
@@ -536,3 +537,18 @@ class TestTheCommand:
     def test_without_workers(self, redis_server: RedisServer) -> None:
         assert run(redis_server, "workers", "list", "--json")[:2] == (0, "[]\n")
         assert run(redis_server, "workers", "stop", "--all", "--yes")[:2] == (0, "there are no workers\n")
+
+
+def test_the_version_of_the_application_is_noted_when_it_is_seen_first(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMPYD_JOBS_APP_VERSION", "2026.11")
+    with registered():
+        assert the_worker().versions["application"] == "2026.11"
+        wait_until(app_versions, "a version")
+    (first,) = app_versions()
+    note_version(redis_client, "2026.11")
+    assert (app_versions(), first.version) == ([first], "2026.11")
+    for number in range(60):
+        note_version(redis_client, f"{number:02}")
+    assert len(app_versions()) == 50
