@@ -11,5 +11,7 @@ from limpyd_jobs.views.merged import glance_of_all as glance_of_all
 from limpyd_jobs.views.merged import overview_of_all as overview_of_all
 from limpyd_jobs.views.merged import periods_of_all as periods_of_all
 from limpyd_jobs.views.merged import states_of_all as states_of_all
+from limpyd_jobs.views.queues import QueueRow as QueueRow
+from limpyd_jobs.views.queues import queue_rows as queue_rows
 from limpyd_jobs.views.workers import ShownWorker as ShownWorker
 from limpyd_jobs.views.workers import shown_workers as shown_workers

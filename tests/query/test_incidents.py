@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from limpyd_jobs.query import Incident, attention, glance, pause_queue, verdict
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.app_versions import VERSIONS
 from limpyd_jobs.records.metrics import KEY, Metrics
+from limpyd_jobs.views import queue_rows
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -222,3 +224,19 @@ def test_a_glance_costs_the_same_however_many_errors_there_are(redis_client: red
     assert commands() == few
     assert glance().recent.is_exact is False
     assert the_only_one().title == "At least 1 job of payouts failed, and none succeeded"
+
+
+def test_queues_are_rows_the_worst_first_with_what_is_wrong_and_their_rates(redis_client: redis.Redis) -> None:
+    serve(redis_client, "payouts", "mails", "quiet")
+    for name, queue in zip("wxyz", ("payouts", "mails", "mails", "quiet"), strict=True):
+        Payout.add_job(name, queue)
+    Payout.add_job("high", "mails", priority=5)
+    note(redis_client, 1, {"payouts": (0, 10), "mails": (15, 0)})
+    fail("c")
+    seen = glance()
+    payouts, mails, quiet = queue_rows(seen, attention(seen))
+    assert (payouts.name, payouts.state, payouts.why) == ("payouts", "failures", "all 10 tries failed")
+    assert (payouts.ended, payouts.failed, payouts.empty_in) == (2.0, 1.0, inf)
+    assert (mails.name, mails.state, mails.waiting, len(mails.priorities)) == ("mails", "well", 3, 2)
+    assert (mails.empty_in, mails.slots) == (60.0, 1)
+    assert (quiet.ended, quiet.failed) == (0.0, None)

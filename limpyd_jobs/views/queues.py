@@ -1,0 +1,171 @@
+"""Queues as they are shown: one row a name, with what is wrong with it and what was run lately, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from limpyd_jobs.dates import span
+from limpyd_jobs.models.presence import SILENT, AliveWorker
+from limpyd_jobs.query import Glance, Incident, Metrics, QueueState, summed
+from limpyd_jobs.query.attention.conditions import by_name
+from limpyd_jobs.redis.cluster.tags import without_tag
+from limpyd_jobs.texts import count_of, one_line
+
+# Of how many whole minutes the rates are.
+MINUTES = 5
+
+WELL = "well"
+
+# Of which part of the jobs the times are.
+MOST_JOBS = 0.95
+
+
+class QueueRow(NamedTuple):
+    """A queue, with all its priorities.
+
+    Attributes
+    ----------
+    name, model: str
+    state: str
+        ``well``, or the code of the worst incident that is about it, as ``failures``.
+    gravity: str
+        That of the incident; empty if it is well.
+    why: str
+        What is wrong, in some words: ``all 1,731 tries failed``.
+    incident: Incident
+        None if it is well.
+    is_paused: bool
+    waiting, delayed, running: int
+    oldest: float
+        For how many seconds the job that is next has waited; None if none waits, or that is not known.
+    slots: int
+        How many jobs the workers that serve it run at once.
+    ended: float
+        How many tries ended a minute, of the last five.
+    failed: float
+        Which part of these failed; None if none ended.
+    waited: float
+        Within how many seconds 95 % of these began; None if none began.
+    empty_in: float
+        After how many seconds it is empty at this rate: infinite if it runs none well; None if none wait.
+    priorities: sequence of QueueState
+        Each of its priorities.
+    """
+
+    name: str
+    model: str
+    state: str
+    gravity: str
+    why: str
+    incident: Incident | None
+    is_paused: bool
+    waiting: int
+    delayed: int
+    running: int
+    oldest: float | None
+    slots: int
+    ended: float
+    failed: float | None
+    waited: float | None
+    empty_in: float | None
+    priorities: Sequence[QueueState]
+
+
+def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
+    """Return the queues, those with the worst incident first, then those in which most jobs wait."""
+    worst: dict[str, tuple[int, Incident]] = {}
+    for rank, incident in enumerate(incidents):
+        for name in incident.queues:
+            worst.setdefault(name, (rank, incident))
+    rates = summed(seen.periods[-MINUTES - 1 : -1], lambda queue, _: queue)
+    slots = _slots_of(seen.overview.workers)
+    priorities: dict[tuple[str, str], list[QueueState]] = {}
+    for state in seen.overview.queues:
+        priorities.setdefault((state.model, state.name), []).append(state)
+    rows = [
+        _row(
+            state,
+            worst.get(state.name, (0, None))[1],
+            rates.get(state.name, Metrics()),
+            slots.get((without_tag(state.model), state.name), 0),
+            priorities[state.model, state.name],
+        )
+        for state in by_name(seen.overview.queues)
+    ]
+    return sorted(rows, key=lambda row: (worst.get(row.name, (len(incidents),))[0], -row.waiting, row.name))
+
+
+def _slots_of(workers: Iterable[AliveWorker]) -> Mapping[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for worker in workers:
+        if worker.status != SILENT:
+            concurrency = worker.options.get("concurrency")
+            for name in worker.queues:
+                key = without_tag(worker.queue_model), name
+                found[key] = found.get(key, 0) + (concurrency if isinstance(concurrency, int) else 1)
+    return found
+
+
+def _row(
+    state: QueueState, incident: Incident | None, rates: Metrics, slots: int, priorities: Sequence[QueueState]
+) -> QueueRow:
+    ended = rates.succeeded + rates.failed
+    return QueueRow(
+        name=state.name,
+        model=state.model,
+        state=incident.code if incident else WELL,
+        gravity=incident.gravity if incident else "",
+        why=why_of(incident) if incident else "",
+        incident=incident,
+        is_paused=state.is_paused,
+        waiting=state.waiting,
+        delayed=state.delayed,
+        running=state.running,
+        oldest=state.latency,
+        slots=slots,
+        ended=ended / MINUTES,
+        failed=rates.failed / ended if ended else None,
+        waited=rates.waited.quantile(MOST_JOBS),
+        empty_in=_empty_in(state, rates.succeeded / MINUTES),
+        priorities=priorities,
+    )
+
+
+def _empty_in(state: QueueState, succeeded: float) -> float | None:
+    if not state.waiting or state.is_paused:
+        return None
+    return state.waiting / succeeded * 60 if succeeded else inf
+
+
+def why_of(incident: Incident) -> str:
+    """Say in some words what is wrong with a queue, for the row that has its name and numbers."""
+    numbers, remedy = incident.numbers, incident.remedy
+    match incident.code:
+        case "failures" if incident.gravity == "over":
+            return f"{remedy.number:,} to requeue" if remedy else "failures are over"
+        case "failures":
+            failed, ended = int(numbers["failed"]), int(numbers["failed"] + numbers["succeeded"])
+            return f"all {failed:,} tries failed" if failed == ended else f"{failed:,} of {ended:,} tries failed"
+        case "unserved":
+            return "no worker"
+        case "worker_silent":
+            return "its only worker is silent"
+        case "paused":
+            who = next((fact.text for fact in incident.facts if fact.name == "Paused by"), "")
+            return f"paused, by {who}" if who else "paused"
+        case "waiting":
+            return f"the first waits for {span(numbers['latency_s'])}" if "latency_s" in numbers else "waits for long"
+        case "lapsed":
+            return f"{count_of(int(numbers['lapsed']), 'lease')} ended"
+        case "quarantine":
+            return f"{count_of(int(numbers['entries']), 'entry', 'entries')} in quarantine"
+        case "deferred":
+            return f"{int(numbers['deferred']):,} of a class that no worker can import"
+        case "no_home":
+            return "no worker at home in some shards"
+        case "unknown_class":
+            return f"{one_line(incident.job_class) or 'a class'} is not known here"
+        case _:
+            return incident.title
