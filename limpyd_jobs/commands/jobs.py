@@ -22,7 +22,6 @@ from limpyd_jobs.commands.shared.tables import (
     print_fields,
     print_fitted,
     print_json_lines,
-    some_of,
     wrapped,
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
@@ -55,6 +54,7 @@ from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import NOTHING, VERBS, Change, filter_of_job
+from limpyd_jobs.views.hints import some_of
 from limpyd_jobs.views.merged import page_of_all
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.

@@ -9,13 +9,14 @@ from itertools import chain
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, names_near, print_fields, time_between, with_models
+from limpyd_jobs.commands.shared.tables import Row, print_fields, time_between, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import shown_span, span, utcnow
 from limpyd_jobs.models.presence import checked_level, order_lasts
 from limpyd_jobs.query import alive_workers, order_worker, worker_dump
 from limpyd_jobs.texts import MESSAGE, count_of, one_line
 from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.hints import names_near
 from limpyd_jobs.views.workers import ShownWorker, lines_of_silent, shown_workers
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")

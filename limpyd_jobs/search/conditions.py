@@ -22,6 +22,9 @@ COMPARISONS = (">", ">=", "<", "<=")
 
 TIMES = ("added", "start", "end", "delayed_until")
 NUMBERS = ("priority", "tries")
+# Stands for the field of a word without one: the ident, the identifier, or an indexed argument.
+ANY = ""
+
 EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "last_fingerprint", "owner", "pk", "queue", "status")
 
 _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
@@ -54,6 +57,11 @@ class Condition(NamedTuple):
         return cls.of(field, SUFFIXES[suffix] if suffix else sign, match["value"])
 
     @classmethod
+    def of_jobs(cls, word: str) -> Condition:
+        """Read a word of a filter of jobs: a condition, or what an ident, an identifier or an indexed argument is."""
+        return cls(ANY, "=", word) if word and {*"=<>"}.isdisjoint(word) else cls.parse(word)
+
+    @classmethod
     def named(cls, name: str, value: Any) -> Condition:
         """Read a condition as it is written in Python: ``added__gt="-1h"``."""
         field, _, suffix = name.rpartition("__")
@@ -74,6 +82,8 @@ class Condition(NamedTuple):
         return cls(field, comparison, stored)
 
     def __str__(self) -> str:
+        if self.field == ANY:
+            return self.value
         value = STATUSES.by_value(self.value, self.value).lower() if self.field == "status" else self.value
         return f"{self.field}{self.comparison}{value}"
 

@@ -34,7 +34,7 @@ from limpyd_jobs.search.classes import database_of, on
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Filter, Plan
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
-from limpyd_jobs.search.look import OF_ERRORS, Listed, Search, listed_jobs
+from limpyd_jobs.search.look import OF_ERRORS, Listed, Search, hides_none, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
@@ -61,7 +61,8 @@ class JobFilter(Filter[FoundJob]):
     *words: str or type of Job
         Conditions as on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
         ``added__gt=-1h``. A job has to meet all of them. A class stands for its own jobs, not for those of its
-        subclasses.
+        subclasses. A word without a comparison, ``ann@example.com``, is met by the job that has it as its ident, and by
+        jobs that have it as their identifier, or as the value of an indexed field of the application.
     database: JobsDatabase
         The database of `BaseJobsModel` by default.
     error_model: type of Error
@@ -93,18 +94,19 @@ class JobFilter(Filter[FoundJob]):
         error_model: type[RedisModel] | None = None,
         **conditions: Any,
     ) -> None:
-        parsed = [Condition.parse(word) if isinstance(word, str) else _of_class(word) for word in words]
+        parsed = [Condition.of_jobs(word) if isinstance(word, str) else _of_class(word) for word in words]
         if sum(not isinstance(word, str) for word in words) > 1:
             raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
         super().__init__(parsed, conditions, database_of(database))
         self._error_model = error_model
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
         self._listed: Listed | None = None  # if only those of some lists are, of any classes
+        self.is_hidden: Callable[[str], bool] = hides_none  # whether a field is not one that a word alone may mean
 
     def _begun(
         self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
     ) -> Steps[Search]:
-        search = Search(self._database, self._error_model, timeout, progress)
+        search = Search(self._database, self._error_model, timeout, progress, self.is_hidden)
         yield from search.begin(self.conditions, self.pks, by, self._listed)
         return search
 
@@ -148,11 +150,12 @@ class JobFilter(Filter[FoundJob]):
         for name, letter in STATUSES.items():
             counts[name.lower()] = (yield from self._and(Condition("status", "=", letter)).counting()).number
         number = (yield from self.counting()).number
-        return {name: number for name, number in counts.most_common() if number}, number - counts.total()
+        others = max(number - counts.total(), 0)  # a job may change meanwhile, and be counted twice
+        return {name: number for name, number in counts.most_common() if number}, others
 
     def _and(self, *conditions: Condition) -> JobFilter:
         narrower = JobFilter(database=self._database, error_model=self._error_model)
-        narrower.pks, narrower._listed = self.pks, self._listed
+        narrower.pks, narrower._listed, narrower.is_hidden = self.pks, self._listed, self.is_hidden
         narrower.conditions = (*self.conditions, *conditions)
         return narrower
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.idents import read_pk
+from limpyd_jobs.idents import EXACT_DIGITS, Ident, read_pk
 from limpyd_jobs.records.known_classes import KnownClass, one_of_each
-from limpyd_jobs.redis.calls import Steps
+from limpyd_jobs.redis.calls import Commands, Steps
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
     classes_of,
@@ -21,7 +21,7 @@ from limpyd_jobs.search.classes import (
     replies_to,
     standing_of,
 )
-from limpyd_jobs.search.conditions import Condition, check_fields
+from limpyd_jobs.search.conditions import ANY, Condition, check_fields
 from limpyd_jobs.search.errors import ErrorFilter
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import OnStep, Source, Walk
@@ -54,6 +54,12 @@ _IN_NO_LIST = (STATUSES.RUNNING, STATUSES.CANCELED)
 # How many entries of lists are read at once, and of how many characters at most all of them may be.
 ENTRIES_PER_STEP, MAX_CHARACTERS = 2_000, 4_000_000
 
+# Indexed fields of the library that a word alone does not mean: for these there are conditions.
+NOT_MEANT = frozenset({"status", "queued", "priority", "tries", "cancel_on_error"})
+
+# How many members of a set are read at once.
+PER_SCAN = 1_000
+
 # The pks of some jobs, by the path of the class.
 PksByPath = Mapping[str, Iterable[int]]
 
@@ -65,6 +71,19 @@ class Listed(NamedTuple):
     left_out: int
 
 
+def hides_none(name: str) -> bool:
+    """Whether a word alone may not mean a field: it may mean each."""
+    return False
+
+
+class Meaning(NamedTuple):
+    """The conditions of a class instead of those with words alone, and the pks of the only jobs that are meant; None if
+    the conditions say all."""
+
+    conditions: Sequence[Condition]
+    pks: Sequence[int] | None
+
+
 class Search(Walk):
     """One look at the jobs that meet some conditions."""
 
@@ -74,9 +93,10 @@ class Search(Walk):
         error_model: type[RedisModel] | None,
         timeout: float | None = None,
         progress: OnStep | None = None,
+        is_hidden: Callable[[str], bool] = hides_none,
     ) -> None:
         super().__init__(timeout, progress)
-        self._database, self._error_model = database, error_model
+        self._database, self._error_model, self._is_hidden = database, error_model, is_hidden
         self.connection = connection_to(database)
         self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
         self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
@@ -102,7 +122,7 @@ class Search(Walk):
         }
         known = [*one_of_each(met).values()]
         asked = [condition for condition in conditions if condition.field != "class"]
-        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHER_NAMES
+        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHER_NAMES - {ANY}
         if known:
             check_fields(
                 "None of these classes has a field", names, OTHER_NAMES.union(*(each.fields for each in known))
@@ -112,12 +132,20 @@ class Search(Walk):
             yield self._models_of_errors  # which are known from now on
         few = only if only is not None else ((yield from self._jobs_of_few_errors(asked)) if pks is None else None)
 
-        def source_of(each: KnownClass) -> Source:
-            those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
-            standing = partial(self._standing_of, each)
-            return Source(self.connection, each, asked, self._tests(each, asked), those, standing)
+        meant: Mapping[str, Meaning] = {each.name: Meaning(asked, None) for each in able}
+        if any(each.field == ANY for each in asked):
+            classes_with_paths = [(each, self._paths[each.name]) for each in able]
+            meant = yield from meanings_of(self.connection, classes_with_paths, asked, self._is_hidden)
 
-        return [source_of(each) for each in able]
+        def source_of(each: KnownClass, meaning: Meaning) -> Source:
+            those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
+            if meaning.pks is not None:
+                those = meaning.pks if those is None else sorted({*meaning.pks} & {*those})
+            standing = partial(self._standing_of, each)
+            tests = self._tests(each, meaning.conditions)
+            return Source(self.connection, each, meaning.conditions, tests, those, standing)
+
+        return [source_of(each, meant[each.name]) for each in able if each.name in meant]
 
     def _standing_of(self, known: KnownClass) -> dict[str, str]:
         return standing_of(self._queue_models, self._paths[known.name])
@@ -264,3 +292,67 @@ def _reading(key: str, first: int, last: int, newest_first: bool) -> tuple[str |
     if _is_sorted_set(key):
         return ("ZRANGE", key, first, last)
     return ("LRANGE", key, -last - 1, -first - 1) if newest_first else ("LRANGE", key, first, last)
+
+
+def meanings_of(
+    connection: Any,
+    classes: Sequence[tuple[KnownClass, Sequence[str]]],
+    conditions: Sequence[Condition],
+    is_hidden: Callable[[str], bool],
+) -> Steps[dict[str, Meaning]]:
+    """Return what the conditions mean for each class, with its paths, by the beginning of its keys; without classes
+    that have no such jobs."""
+    words = [each.value for each in conditions if each.field == ANY]
+    others = [each for each in conditions if each.field != ANY]
+    found = {known.name: Meaning(others, None) for known, _ in classes}
+    for word in words:
+        places = [(known, each) for known, _ in classes if known.name in found for each in _fields_of(known, is_hidden)]
+        sizes = yield Commands(connection, [("SCARD", f"{known.indexes[name]}{word}") for known, name in places])
+        have = [place for place, size in zip(places, sizes, strict=True) if isinstance(size, int) and size]
+        for known, paths in classes:
+            if known.name in found:
+                fields = [name for each, name in have if each is known]
+                narrowed = yield from _narrowed(connection, found.pop(known.name), known, word, fields, [*paths])
+                found |= {known.name: narrowed} if narrowed else {}
+    return found
+
+
+def _fields_of(known: KnownClass, is_hidden: Callable[[str], bool]) -> Iterator[str]:
+    names = known.indexes.keys() - known.dates - NOT_MEANT
+    return (name for name in sorted(names) if not name.startswith("_") and not is_hidden(name))
+
+
+def _narrowed(
+    connection: Any, before: Meaning, known: KnownClass, word: str, fields: Sequence[str], paths: Sequence[str]
+) -> Steps[Meaning | None]:
+    """Return the meaning with one more word, which some indexed fields have as a value; None if it finds nothing."""
+    pk = _pk_of(word, paths)
+    if pk is None and len(fields) == 1:
+        return before._replace(conditions=[*before.conditions, Condition(fields[0], "=", word)])
+    pks = {pk} if pk is not None else set[int]()
+    for name in fields:
+        pks |= yield from _members(connection, f"{known.indexes[name]}{word}")
+    if before.pks is not None:
+        pks &= {*before.pks}
+    return Meaning(before.conditions, sorted(pks)) if pks else None
+
+
+def _pk_of(word: str, paths: Sequence[str]) -> int | None:
+    """Return the pk that a word names in a class: the whole ident, or the name of the class with the pk behind it, as
+    ``SendMail:12``."""
+    path, _, text = word.rpartition(":")
+    names = {*paths, *(each.rpartition(".")[2] for each in paths)}
+    is_ident = path in names and bool(Ident.parse(word) or "." not in path)
+    return read_pk(text) if is_ident and text and len(text) <= EXACT_DIGITS else None
+
+
+def _members(connection: Any, key: str) -> Steps[set[int]]:
+    cursor, found = 0, set[int]()
+    while True:
+        (reply,) = yield Commands(connection, [("SSCAN", key, cursor, "COUNT", PER_SCAN)])
+        if isinstance(reply, Exception):
+            raise reply
+        cursor, some = reply
+        found.update(number for number in map(read_pk, some) if number is not None)
+        if not int(cursor):
+            return found

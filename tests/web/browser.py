@@ -141,6 +141,10 @@ class Browser:
         """Click what has this text, and wait for the page that comes then."""
         self.follow(self.find(text, tag))
 
+    def confirm(self) -> None:
+        """Say yes to what a page asks, by the button that says what it does."""
+        self.follow(self.driver.find_element(By.CSS_SELECTOR, "form.confirm button"))
+
     def follow(self, element: WebElement) -> None:
         self.run("document.documentElement.dataset.left = 1")
         self.run("arguments[0].scrollIntoView({block: 'center'})", element)

@@ -52,7 +52,7 @@ def test_all_jobs_that_match_are_requeued(workshop: Site, browser: Browser) -> N
     assert "60 to do" in browser.text
     assert browser.violations() == []
     assert JobFilter(status="error").count().number == 60
-    browser.click("Yes, do it")
+    browser.confirm()
     assert "60 done" in browser.text
     assert browser.violations() == []
     assert JobFilter(status="waiting").count().number == 60
@@ -70,7 +70,7 @@ def test_selected_jobs_are_deleted(workshop: Site, browser: Browser) -> None:
     assert JobFilter().count().number == 3
     browser.driver.find_element(By.CSS_SELECTOR, "input[data-all]").click()
     browser.click("Delete")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert "3 done" in browser.text
     assert JobFilter().count().number == 0
 
@@ -82,13 +82,13 @@ def test_jobs_of_a_queue_are_moved_and_cleared(workshop: Site, browser: Browser)
     browser.fill("target", "others")
     browser.click("Count")
     assert "There is no queue others yet" in browser.text
-    browser.click("Yes, do it")
+    browser.confirm()
     assert "2 done" in browser.text
     browser.click("Clear")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert JobFilter().count().number == 0
     browser.click("Delete")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert len(queue_states()) == 1
 
 
@@ -110,10 +110,10 @@ def test_a_job_is_requeued_and_canceled(workshop: Site, browser: Browser) -> Non
     [job] = ResizeImage.collection().instances()
     browser.open(workshop(f"/jobs/{job.ident}"))
     browser.click("Requeue")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert job.status.hget() == STATUSES.WAITING
     browser.click("Cancel")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert "1 done" in browser.text
     assert job.status.hget() == STATUSES.CANCELED
 
@@ -130,7 +130,7 @@ def test_from_an_alarm_to_the_requeued_jobs_are_three_clicks(workshop: Site, bro
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".attention a[href*=errors]"))
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Requeue the jobs of ValueError']"))
     assert "5 to do" in browser.text
-    browser.click("Yes, do it")
+    browser.confirm()
     assert "5 done" in browser.text
     assert (JobFilter(status="waiting").count().number, JobFilter(status="error").count().number) == (5, 1)
 
@@ -141,12 +141,12 @@ def test_jobs_of_a_cause_are_requeued_at_a_rate_and_its_errors_deleted(workshop:
     browser.click("ValueError", "a")
     browser.fill("rate", "1/m")
     browser.click("Requeue")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert JobFilter(status="delayed").count().number >= 2
     browser.open(workshop("/errors"))
     browser.click("ValueError", "a")
     browser.click("Delete the errors")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert len(Error.collection()) == 0
 
 
@@ -166,7 +166,7 @@ def test_a_worker_is_asked_to_be_quiet_and_to_stop(workshop: Site, browser: Brow
         browser.open(workshop("/workers"))
         browser.driver.find_element(By.NAME, "worker").click()
         browser.click("Stop")
-        browser.click("Yes, do it")
+        browser.confirm()
         thread.join(30)
         assert not thread.is_alive()
         browser.open(workshop("/audit"))
@@ -202,7 +202,7 @@ def test_what_is_stored_is_checked_and_repaired(workshop: Site, browser: Browser
     wait_until(lambda: _reloaded(browser, workshop("/check"), "1 found, 0 repaired"), "the end of the check")
     assert browser.violations() == []
     browser.click("Repair")
-    browser.click("Yes, do it")
+    browser.confirm()
     wait_until(lambda: _reloaded(browser, workshop("/check"), "1 found, 1 repaired"), "the end of the repair")
     assert queue.waiting.lmembers() == [job.ident]
 
@@ -220,10 +220,10 @@ def test_entries_are_put_back_from_quarantine_and_dropped(workshop: Site, browse
     browser.open(workshop("/quarantine"))
     browser.driver.find_element(By.CSS_SELECTOR, f"[aria-label='Select {job.ident}']").click()
     browser.click("Put back")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert queue.waiting.lmembers() == [job.ident]
     browser.open(workshop("/quarantine"))
     browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Select not an ident']").click()
     browser.click("Drop")
-    browser.click("Yes, do it")
+    browser.confirm()
     assert queue.quarantine.lmembers() == []

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from shutil import get_terminal_size
 from textwrap import TextWrapper
 from typing import Any
 
 from limpyd_jobs.dates import span
-from limpyd_jobs.texts import MESSAGE, NAME, count_of, one_line, shortened, table_lines
+from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened, table_lines
 from limpyd_jobs.views.documents import text_of
 
 Row = Sequence[object]
@@ -134,18 +133,6 @@ def print_json_lines(values: Iterable[Any]) -> int:
         print(text_of(value))
         number += 1
     return number
-
-
-def some_of(names: Sequence[str], most: int) -> str:
-    """Return the first names, and how many others there are: ``a, b and 3 others``."""
-    more = f" and {count_of(len(names) - most, 'other')}" if len(names) > most else ""
-    return f"{', '.join(map(one_line, names[:most]))}{more}"
-
-
-def names_near(name: str, others: Iterable[str | None]) -> str:
-    """Return the end of a message: which other names may be meant; empty if no name is similar."""
-    near = get_close_matches(name, {other for other in others if other})
-    return f", but there is: {', '.join(map(one_line, near))}" if near else ""
 
 
 def time_between(start: datetime | None, end: datetime | None) -> str:

@@ -6,12 +6,12 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Match, Mount, Route
+from starlette.routing import Match, Mount, Route, compile_path
 
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, USER, Guard
@@ -50,8 +50,14 @@ WAIT_FOR_ACT = 0.5
 # How many acts are counted at once: that may take seconds, in which pages are shown by other threads.
 MAX_COUNTS = 2
 
+# Up to how many records a grave act is confirmed without typing their number.
+MAX_UNTYPED = 100
+
 # For how many seconds an answer about health is given again, whoever asks.
 HEALTH_FOR = 1.0
+
+# The key of the scope with the request as handlers see it, once it is known who asks.
+ASKED = "limpyd_jobs.asked"
 
 
 def application(**settings: Any) -> Starlette:
@@ -133,6 +139,9 @@ class Shown:
     danger: str
     is_exact: bool = True
     confirmed: bool = False
+    button: str = "Do it"
+    is_grave: bool = False
+    to_type: int = 0  # the number that has to be typed; 0 for none
 
 
 class Site:
@@ -186,6 +195,8 @@ class Site:
             status = getattr(error, "status_code", 404)
             if status == 404 and request.method in SAFE and (place := _with_other_end(request)):
                 return RedirectResponse(place)
+            with suppress(Refusal):
+                await self._asked(request)  # then the page has the navigation
             raise Refusal(status, "There is no such page" if status == 404 else "That cannot be asked for so")
 
         return await self._answer(request, refuse)
@@ -227,29 +238,73 @@ class Site:
     async def _show(self, page: Page, request: Request) -> Response:
         asked = await self._asked(request)
         asked.check(page.role)
-        async with self._lanes[page.lane]:
-            value = await self._in_thread(partial(page.show, asked))
+        problem, status = "", 200
+        try:
+            async with self._lanes[page.lane]:
+                value = await self._in_thread(partial(page.show, asked))
+        except Exception as error:
+            refusal = refusal_of(error)
+            if page.empty is None or refusal.status >= 500 or wants_json(request):
+                raise
+            value, problem, status = page.empty(asked), refusal.text, refusal.status
         if isinstance(value, Raw):
             return Response(value.content, media_type=value.kind)
-        return self._rendered(request, asked, page.template, page.title, value)
+        return self._rendered(request, asked, page.template, page.title, value, status, problem=problem)
 
     async def _act(self, page: Page, act: Act, request: Request) -> Response:
         asked = await self._asked(request)
         asked.check(act.role)
         form = (await _form_of(request)).as_counted()
-        async with self._lanes[page.lane]:
-            plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
-        if plan.count and not form.get("confirmed"):
-            would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
-            pairs = form.as_kept()
-            value = Shown(plan.title, would, plan.danger, not isinstance(would, Tally) or would.is_exact)
-            return self._rendered(request, asked, "confirm.html", plan.title, value, plan=plan, pairs=pairs)
+        try:
+            async with self._lanes[page.lane]:
+                plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
+            is_typed = form.is_typed
+            if plan.count and not (form.get("confirmed") and is_typed):
+                would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
+                problem = "" if is_typed else f"That is not the number: it is {form.get('counted')}"
+                return self._rendered(
+                    request,
+                    asked,
+                    "confirm.html",
+                    plan.title,
+                    _shown(plan, would),
+                    problem=problem,
+                    plan=plan,
+                    pairs=form.as_kept(),
+                )
+        except Exception as error:
+            return await self._shown_again(request, asked, page, form, error)
         lane = "short" if plan.is_short else "look" if act.role is Role.VIEW else "long"
         task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do, lane)
         with anyio.move_on_after(WAIT_FOR_ACT):
             while not task.is_over:
                 await anyio.sleep(0.01)
         return self._begun(request, plan, task)
+
+    async def _shown_again(self, request: Request, asked: Asked, page: Page, form: Form, error: Exception) -> Response:
+        """Show the page on which a form stands, with what was typed, and why it is refused."""
+        refusal = refusal_of(error)
+        if wants_json(request) or refusal.status >= 500:
+            raise error
+        page, asked = self._page_of_form(request, asked, page, form)
+        try:
+            async with self._lanes[page.lane]:
+                value = await self._in_thread(partial(page.show, asked))
+        except Exception:
+            raise error from None
+        more = {"problem": refusal.text, "typed": form}
+        return self._rendered(request, asked, page.template, page.title, value, refusal.status, **more)
+
+    def _page_of_form(self, request: Request, asked: Asked, page: Page, form: Form) -> tuple[Page, Asked]:
+        """Return the page from which a form came, as far as the browser says so; else that of the act."""
+        found = urlsplit(request.headers.get("referer", ""))
+        path = unquote(found.path).removeprefix(request.scope.get("root_path", ""))
+        query = Form.parse(found.query)
+        for each in self.pages:
+            match = _matched(each.path, path) if each.template else None
+            if match is not None:
+                return each, replace(asked, path=match, query=Form(query.without("done")))
+        return page, replace(asked, query=Form([pair for pair in form.pairs if pair[0] == "q"]))
 
     def _begun(self, request: Request, plan: Plan, task: Task) -> Response:
         root = _root_of(request)
@@ -270,7 +325,9 @@ class Site:
         query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
         polls = not self.settings.streams if self.settings.streams is not None else _is_below_another(request.scope)
         masking = Masking(self.settings.masked, partial(masked_fields, self.settings.database))
-        return Asked(user, request.path_params, query, self.settings, masking, self.tasks, self.kept, polls)
+        asked = Asked(user, request.path_params, query, self.settings, masking, self.tasks, self.kept, polls)
+        request.scope[ASKED] = asked
+        return asked
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await to_thread.run_sync(function, limiter=self._limiter)
@@ -292,6 +349,7 @@ class Site:
         html = render(
             template,
             root,
+            **{"problem": "", "typed": Form([]), **more},
             it=value,
             title=title,
             site=self.settings.title,
@@ -301,13 +359,13 @@ class Site:
             above=f"{root.rpartition('/')[0]}/" if self._is_of_one else "",
             here=request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/",
             done=done,
-            **more,
         )
         return Response(html, status, {"Vary": "Accept"}, "text/html; charset=utf-8")
 
     def _refused(self, request: Request, refusal: Refusal) -> Response:
         value = {"error": refusal.text, "status": refusal.status}
-        response = self._rendered(request, None, "refused.html", "Not done", value, refusal.status)
+        asked = request.scope.get(ASKED)
+        response = self._rendered(request, asked, "refused.html", refusal.title, value, refusal.status)
         response.headers.update(refusal.headers)
         return response
 
@@ -315,6 +373,19 @@ class Site:
 def lane_of(lane: str, threads: int) -> CapacityLimiter:
     """Return what bounds the pages of a lane: all lanes together leave threads for pages that are shown at once."""
     return CapacityLimiter(max(1, threads // 4) if lane else inf)
+
+
+def _shown(plan: Plan, would: Any) -> Shown:
+    """Return what a plan would do, to be confirmed."""
+    is_exact = not isinstance(would, Tally) or would.is_exact
+    to_type = would.done if plan.is_grave and isinstance(would, Tally) and would.done > MAX_UNTYPED else 0
+    return Shown(plan.title, would, plan.danger, is_exact, False, plan.button(would), plan.is_grave, to_type)
+
+
+def _matched(pattern: str, path: str) -> Mapping[str, str] | None:
+    """Return the parameters that a path has for a page; None if it is that of another page."""
+    match = compile_path(pattern)[0].match(path)
+    return match and match.groupdict()
 
 
 def _acting(asked: Asked, prepare: Callable[[], Plan]) -> Plan:

@@ -212,10 +212,16 @@ class Masking:
         """Return a filter; refuse one that asks for what is masked, or compares a field with JSON in which a secret is
         named: the answers would tell, bit by bit, what it is. The names of queues are shown as they are."""
         self.check({each.field for each in found.conditions})
+        if isinstance(found, JobFilter):
+            found.is_hidden = self._is_hidden
         others = [each for each in found.conditions if each.field not in OF_QUEUES]
         if any(self.any.asks_for_a_secret(each.field, each.value) for each in others):
             raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
         return found
+
+    def _is_hidden(self, name: str) -> bool:
+        """Return whether a word alone may not mean a field, because that is masked."""
+        return self._any_known.is_secret(name)
 
     def check(self, names: Iterable[str]) -> None:
         """Refuse to search or to count by secret fields: the answer would tell what they hold. Only jobs of known

@@ -34,7 +34,7 @@ from limpyd_jobs.contrib.web.tasks import OnStep, Tasks, for_a_moment
 from limpyd_jobs.contrib.web.users import Role, User
 from limpyd_jobs.integration import one_line
 from limpyd_jobs.query import Tally
-from limpyd_jobs.views import Change
+from limpyd_jobs.views import Change, count_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.web.masking import Masking
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from limpyd_jobs.integration import JobsDatabase
 
 MAX_FIELDS, MAX_MESSAGE = 2_000, 2_000
+
+# The verbs that nothing undoes.
+GRAVE = ("cancel", "delete")
 
 # The name of a value that has all others.
 KEPT = "_kept"
@@ -106,10 +109,16 @@ class Form:
     def as_kept(self) -> list[tuple[str, str]]:
         """Return the pairs that a browser sends back unchanged with ``confirmed``. It would not do so with ends of
         lines, or bytes that are not UTF-8: then all pairs are in one."""
-        pairs = self.without("confirmed")
+        pairs = self.without("confirmed", "counted", "typed")
         if all(text.isprintable() for pair in pairs for text in pair):
             return pairs
         return [(KEPT, urlencode(pairs, errors="surrogateescape"))]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether a number that had to be typed was typed, with or without separators."""
+        digits = "".join(char for char in self.get("typed") if char.isascii() and char.isdigit())
+        return digits == self.get("counted")
 
     def as_counted(self) -> Form:
         """Return the form of which `as_kept` returned the pairs."""
@@ -192,6 +201,10 @@ class Plan:
         The address of the page to go on with, as `address` makes it.
     is_short: bool
         Whether it is done in a moment: then it does not wait for acts that take long.
+    verb, what: str
+        What the button says, with the number between: ``Delete`` and ``job``. Without a verb, it says the title.
+    is_grave: bool
+        Whether it cannot be undone: the button is red, and a large number has to be typed.
     """
 
     title: str
@@ -200,11 +213,22 @@ class Plan:
     danger: str = ""
     back: str = "/"
     is_short: bool = False
+    verb: str = ""
+    what: str = "job"
+    is_grave: bool = False
 
     @classmethod
-    def of(cls, title: str, change: Change, danger: str = "", back: str = "/") -> Plan:
+    def of(cls, title: str, change: Change, danger: str = "", back: str = "/", what: str = "job") -> Plan:
         """Return the plan of a verb on many records, which are counted for a moment."""
-        return cls(title, change.do, lambda: change.count(for_a_moment()), danger, back)
+        verb, is_grave = change.verb.capitalize(), change.verb in GRAVE
+        return cls(title, change.do, lambda: change.count(for_a_moment()), danger, back, False, verb, what, is_grave)
+
+    def button(self, would: Tally | str) -> str:
+        """Return what the button says that does it, given what was counted."""
+        if isinstance(would, str) or not self.verb:
+            return self.title
+        least = "" if would.is_exact else "at least "
+        return f"{self.verb} {least}{count_of(would.done, self.what)}"
 
 
 @dataclass(frozen=True)
@@ -237,6 +261,9 @@ class Page:
         What its forms ask for.
     lane: str
         What it looks at, if that may take seconds: the pages of a lane together use a part of the threads only.
+    empty: callable
+        Returns what the page shows beside the reason why nothing can be looked for, as a filter is wrong. None if there
+        is no page then.
     """
 
     path: str
@@ -247,3 +274,4 @@ class Page:
     role: Role = Role.VIEW
     acts: Sequence[Act] = field(default=())
     lane: str = ""
+    empty: Callable[[Asked], Any] | None = None

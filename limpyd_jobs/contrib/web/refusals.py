@@ -11,6 +11,17 @@ from limpyd_jobs.integration import as_written, described, is_of_wrong_type, one
 
 MAX_MESSAGE = 2_000
 
+# What pages are called that only say why.
+_TITLES = {
+    400: "This cannot be read",
+    401: "Who is there?",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Not possible",
+    413: "Too much at once",
+    414: "Too long",
+}
+
 
 class Refusal(Exception):
     """A request is refused.
@@ -27,6 +38,11 @@ class Refusal(Exception):
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.headers = status, text, dict(headers or {})
+
+    @property
+    def title(self) -> str:
+        """What the page is called that says so."""
+        return _TITLES.get(self.status, "Refused" if self.status < 500 else "Not possible now")
 
 
 def told_of(error: Exception) -> str:

@@ -84,6 +84,11 @@ def show(asked: Asked) -> ErrorsShown:
     return _shown(asked, words, found, limit, kept)
 
 
+def show_nothing(asked: Asked) -> ErrorsShown:
+    """Return the page of a filter that cannot be read."""
+    return ErrorsShown([], [], 0, True, 0, 0, PER_PAGE, None)
+
+
 def _shown(asked: Asked, words: Sequence[str], found: ErrorGroups, limit: int, kept: KeptValue | None) -> ErrorsShown:
     others = found.others + sum(each.number for each in found.groups[limit:])
     counted = kept and kept.at
@@ -176,7 +181,9 @@ def delete(asked: Asked, form: Form) -> Plan:
     errors = _filter_of(asked, words, fingerprint=fingerprint)
     where = f" of {shlex.join(words)}" if words else ""
     title = f"Delete the errors{where} of {_name_of(asked, fingerprint, words)}"
-    return Plan.of(title, Change("delete", [errors]), "The errors are deleted for good. Their jobs stay.", HERE)
+    return Plan.of(
+        title, Change("delete", [errors]), "The errors are deleted for good. Their jobs stay.", HERE, "error"
+    )
 
 
 ACTS = (
@@ -185,5 +192,5 @@ ACTS = (
     Act(f"{HERE}/delete", Role.ADMIN, delete),
 )
 
-PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", acts=ACTS, lane="errors")
+PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", acts=ACTS, lane="errors", empty=show_nothing)
 CAUSE_PAGE = Page(CAUSE, "Cause", show_cause, "cause.html", lane="errors")

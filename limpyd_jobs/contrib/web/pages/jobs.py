@@ -17,6 +17,7 @@ from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, parse_moment, rate, time_span
 from limpyd_jobs.query import (
     Count,
+    Enough,
     Facets,
     FoundJob,
     JobFilter,
@@ -26,14 +27,18 @@ from limpyd_jobs.query import (
     queue_states,
     release_job,
 )
-from limpyd_jobs.views import Change, count_of, filter_of_job
+from limpyd_jobs.views import Change, count_of, filter_of_job, unknown_names
 
 HERE = "/jobs"
 
 # How many jobs are on a page, and for how many seconds at most it looks for them, and counts them all, which is at once
 # done if there is an index. Beside the page, it looks for longer, and counts with more time: all, and by the values of
 # each field, in `FACETS_TIMEOUT` together.
-PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0.03, 1.0, 0.01, 0.5
+PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0.03, 1.0, 0.2, 2.0
+
+# At how many jobs a count looks: a page that is loaded again shows the same number, however fast Redis is just then.
+# Beside the page, all counts together look at so many.
+MAX_COUNTED, MAX_COUNTED_BESIDE = 5_000, 100_000
 
 MAX_PER_PAGE = 500
 
@@ -54,7 +59,20 @@ MAX_FILTER = 8_000
 
 # What an address may have beside conditions.
 OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long")
-OF_VERBS = ("ident", "all", "confirmed", "queue_to", "priority_to", "for", "until", "spread", "rate", "force")
+OF_VERBS = (
+    "ident",
+    "all",
+    "confirmed",
+    "queue_to",
+    "priority_to",
+    "for",
+    "until",
+    "spread",
+    "rate",
+    "force",
+    "counted",
+    "typed",
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +96,7 @@ class JobsShown(OfFilter):
     `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
     has, or that run or are canceled, without `left_out` entries of these lists; if `is_long`, for longer than at first.
     It looked at `looked` jobs, of `size` that there are to look at. If no job is found, `unknown_classes` have jobs in
-    the queue that is asked for, but are not known here.
+    the queue that is asked for, but are not known here, and `hints` say what may be meant instead.
     """
 
     jobs: Sequence[FoundJob]
@@ -95,6 +113,7 @@ class JobsShown(OfFilter):
     looked: int = 0
     size: int = 0
     unknown_classes: Sequence[str] = ()
+    hints: Sequence[str] = ()
 
     @property
     def chips(self) -> Sequence[tuple[str, str]]:
@@ -136,12 +155,14 @@ def show(asked: Asked) -> JobsShown:
     is_long = asked.query.get("long") == "1"
     look = partial(JobFilter.page, limit=limit, after=after or None, newest_first=not oldest_first)
     page = look(jobs, timeout=LONG_PAGE_TIMEOUT if is_long or _are_few(asked) else PAGE_TIMEOUT)
-    count = jobs.count(COUNT_TIMEOUT if page.is_complete else 0)  # with an index, it takes no time
+    count = jobs.count(COUNT_TIMEOUT, UpTo(MAX_COUNTED))  # with an index, it takes no time
     is_slow = not (page.is_complete and count.is_exact)
     listed = jobs.listed(MAX_LISTED, newest_first=not oldest_first) if not (page.is_complete or is_long) else None
     if listed:
         page = look(listed, timeout=LONG_PAGE_TIMEOUT)
         count = count if count.is_exact else max(count, listed.count(COUNT_TIMEOUT)._replace(is_exact=False))
+    if not count.is_exact:  # what is shown was seen
+        count = max(count, Count(len(page.found), is_exact=False))
     return JobsShown(
         words,
         [job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
@@ -158,7 +179,25 @@ def show(asked: Asked) -> JobsShown:
         looked=page.looked,
         size=page.size,
         unknown_classes=[] if page.found else _unknown_classes(asked, jobs),
+        hints=[] if page.found or not page.is_complete else [*unknown_names(jobs.conditions, asked.database)],
     )
+
+
+def show_nothing(asked: Asked) -> JobsShown:
+    """Return the page of a filter that cannot be read."""
+    return JobsShown([], [], Count(0, False), None, True, 0, False, [])
+
+
+class UpTo:
+    """Ends a look at some number of jobs, and knows how far it went."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.looked, self.size = most, 0, 0
+
+    def __call__(self, looked: int, size: int) -> None:
+        self.looked, self.size = looked, size
+        if looked >= self.most:
+            raise Enough
 
 
 def _unknown_classes(asked: Asked, jobs: JobFilter) -> list[str]:
@@ -181,7 +220,7 @@ def show_facets(asked: Asked) -> FacetsShown:
     fields = [*FACETS, *([by] if by and by not in FACETS else [])]
     asked.masking.check(fields)
     until = monotonic() + FACETS_TIMEOUT
-    count = jobs.count(_part(until, len(fields) + 2))
+    count = jobs.count(_part(until, len(fields) + 2), UpTo(MAX_COUNTED_BESIDE // (len(fields) + 1)))
     listed = None if count.is_exact else jobs.listed(MAX_LISTED)
     of_lists = listed.count(_part(until, len(fields) + 1)).number if listed else 0
     if listed and of_lists >= count.number:
@@ -207,11 +246,10 @@ def _counted(
     many."""
     found, looked = dict[str, Facets](), dict[str, tuple[int, int]]()
     for number, field in enumerate(fields):
-        steps = list[tuple[int, int]]()
-        time = _part(until, len(fields) - number)
-        found[field] = jobs.facets(field, MAX_VALUES, time, lambda *step, keep=steps.append: keep(step))
-        if steps:
-            looked[field] = steps[-1][0], steps[-1][1] + jobs.left_out
+        enough = UpTo(MAX_COUNTED_BESIDE // (len(fields) + 1))
+        found[field] = jobs.facets(field, MAX_VALUES, _part(until, len(fields) - number), enough)
+        if enough.size:
+            looked[field] = enough.looked, enough.size + jobs.left_out
     return found, looked
 
 
@@ -344,6 +382,6 @@ ACTS = (
     Act(f"{HERE}/release", Role.ACT, release),
 )
 
-PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", acts=ACTS, lane="jobs")
+PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", acts=ACTS, lane="jobs", empty=show_nothing)
 FACETS_PAGE = Page(f"{HERE}/facets", "Jobs by", show_facets, "facets.html", lane="jobs")
 WORDS_PAGE = Page(f"{HERE}/words", "Words", show_words, "words.html")
