@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any
 
@@ -16,8 +18,8 @@ from limpyd_jobs.records.known_classes import (
     QUEUES,
     KnownClass,
     MaskedFields,
+    Written,
     classes_in,
-    known_classes,
     masked_by_path,
     models_in,
     read_written,
@@ -52,24 +54,46 @@ def connection_to(database: JobsDatabase | None) -> Any:
     return redis_of(on(roots.job, database))
 
 
+# What processes wrote of their classes, by database, inside `asking_once`.
+_asked: ContextVar[dict[JobsDatabase, Written] | None] = ContextVar("limpyd_jobs_asked", default=None)
+
+
+@contextmanager
+def asking_once() -> Iterator[None]:
+    """Inside the block, read what processes wrote of their classes once from each database: for one look at it."""
+    token = _asked.set({})
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def _written(database: JobsDatabase | None, imported: Sequence[Any]) -> Written:
+    asked, database = _asked.get(), database_of(database)
+    if asked is None:
+        return read_written(connection_to(database), imported)
+    if database not in asked:
+        asked[database] = read_written(connection_to(database), _all_imported(database))
+    return asked[database]
+
+
 def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
     """Return the job classes of a database by path: those that are written there, or imported here, if this user of
     Redis may read their jobs."""
     imported = _imported_classes(database)
-    written = read_written(connection_to(database), imported)
+    written = _written(database, imported)
     return written.without_unread(classes_in(written, imported))
 
 
 def unread_names(database: JobsDatabase | None) -> list[str]:
     """Return the beginnings of the keys of classes and models, written or imported, that this user of Redis may not
     read. What is in them is left out wherever jobs, queues or errors are looked for."""
-    imported = [*_imported_classes(database), *_imported(database, roots.queue), *_imported(database, roots.error)]
-    return sorted(read_written(connection_to(database), imported).unread)
+    return sorted(_written(database, _all_imported(database)).unread)
 
 
 def names_of_classes(database: JobsDatabase | None) -> dict[str, str]:
     """Return the beginnings of the keys of job classes by path, also of those that may not be read."""
-    known = known_classes(connection_to(database), _imported_classes(database))
+    known = classes_in(_written(database, ()), _imported_classes(database))
     return {path: each.name for path, each in known.items()}
 
 
@@ -128,11 +152,15 @@ def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -
     if only and only.name.startswith(database_of(database).prefix):
         return [only]
     imported = _imported(database, base)
-    written = read_written(connection_to(database), imported)
+    written = _written(database, imported)
     known = written.without_unread(models_in(written, kind, imported)).values()
     if only:  # of another shard of a cluster
         return [each for each in known if without_tag(each.name) == without_tag(only.name)]
     return sorted(known, key=attrgetter("name"))
+
+
+def _all_imported(database: JobsDatabase | None) -> list[Any]:
+    return [*_imported_classes(database), *_imported(database, roots.queue), *_imported(database, roots.error)]
 
 
 def _imported(database: JobsDatabase | None, base: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from limpyd_jobs import Argument, Job, Worker
 from limpyd_jobs.commands.jobs import Jobs
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.query import JobFilter
+from limpyd_jobs.redis.scripting import Script
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -63,6 +64,13 @@ def test_jobs_are_counted(redis_server: RedisServer) -> None:
     assert output(redis_server, "count", "to=ann", "status!=error") == "2\n"
     assert json.loads(output(redis_server, "count", "status=error", "--json")) == {"count": 2}
     assert json.loads(output(redis_server, "count", "added>-1h", "added__lt=now", "--json")) == {"count": 6}
+
+
+def test_a_verb_asks_once_which_classes_there_are(redis_server: RedisServer, commands: Any) -> None:
+    with commands() as sent:
+        assert act(redis_server, "requeue", "status=error", "--yes")[0] == 0
+    sha = Script("records/read_classes").sha
+    assert sum(sha in command for command in sent) == 1
 
 
 def test_a_search_that_has_no_time_tells_which_index_would_spare_it(

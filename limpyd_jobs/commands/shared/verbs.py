@@ -18,6 +18,7 @@ from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
 from limpyd_jobs.redis.calls import given
+from limpyd_jobs.search.classes import asking_once
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import Change
@@ -53,7 +54,8 @@ class VerbCommand(Command):
             if option.dest in self.given_options and verb not in (getattr(option, "verbs", None) or verbs):
                 self.parser.error(f"{verb} does not support {option}")
         try:
-            return verbs[verb](words) or 0
+            with asking_once():
+                return verbs[verb](words) or 0
         except NotAudited:
             raise
         except self.refusals as error:
