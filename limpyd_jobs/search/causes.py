@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.search.found import Count
-from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of
+from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of, shown_pattern
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions.many import Grouped
 
@@ -49,7 +49,7 @@ class ErrorMessage(NamedTuple):
             return self.examples[0]
         if is_variable(self.pattern) and self.examples:
             return f"{self.pattern}, for example {', '.join(self.examples)}".lstrip(", ")
-        return self.pattern
+        return shown_pattern(self.pattern, self.examples)
 
 
 class ErrorGroup(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 LOOKED_AT = 2000  # how many characters of a message are looked at
 MAX_PATTERN = 300  # how many characters a pattern has at most
@@ -40,6 +41,14 @@ _COUNTED = re.compile(r"(?<=<value>)(?: [A-Za-z]+){1,3}")
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "these": "this", "those": "that"}
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("s", ""))
 
+# What names a host: the beginning of an address without a password, a name with a port, or of three parts and more.
+_HOST = re.compile(
+    r"(?<![\w+.-])(?P<site>[a-z][a-z0-9+.-]*://[\w.-]+(?::\d+)?)(?P<rest>[/?#][^\s'\"<>]*(?<![.,:;)\]]))?(?![\w@:])"
+    r"|(?<![\w.@/-])[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}:\d{1,5}(?![\w.])"
+    r"|(?<![\w.@/-])(?:[\w-]+\.){2,}[a-z]{2,}(?![\w.@/:-])",
+    re.IGNORECASE,
+)
+
 # What versions of Python say differently, as the later ones do.
 _REWORDED = (
     (
@@ -72,14 +81,24 @@ def pattern_of(message: str, identifier: str = "") -> str:
     text = _with_words(text)
     if len(message) > LOOKED_AT:
         text = _UNCLOSED.sub("<text>", text)
-    for _ in range(DEEPEST):
-        text = _BRACKETS.sub("<list>", text)
-    text = _SEQUENCE.sub(r"\1", text)
-    text = " ".join(text.split())
+    text = _with_lists(text)
     text = _COUNTED.sub(lambda match: " ".join(map(_singular, match[0].split(" "))), text)
     for pattern, replacement in _REWORDED:
         text = pattern.sub(replacement, text)
     return text[:MAX_PATTERN]
+
+
+def shown_pattern(pattern: str, examples: Sequence[str]) -> str:
+    """Return a pattern as people read it: with plurals, and with the hosts that all examples name. The pattern itself,
+    which is stored, and by which messages are told apart, has neither.
+
+    >>> shown_pattern("<value> file is missing", ["2 files are missing", "7 files are missing"])
+    '<value> files are missing'
+    """
+    if "<identifier>" in pattern or not examples or any(pattern_of(each) != pattern for each in examples):
+        return pattern
+    with_hosts = {_with_lists(_with_hosts(each))[:MAX_PATTERN] for each in examples}
+    return with_hosts.pop() if len(with_hosts) == 1 else _with_lists(_with_words(examples[0]))[:MAX_PATTERN]
 
 
 def is_variable(pattern: str) -> bool:
@@ -89,6 +108,24 @@ def is_variable(pattern: str) -> bool:
 
 def _with_words(text: str) -> str:
     return _VARIABLE.sub(lambda match: _VARIABLES[(match.lastindex or 1) - 1][0], text)
+
+
+def _with_hosts(text: str) -> str:
+    """Return the same with the names of hosts."""
+    parts, at = list[str](), 0
+    for match in _HOST.finditer(text):
+        site = match["site"]
+        host = match[0] if site is None else f"{site}{'/<path>' if match['rest'] else ''}"
+        parts += [_with_words(text[at : match.start()]), host]
+        at = match.end()
+    return "".join([*parts, _with_words(text[at:])])
+
+
+def _with_lists(text: str) -> str:
+    """Return a text in one line, with one word for each list."""
+    for _ in range(DEEPEST):
+        text = _BRACKETS.sub("<list>", text)
+    return " ".join(_SEQUENCE.sub(r"\1", text).split())
 
 
 def _singular(word: str) -> str:

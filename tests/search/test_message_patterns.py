@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cases import each
 
-from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of
+from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of, shown_pattern
 
 
 @each(
@@ -73,3 +73,27 @@ def test_a_message_of_nothing_else_is_known() -> None:
 @each("unit", ["/", "a/", "'", "[", "[1, ", "1-", "a-", "a.", "1, ", " ", "_-", "(1,", "[: ", "1a@"])
 def test_a_long_message_takes_no_long_time(unit: str) -> None:
     assert len(pattern_of(unit * 5000, unit * 10)) <= MAX_PATTERN
+
+
+@each(
+    ("examples", "told"),
+    [
+        (["2 files are missing", "7 files are missing"], "<value> files are missing"),
+        (["1 file is missing"], "<value> file is missing"),
+        (
+            ["POST https://api.bank.example/v2/1 failed", "POST https://api.bank.example/v2/2 failed"],
+            "api.bank.example",
+        ),
+        (["no answer of db-1.shop.internal:5432"], "no answer of db-1.shop.internal:5432"),
+        (["GET https://a.example/v2/1 failed", "GET https://b.example/v2/2 failed"], "GET <path> failed"),
+        (["GET https://ann:secret@a.example/v2/1 failed"], "GET <path> failed"),
+        (["no such file: photo12.jpg"], "no such file: <value>.jpg"),
+    ],
+)
+def test_a_message_is_shown_with_its_plurals_and_hosts_and_kept_without(examples: list[str], told: str) -> None:
+    """So causes that are stored stay the same."""
+    pattern = pattern_of(examples[0])
+    assert told in shown_pattern(pattern, examples)
+    assert pattern_of(examples[-1]) == pattern
+    assert "secret" not in shown_pattern(pattern, examples)
+    assert shown_pattern(f"{pattern} <identifier>", examples) == f"{pattern} <identifier>"
