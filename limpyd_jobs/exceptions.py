@@ -184,7 +184,8 @@ class AlreadyClaimed(NotClaimable):
 
 
 class NotEditable(LimpydJobsException):
-    """A job is not edited, because it is claimed, neither waits nor is delayed, or changed since the caller read it."""
+    """A job is not edited, because it is claimed, neither waits nor is delayed, or changed since the caller read it; or
+    it is not duplicated, because its identifier is queued."""
 
 
 class JobGone(DoesNotExist):  # type: ignore[misc]

@@ -26,6 +26,7 @@ from limpyd_jobs.query.audit import audit_entries as audit_entries
 from limpyd_jobs.query.backlog import Backlog as Backlog
 from limpyd_jobs.query.backlog import backlog as backlog
 from limpyd_jobs.query.editing import FieldChange as FieldChange
+from limpyd_jobs.query.editing import duplicate_job as duplicate_job
 from limpyd_jobs.query.editing import edit_job as edit_job
 from limpyd_jobs.query.fleet import Fleet as Fleet
 from limpyd_jobs.query.fleet import look_at_fleet as look_at_fleet

@@ -9,19 +9,20 @@ from typing import Any, NamedTuple
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, shown_delay, stored_priority, stored_value
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.classes.roots import has_custom_placement
-from limpyd_jobs.exceptions import naming
+from limpyd_jobs.classes.roots import has_custom_placement, roots
+from limpyd_jobs.exceptions import NotEditable, naming
 from limpyd_jobs.fields.argument import ValueField
 from limpyd_jobs.fields.new_fields import RESERVED, checked_fields, stored_names
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.explaining.details import stored_job
 from limpyd_jobs.records import records
-from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
+from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudited
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.sizes import check_job_size
 from limpyd_jobs.redis.calls import given
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, imported_queue_model, on, replies_to
+from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.texts import one_line
 
 
@@ -157,3 +158,66 @@ def _queue_model_of(job_class: Any, stored: Mapping[str, str], database: JobsDat
 def _queue_name_of(stored: Mapping[str, str], database: JobsDatabase | None) -> str:
     (name,) = replies_to(connection_to(database), [("HGET", f"{stored.get('_queue_key', '')}:hash", "name")])
     return name or ""
+
+
+def duplicate_job(
+    ident: str,
+    fields: Mapping[str, Any] | None = None,
+    *,
+    identifier: str | None = None,
+    queue_name: str | None = None,
+    priority: int | str | None = None,
+    delayed_for: float | timedelta | None = None,
+    delayed_until: datetime | None = None,
+    as_text: bool = False,
+    database: JobsDatabase | None = None,
+    dry_run: bool = False,
+    unaudited: bool = False,
+) -> str:
+    """Add a job with the identifier, the fields and the arguments of another one, of whatever status, or with changes.
+
+    The other one stays as it is. The new one has the priority and the policies of its class. Fields that are not in the
+    hash, such as lists, are not copied.
+
+    Parameters
+    ----------
+    ident: str
+    fields: mapping
+        Other values, as `Job.add_job` takes them; None for a field without a value.
+    identifier, queue_name: str
+        Those of the other job by default.
+    dry_run: bool
+        True to add nothing, and to return the ident of the other one.
+
+    The other parameters: see `edit_job`, and `Job.add_job`.
+
+    Returns
+    -------
+    str
+        The ident of the new job.
+
+    Raises
+    ------
+    NotEditable
+        If a job of the identifier is queued already.
+    LookupError, AttributeError, TypeError, ValueError, UniquenessError, NotAudited
+        As `edit_job` does.
+    """
+    stored, path = stored_job(ident, database), Ident.of(ident).path
+    job_class = on(job_classes.resolve(path), database)
+    own = {name: stored[name] for name in job_class._fields if name in stored and name not in roots.job._fields}
+    changes = _read(job_class, fields or {}) if as_text else dict(fields or {})
+    values = {name: value for name, value in {**_read(job_class, own), **changes}.items() if value is not None}
+    checked_fields(job_class, dict(values))
+    name = stored.get("identifier", "") if identifier is None else identifier
+    if queued := JobFilter(f"class={path}", identifier=name, queued="1", database=database).page(1).found:
+        raise NotEditable(f"{queued[0].ident} has the identifier {one_line(name)} and is queued: give another one")
+    if dry_run:
+        return ident
+    queue_name = queue_name or _queue_name_of(stored, database) or None
+    told = {"verb": "duplicate", "filter": ident, "how": " ".join(sorted(changes))}
+    with audited(connection_to(database), unaudited=unaudited, needs_room=True, refusals=(), **told) as entry:
+        delay = given(delayed_for=delayed_for, delayed_until=delayed_until)
+        job = job_class.add_job(name, queue_name, priority, **delay, **values)
+        entry.numbers = {"done": 1}
+    return f"{job.ident}"

@@ -20,7 +20,17 @@ from limpyd_jobs.contrib.web.rendering import MAX_SHOWN, address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import Ident, one_line, parse_moment, time_span
-from limpyd_jobs.query import FieldBeside, FieldChange, JobDetails, Reason, edit_job, explain_job, job_details
+from limpyd_jobs.query import (
+    FieldBeside,
+    FieldChange,
+    JobDetails,
+    Reason,
+    duplicate_job,
+    edit_job,
+    explain_job,
+    job_details,
+)
+from limpyd_jobs.views import verbs_for
 
 _LINES = re.compile(r"[\n\t]")
 
@@ -71,8 +81,13 @@ class JobShown:
         }
 
     @property
+    def verbs(self) -> Sequence[str]:
+        """The verbs that can work now."""
+        return verbs_for(self.job.status, is_claimed=bool(self.job.owner))
+
+    @property
     def can_be_edited(self) -> bool:
-        return self.job.status in ("waiting", "delayed") and not self.job.owner
+        return "edit" in self.verbs
 
     @property
     def is_over(self) -> bool:
@@ -152,6 +167,33 @@ def edit(asked: Asked, form: Form) -> Plan:
     return Plan(f"Edit {ident}", do, lambda: what, back=address(f"/jobs/{ident}"), is_short=True)
 
 
+def duplicate(asked: Asked, form: Form) -> Plan:
+    """Add a job with the arguments of another one, or with changes."""
+    ident = form.one("ident")
+    path = Ident.of(ident).path
+    fields = {name: new for name, old, new in _fields_of(form) if old != new}
+    if any(asked.masking.of(path).is_secret(name) for name in fields):
+        raise Refusal(403, "A field that is masked cannot be changed here")
+    given: dict[str, Any] = {
+        "fields": fields,
+        "identifier": form.get("identifier_to") or None,
+        "queue_name": form.get("queue_to") or None,
+        "priority": form.get("priority_to") or None,
+        "delayed_for": form.read("for", time_span),
+        "delayed_until": form.read("until", partial(parse_moment, "until")),
+        "as_text": True,
+        "database": asked.database,
+    }
+    with _refused():
+        duplicate_job(ident, **given, dry_run=True)
+
+    def do(_: OnStep) -> str:
+        with _refused():
+            return f"added: {duplicate_job(ident, **given)}"
+
+    return Plan(f"Run {ident} again, as a new job", do, back=address(f"/jobs/{ident}"), is_short=True)
+
+
 def _fields_of(form: Form) -> Iterator[tuple[str, str | None, str]]:
     """Yield the name, the shown and the new value of each field that a form has. The shown one is None if a program
     left it out. Browsers send ends of lines as CRLF."""
@@ -186,4 +228,11 @@ def _refused() -> Iterator[None]:
         raise Refusal(400, one_line(error, 2_000)) from None
 
 
-PAGE = Page("/jobs/{ident:path}", "Job", show, "job.html", acts=(Act("/jobs/edit", Role.ACT, edit),), lane="records")
+PAGE = Page(
+    "/jobs/{ident:path}",
+    "Job",
+    show,
+    "job.html",
+    acts=(Act("/jobs/edit", Role.ACT, edit), Act("/jobs/duplicate", Role.ACT, duplicate)),
+    lane="records",
+)
