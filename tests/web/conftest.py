@@ -50,18 +50,19 @@ def _server(redis_binary: str) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def serving(server: RedisServer, db: int, *options: str) -> Iterator[Site]:
-    """Run ``limpyd-jobs web`` with one of the databases of a server."""
+def serving(server: RedisServer, db: int, *options: str, environment: str = "") -> Iterator[Site]:
+    """Run ``limpyd-jobs web`` with one of the databases of a server, in an environment with a name."""
     command = [sys.executable, "-m", "limpyd_jobs.scripts.jobs", "web", "--port=0", f"--pythonpath={HERE}", *options]
-    with running(command, server, db) as site:
+    with running(command, server, db, environment) as site:
         yield site
 
 
 @contextmanager
-def running(command: Sequence[str], server: RedisServer, db: int) -> Iterator[Site]:
+def running(command: Sequence[str], server: RedisServer, db: int, environment: str = "") -> Iterator[Site]:
     """Run a program that prints the address of a dashboard."""
-    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": f"redis://127.0.0.1:{server.port}/{db}"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    database = f"redis://127.0.0.1:{server.port}/{db}"
+    variables = {**os.environ, "LIMPYD_JOBS_DATABASE": database, "LIMPYD_JOBS_ENVIRONMENT": environment}
+    process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
         address = process.stdout.readline().strip()
@@ -82,7 +83,7 @@ def running(command: Sequence[str], server: RedisServer, db: int) -> Iterator[Si
 def _shop(_server: RedisServer) -> Iterator[Site]:
     import webshop
 
-    with serving(_server, 0) as site:
+    with serving(_server, 0, environment="production") as site:
         site.connect()
         webshop.fill(site.client)
         yield site

@@ -128,7 +128,7 @@ def test_nothing_runs(path: str, addresses: dict[str, list[str]], browser: Brows
 
 def test_what_a_stream_brings_runs_nothing(hostile_site: Site, browser: Browser) -> None:
     browser.open(hostile_site("/"))
-    moment = "return document.querySelector('#live > p time').dateTime"
+    moment = "return document.querySelector('#looked time').dateTime"
     before = browser.run(moment)
     wait_until(lambda: browser.run(moment) != before, "news of the overview")
     assert_nothing_ran(browser)

@@ -28,7 +28,7 @@ from limpyd_jobs.contrib.web.kept import Kept, Recent
 from limpyd_jobs.contrib.web.live import Live
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
-from limpyd_jobs.contrib.web.pages.overview import look
+from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble, look
 from limpyd_jobs.contrib.web.pages.shards import PAGES_OF_ALL
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
@@ -93,6 +93,9 @@ def application(**settings: Any) -> Starlette:
         Names of more fields whose values are secret: ``account``, or ``shop.jobs.Pay.account``.
     title: str
         Of the dashboard, in the window of the browser.
+    environment: str
+        Its name, as ``production``, and maybe its colour behind a colon: ``magenta``, ``olive`` or ``grey``. By default
+        what the environment variable ``LIMPYD_JOBS_ENVIRONMENT`` has.
     threads: int
         How many handlers run at once, 8 by default.
     streams: bool
@@ -249,7 +252,13 @@ class Site:
             value, problem, status = page.empty(asked), refusal.text, refusal.status
         if isinstance(value, Raw):
             return Response(value.content, media_type=value.kind)
-        return self._rendered(request, asked, page.template, page.title, value, status, problem=problem)
+        trouble = Trouble() if wants_json(request) else await self._trouble_of(value)
+        return self._rendered(
+            request, asked, page.template, page.title, value, status, problem=problem, trouble=trouble
+        )
+
+    async def _trouble_of(self, value: Any) -> Trouble:
+        return value.trouble if isinstance(value, OverviewShown) else await self._overview.trouble()
 
     async def _act(self, page: Page, act: Act, request: Request) -> Response:
         asked = await self._asked(request)
@@ -349,7 +358,9 @@ class Site:
         html = render(
             template,
             root,
-            **{"problem": "", "typed": Form([]), **more},
+            **{"problem": "", "typed": Form([]), "trouble": Trouble(), **more},
+            environment=self.settings.environment_name,
+            colour=self.settings.environment_colour,
             it=value,
             title=title,
             site=self.settings.title,
@@ -357,6 +368,7 @@ class Site:
             nonce=request.scope[NONCE],
             pages=self.pages if asked else (),
             above=f"{root.rpartition('/')[0]}/" if self._is_of_one else "",
+            here_again=_again(request, root),
             here=request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/",
             done=done,
         )
@@ -438,6 +450,17 @@ def _root_of(request: Request) -> str:
     """Return where the dashboard is mounted, as it stands in addresses: empty, or ``/jobs``."""
     root = request.scope.get("root_path", "").strip("/")
     return quote(f"/{root}") if root else ""  # two slashes would be the beginning of another host
+
+
+def _again(request: Request, root: str) -> str:
+    """Return the address of a page that asks for itself again, without what was done before."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    try:
+        pairs = Form.parse(query).without("done")
+    except Refusal:
+        pairs = []
+    return root + address(path, pairs)
 
 
 def _with_other_end(request: Request) -> str:

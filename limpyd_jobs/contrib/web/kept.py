@@ -52,9 +52,10 @@ class Recent(Generic[T]):
         self._lock = Lock()
         self._last: tuple[float, T] | None = None
 
-    def __call__(self) -> T:
+    def __call__(self, seconds: float | None = None) -> T:
+        """Return what was found; look again if that is as old as some seconds, by default those it was made with."""
         with self._lock:
-            if self._last is None or monotonic() - self._last[0] >= self._seconds:
+            if self._last is None or monotonic() - self._last[0] >= (self._seconds if seconds is None else seconds):
                 found = self._look()
                 self._last = (monotonic(), found)  # from its end on: a look may take longer than that
             return self._last[1]

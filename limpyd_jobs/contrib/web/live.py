@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from limpyd_jobs.contrib.web.kept import Recent
-from limpyd_jobs.contrib.web.pages.overview import OverviewShown
+from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import render
 
@@ -23,6 +23,9 @@ T = TypeVar("T")
 # How many seconds lie between two looks, how many may watch, and for how many seconds one stream goes on: then the
 # browser asks anew, and shows again who it is.
 EVERY, MAX_WATCHERS, STREAM_LASTS = 2.0, 500, 600.0
+
+# How old what pages show of the state of the database may be, in seconds.
+TROUBLE_FOR = 10.0
 
 # The overview; or a sentence that says why there is none.
 Sample = OverviewShown | str
@@ -106,6 +109,11 @@ class Live:
     async def once(self, root: str) -> Response:
         """Answer whoever asks every few seconds."""
         return HTMLResponse(self._fragment(await self._in_thread(self._recent), root))
+
+    async def trouble(self) -> Trouble:
+        """Return what every page shows of the state, as it was some seconds ago at most; nothing if it is not known."""
+        sample = await self._in_thread(partial(self._recent, TROUBLE_FOR))
+        return Trouble() if isinstance(sample, str) else sample.trouble
 
     async def stream(self, root: str) -> Response:
         """Answer with a stream of server-sent events."""

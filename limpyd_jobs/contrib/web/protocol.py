@@ -256,6 +256,10 @@ class Page:
         The name of a file in ``templates/``; empty if the handler returns `Raw`.
     label: str
         In the navigation; empty to leave it out there.
+    icon: str
+        The name of a symbol in ``icons.html``, over the label.
+    key: str
+        The letter that leads to it, after ``g``.
     role: Role
     acts: sequence of Act
         What its forms ask for.
@@ -271,6 +275,8 @@ class Page:
     show: Callable[[Asked], Any]
     template: str = ""
     label: str = ""
+    icon: str = ""
+    key: str = ""
     role: Role = Role.VIEW
     acts: Sequence[Act] = field(default=())
     lane: str = ""

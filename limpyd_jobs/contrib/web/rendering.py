@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cache
+from math import inf
 from typing import Any
 from urllib.parse import quote
 
@@ -88,6 +89,29 @@ def moment(value: Any) -> Markup | str:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, text, text)
 
 
+def ago(value: Any) -> Markup | str:
+    """Return a moment as how long ago it is, or in how long it is; the script keeps that up to date."""
+    found = as_utc(value)
+    if found is None:
+        return "" if value is None else cell(value)
+    text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
+    stamp = f"{found:%Y-%m-%dT%H:%M:%S}Z"
+    shown = distance((datetime.now(timezone.utc) - found).total_seconds())
+    return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(stamp, text, shown)
+
+
+def distance(seconds: float) -> str:
+    """Return how long ago something was, or in how long it is, in one unit: ``2 min ago``, ``in 7 min``."""
+    number = abs(seconds)
+    unit, size = next((unit, size) for unit, size, most in UNITS if number < size * most)
+    text = f"{int(number // size):,} {unit}"
+    return "now" if number < 1 else f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+# The units of distances in time, their seconds, and up to how many of them are shown.
+UNITS = (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48), ("d", 86400, inf))
+
+
 def told(value: Any) -> Markup:
     """Return a sentence of ours, with each stored date in it as a moment."""
     parts = _DATE.split(visible(value))
@@ -108,6 +132,11 @@ def as_utc(value: Any) -> datetime | None:
 def number(value: Any) -> str:
     """Return a number with separators; another value as a cell."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else cell(value)
+
+
+def plain(value: Any) -> str:
+    """Return a number as attributes have it: without separators."""
+    return f"{value}"
 
 
 def address(path: str, pairs: Iterable[tuple[str, Any]] = (), **query: Any) -> str:
@@ -167,12 +196,14 @@ def as_json(value: Any) -> bytes:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "ago": ago,
     "cell": cell,
     "json": script_json,
     "lines": lines,
     "moment": moment,
     "number": number,
     "pairs": pairs,
+    "plain": plain,
     "plural": count_of,
     "raw": raw,
     "seconds": shown_span,

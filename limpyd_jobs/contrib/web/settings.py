@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,6 +23,12 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # The shortest token or password: 16 characters cannot be guessed, however many are tried in a second.
 MIN_TOKEN = 16
 
+# Names the environment, as production, if no setting does. It stands in the header and in the title of each page.
+ENVIRONMENT = "LIMPYD_JOBS_ENVIRONMENT"
+
+# The colours of an environment, and the beginnings of names that have one without naming it. Others are olive.
+COLOURS = {"magenta": ("prod", "live"), "grey": ("local", "dev"), "olive": ()}
+
 # A host name, or an address, without a port; or any.
 _HOST = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]{2,45}\]")
 
@@ -40,6 +47,7 @@ class Settings:
     read_only: bool = False
     masked: Sequence[str] = ()
     title: str = "limpyd jobs"
+    environment: str = ""
     threads: int = 8
     streams: bool | None = None
 
@@ -52,6 +60,7 @@ class Settings:
             near = get_close_matches(unknown, names, n=1)
             meant = f"is {near[0]} meant?" if near else f"there are: {', '.join(sorted(names))}"
             raise ConfigurationException(f"{unknown!r} is not a setting of the dashboard: {meant}")
+        given = {"environment": os.environ.get(ENVIRONMENT), **given}
         checked = {name: _CHECKS[name](name, value) for name, value in given.items() if value is not None}
         settings = cls(**checked)
         if settings.database and settings.shards:
@@ -73,6 +82,21 @@ class Settings:
     def is_guarded(self) -> bool:
         """Whether it asks who it is. Without that, only this machine is answered."""
         return bool(self.token or self.view_token or self.users or self.authenticate)
+
+    @property
+    def environment_name(self) -> str:
+        """The name of the environment; empty if it has none."""
+        return self.environment.partition(":")[0]
+
+    @property
+    def environment_colour(self) -> str:
+        """One of `COLOURS`: the one that is named behind a colon, or that of the name."""
+        name, _, colour = self.environment.partition(":")
+        return colour or ("grey" if not name else _colour_of(name.lower()))
+
+
+def _colour_of(environment: str) -> str:
+    return next((colour for colour, names in COLOURS.items() if environment.startswith(names or "?")), "olive")
 
 
 def is_local(host: str) -> bool:
@@ -165,6 +189,16 @@ def _title(name: str, value: Any) -> str:
     return value
 
 
+def _environment(name: str, value: Any) -> str:
+    """Read a name, and maybe a colour behind a colon. An empty variable is none."""
+    if not isinstance(value, str) or len(value) > 60:
+        raise _refused(name, "a text of at most 60 characters, as production", value)
+    shown, colon, colour = value.strip().partition(":")
+    if colon and colour not in COLOURS:
+        raise _refused(name, f"a name, and maybe a colour ({', '.join(COLOURS)}), as production:magenta", value)
+    return f"{one_line(shown)}{colon}{colour}"
+
+
 def _threads(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100:
         raise _refused(name, "a number from 1 to 100", value)
@@ -182,6 +216,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "read_only": _bool,
     "masked": _texts,
     "title": _title,
+    "environment": _environment,
     "threads": _threads,
     "streams": _bool,
 }

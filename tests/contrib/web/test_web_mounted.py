@@ -81,7 +81,7 @@ def test_the_application_around_it_names_the_user() -> None:
         await dashboard({**scope, "session_of_host": "ann"}, receive, send)
 
     assert Dashboard(dashboard, host="www.example.com").get("/queues").status == 403
-    assert "ann <small>(view)" in Dashboard(outer, host="www.example.com").get("/queues").text
+    assert "<span>ann, view</span>" in Dashboard(outer, host="www.example.com").get("/queues").text
 
 
 def test_under_wsgi_it_asks_again_and_again() -> None:

@@ -15,7 +15,7 @@ import pytest
 import redis
 from asking import PROGRAM, Dashboard
 
-from limpyd_jobs import Job
+from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web import tasks as web_tasks
 from limpyd_jobs.contrib.web.pages import queues as page_of_queues
@@ -243,3 +243,32 @@ def test_the_button_of_a_queue_sends_its_name_whatever_it_is(
     answer = dashboard.post("/queues/pause", dict(re.findall(r'name="([^"]*)" value="([^"]*)"', unescape(form))))
     assert (answer.status, "must be valid text" in answer.shown) == (status, status == 400)
     assert [state.is_paused for state in queue_states()] == [status == 303]
+
+
+def test_the_environment_is_named_and_has_a_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, name, colour in (
+        ("production", "production", "magenta"),
+        ("staging", "staging", "olive"),
+        ("eu:magenta", "eu", "magenta"),
+        ("", "", "grey"),
+    ):
+        monkeypatch.setenv("LIMPYD_JOBS_ENVIRONMENT", given)
+        page = Dashboard().get("/queues").text
+        assert f'<body class="env-{colour}">' in page
+        assert (f'<span class="env">{name}</span>' in page) is bool(name)
+    monkeypatch.setenv("LIMPYD_JOBS_ENVIRONMENT", "production:red")
+    with pytest.raises(ConfigurationException, match="environment must be a name, and maybe a colour"):
+        Dashboard()
+
+
+def test_no_number_in_an_attribute_has_separators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser would read 5,000 as no number: the bar of an act was full at 8 %."""
+    Mail.add_jobs([f"{number}" for number in range(1200)])
+    task = Task("Wait", User("ann", "admin"), "/")
+    task.step(1234, 5000)
+    monkeypatch.setattr(Tasks, "get", lambda *_: task)
+    dashboard = Dashboard()
+    numbers = r'\s(?:max|min|value|size|rows|width|height|x|y|d|points|data-(?!says)[a-z]+)="([^"]*\d,\d{3}[^"]*)"'
+    assert 'value="1234"' in dashboard.get("/tasks/one").text
+    for address in ("/", "/queues", "/jobs", "/jobs?limit=1000", "/audit?limit=1000", "/tasks/one"):
+        assert re.findall(numbers, dashboard.get(address).text) == [], address

@@ -30,4 +30,4 @@ def show(asked: Asked) -> AuditShown:
     return AuditShown(text, found, len(entries), limit)
 
 
-PAGE = Page("/audit", "Audit", show, "audit.html", "Audit", lane="records")
+PAGE = Page("/audit", "Audit", show, "audit.html", "Audit", "audit", "a", lane="records")

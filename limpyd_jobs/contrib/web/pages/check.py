@@ -156,5 +156,7 @@ PAGE = Page(
     show,
     "check.html",
     "Check",
+    "check",
+    "c",
     acts=(Act(f"{HERE}/run", Role.VIEW, run), Act(f"{HERE}/repair", Role.ADMIN, repair)),
 )

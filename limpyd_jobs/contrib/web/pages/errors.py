@@ -192,5 +192,5 @@ ACTS = (
     Act(f"{HERE}/delete", Role.ADMIN, delete),
 )
 
-PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", acts=ACTS, lane="errors", empty=show_nothing)
+PAGE = Page(HERE, "Errors", show, "errors.html", "Errors", "err", "e", acts=ACTS, lane="errors", empty=show_nothing)
 CAUSE_PAGE = Page(CAUSE, "Cause", show_cause, "cause.html", lane="errors")

@@ -382,6 +382,6 @@ ACTS = (
     Act(f"{HERE}/release", Role.ACT, release),
 )
 
-PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", acts=ACTS, lane="jobs", empty=show_nothing)
+PAGE = Page(HERE, "Jobs", show, "jobs.html", "Jobs", "jobs", "j", acts=ACTS, lane="jobs", empty=show_nothing)
 FACETS_PAGE = Page(f"{HERE}/facets", "Jobs by", show_facets, "facets.html", lane="jobs")
 WORDS_PAGE = Page(f"{HERE}/words", "Words", show_words, "words.html")

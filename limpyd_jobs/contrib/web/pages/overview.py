@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from typing import NamedTuple
 
 from redis.exceptions import ConnectionError
 
@@ -32,6 +33,26 @@ from limpyd_jobs.views import glance_of_all
 SINCE, MAX_QUEUES, MAX_ATTENTION = timedelta(hours=1), 50, 50
 
 
+class Trouble(NamedTuple):
+    """What every page shows of the state of a database.
+
+    Attributes
+    ----------
+    problems: int
+    is_grave: bool
+        Whether jobs fail, or are not run.
+    failing: int
+        How many queues have jobs that fail now.
+    silent: int
+        How many workers are silent.
+    """
+
+    problems: int = 0
+    is_grave: bool = False
+    failing: int = 0
+    silent: int = 0
+
+
 @dataclass(frozen=True)
 class OverviewShown:
     """A database, as it was when it was looked at.
@@ -52,6 +73,13 @@ class OverviewShown:
     series: Series
     at: datetime
     unseen: Sequence[str] = ()
+
+    @property
+    def trouble(self) -> Trouble:
+        """What every page shows of it."""
+        failing = {name for each in self.attention if each.is_failing for name in each.queues}
+        found = self.verdict
+        return Trouble(found.problems, found.gravity == "error", len(failing), found.workers - found.workers_well)
 
 
 def look(settings: Settings) -> OverviewShown:
@@ -95,4 +123,4 @@ def show(asked: Asked) -> OverviewShown:
     return look(asked.settings)
 
 
-PAGE = Page("/", "Overview", show, "overview.html", "Overview")
+PAGE = Page("/", "Overview", show, "overview.html", "Overview", "overview", "o")

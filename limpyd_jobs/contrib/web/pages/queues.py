@@ -152,6 +152,8 @@ PAGE = Page(
     show,
     "queues.html",
     "Queues",
+    "queues",
+    "q",
     acts=(
         Act("/queues/pause", Role.ACT, partial(pause, pauses=True)),
         Act("/queues/resume", Role.ACT, partial(pause, pauses=False)),

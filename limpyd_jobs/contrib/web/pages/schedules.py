@@ -194,5 +194,5 @@ ACTS = (
     Act(f"{HERE}/remove", Role.ADMIN, remove),
 )
 
-PAGE = Page(HERE, "Schedules", show, "schedules.html", "Schedules", acts=ACTS, lane="records")
+PAGE = Page(HERE, "Schedules", show, "schedules.html", "Schedules", "schedules", "s", acts=ACTS, lane="records")
 ONE_PAGE = Page(ONE, "Schedule", show_one, "schedule.html", lane="records")

@@ -120,6 +120,8 @@ PAGE = Page(
     show,
     "workers.html",
     "Workers",
+    "workers",
+    "w",
     acts=[Act(f"{HERE}/{verb}", role, partial(order, verb)) for verb, role in ROLES.items()],
     lane="records",
 )

@@ -1,0 +1,62 @@
+"""What surrounds each page: the keys, what is live and its pause, and how tabs are told apart."""
+
+from __future__ import annotations
+
+from browser import Browser
+from conftest import Site
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from servers import wait_until
+from webshop import SendMail
+
+from limpyd_jobs import Queue
+
+
+def test_pages_are_reached_by_keys_and_the_help_lists_them(shop: Site, browser: Browser) -> None:
+    browser.open(shop("/queues"))
+    browser.press("?")
+    assert "Find anything" in browser.driver.find_element(By.ID, "keys").text
+    assert browser.violations() == []
+    browser.press(Keys.ESCAPE)
+    assert not browser.driver.find_element(By.ID, "keys").is_displayed()
+    browser.run("document.documentElement.dataset.left = 1")
+    browser.press("g")
+    browser.press("j")
+    wait_until(lambda: browser.run("return !document.documentElement.dataset.left"), "the page of jobs")
+    assert browser.driver.current_url == shop("/jobs")
+    browser.press("/")
+    browser.press("j?")
+    assert browser.driver.find_element(By.ID, "q").get_attribute("value") == "j?", "a letter is text in a field"
+    assert browser.complaints() == []
+
+
+def test_tabs_tell_their_environment_page_and_problems_apart(shop: Site, workshop: Site, browser: Browser) -> None:
+    browser.open(shop("/queues"))
+    assert browser.run("return document.title").startswith("▲")
+    assert browser.run("return document.title").endswith(" Queues · production · limpyd jobs")
+    assert "trouble" in browser.run("return document.getElementById('favicon').getAttribute('href')")
+    workshop.connect()
+    browser.open(workshop("/queues"))
+    assert browser.run("return document.title") == "Queues · limpyd jobs"
+    assert "trouble" not in browser.run("return document.getElementById('favicon').getAttribute('href')")
+
+
+def test_a_page_goes_on_by_itself_unless_it_is_paused(workshop: Site, browser: Browser) -> None:
+    """And a screen reader hears of what is new only."""
+    SendMail.add_job("one")
+    browser.open(workshop("/"))
+    moment = "return document.querySelector('#looked time').dateTime"
+    button = browser.driver.find_element(By.ID, "live-button")
+    button.click()
+    assert button.text == "Paused"
+    paused = browser.run(moment)
+    Queue.pause("mails")
+    browser.run("setTimeout(() => { document.body.dataset.later = 1 }, 5000)")
+    wait_until(lambda: browser.run("return document.body.dataset.later"), "two more samples")
+    assert browser.run(moment) == paused
+    browser.press("l")
+    wait_until(lambda: browser.run(moment) != paused, "what was sampled since")
+    wait_until(lambda: "mails is paused" in browser.run("return document.getElementById('news').textContent"))
+    assert browser.driver.find_elements(By.CSS_SELECTOR, "#live [aria-live]") == []
+    assert browser.run("return document.title").startswith("▲1 Overview")
+    assert browser.complaints() == []
