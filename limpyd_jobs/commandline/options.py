@@ -81,6 +81,17 @@ def rate(text: str) -> float:
     return found
 
 
+def part(text: str) -> float:
+    """Return a part of one, given as ``20%`` or ``20``."""
+    try:
+        found = float(text.removesuffix("%")) / 100
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1:
+        raise ValueError(f"{text!r} is not a part of the jobs: write it as 20%")
+    return found
+
+
 def queue_names(text: str) -> str:
     """Return a text that has a name between its commas, or raise `ValueError`."""
     text.encode()  # bytes of the command line that are not UTF-8 raise here

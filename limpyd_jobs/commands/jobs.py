@@ -400,7 +400,7 @@ A filter is made of words. All of them must be met:
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
         change = Change(verb, self._filters(words), **self._arguments(), **self.pace)
         if self.pace and len(change.filters) > 1:
-            self.parser.error("--spread and --rate need a filter, or one ident")
+            self.parser.error("--spread, --rate and --stop-if-failing need a filter, or one ident")
         return self.change_many(change, partial(self._note_not_found, change))
 
     def _note_not_found(self, change: Change, tally: Tally) -> None:

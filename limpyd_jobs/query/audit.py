@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from limpyd_jobs.arguments import read_priority
@@ -31,6 +32,12 @@ class AuditEntry(NamedTuple):
         ``complete``, ``running``, or how it was cut short.
     until: str
         When the last of jobs that are spread is due, in UTC; empty if none are.
+    token: str
+        The name of a requeue that is followed; else empty.
+    order: str
+        What it is ordered to do.
+    followed: dict of str to str
+        What became of the jobs that it put back: how many ``succeeded``, ``failed``…
     """
 
     at: str
@@ -45,19 +52,26 @@ class AuditEntry(NamedTuple):
     begun: str
     outcome: str
     until: str = ""
+    token: str = ""
+    order: str = ""
+    followed: Mapping[str, str] = {}
 
+
+FOLLOWED = (
+    *("succeeded", "failed", "retrying", "others", "open", "not_followed"),
+    *("looked", "size", "stop_above"),
+)
 
 _NUMBERS = {"done", "skipped", "refused"}
 
 
 def audit_entries(most: int = 50, database: JobsDatabase | None = None) -> list[AuditEntry]:
     """Return the last entries of the audit, the newest first."""
-    return [
-        AuditEntry(
-            *(
-                read_priority(entry.get(name)) if name in _NUMBERS else entry.get(name, "")  # type: ignore[arg-type]
-                for name in AuditEntry._fields
-            )
-        )
-        for entry in last_entries(connection_to(database), most)
-    ]
+    return [_entry_of(fields) for fields in last_entries(connection_to(database), most)]
+
+
+def _entry_of(fields: Mapping[str, str]) -> AuditEntry:
+    numbers = {name: read_priority(fields.get(name)) for name in _NUMBERS}
+    texts = {name: fields.get(name, "") for name in AuditEntry._fields if name not in _NUMBERS}
+    followed = {name: fields[name] for name in FOLLOWED if name in fields and "token" in fields}
+    return AuditEntry(**{**texts, **numbers, "followed": followed})  # type: ignore[arg-type]

@@ -62,11 +62,17 @@ class Entry:
     values: Mapping[str, str]
     names: Mapping[str, str]
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    outcome: str = COMPLETE
 
     def note(self, number: int) -> Steps[None]:
         """Add a number of those that were done by no script that notes it."""
         if number and "entry" in self.names:
             yield Call(self.connection, _note_entry, {**self.names, "number": number}, outcome_of)
+
+    def noting(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Write other values of what is being done, and return all that it has, with what others wrote there."""
+        token = self.names.get("entry")
+        return write_to_begun(self.connection, token, values) if token else {}
 
     def end(self, outcome: str) -> Steps[None]:
         """Write what was done in the end. As it is done already, a failure to write is only logged."""
@@ -119,7 +125,7 @@ def audited(
     except BaseException as error:
         finish(entry.fail(error, refusals))
         raise
-    finish(entry.end(COMPLETE))
+    finish(entry.end(entry.outcome))
 
 
 def auditing(
@@ -140,7 +146,7 @@ def auditing(
     except BaseException as error:
         yield from entry.fail(error, ())
         raise
-    yield from entry.end(COMPLETE)
+    yield from entry.end(entry.outcome)
     return result
 
 
@@ -150,7 +156,7 @@ def of_the_rest(error: NotAudited) -> NotAudited:
 
 
 def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Mapping[str, str]) -> Steps[Entry]:
-    token = uuid4().hex
+    token = values.get("token") or uuid4().hex  # known before, if people follow what is done
     request = {"entry": token, "values": json.dumps(values), "most": MAX_BEGUN}
     try:
         with refusing_if_unaudited(needs_room=needs_room):
@@ -233,6 +239,14 @@ def _user() -> str:
     with suppress(KeyError):  # there may be no name for the number of a user
         return pwd.getpwuid(uid).pw_name
     return f"{uid}"
+
+
+def write_to_begun(connection: Any, token: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Write values in an entry that has not ended, and return all that it has; nothing if it ended."""
+    texts = {name: one_line(value, MESSAGE) for name, value in values.items()}
+    request = {"entry": token, "number": 0, "values": json.dumps(texts)}
+    reply = send(Call(connection, _note_entry, request, dict))
+    return _read(reply["entry"])
 
 
 def last_entries(connection: Any, most: int) -> list[dict[str, str]]:

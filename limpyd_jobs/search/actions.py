@@ -167,7 +167,8 @@ class Action:
                 outcomes[outcome] += 1
         finally:  # also if it is interrupted
             yield from entry.note(outcomes["done"])
-        return Changed(outcomes, step.looked, step.seen, self.turn)
+        done = [f"{pk}" for pk, _ in step.records] if outcomes["done"] else []  # it is one
+        return Changed(outcomes, step.looked, step.seen, self.turn, pks=done)
 
     def _outcome_of_one(self, job: Any, queue_name: str | None) -> str:
         """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""
@@ -224,7 +225,9 @@ class RequeueMany(Action):
         delayed_until: datetime | None = None,
         pace: Pace | None = None,
         restart: bool = False,
+        told: bool = False,
     ) -> None:
+        self._told = told  # whether to answer which jobs were put back
         self._queue_name = None if queue_name is None else _servable_name(queue_name)
         self._priority = "" if priority is None else stored_priority(priority)
         self._delay = delay_argument(delayed_for, delayed_until)
@@ -239,6 +242,7 @@ class RequeueMany(Action):
             priority=self._priority,
             delay=self._delay,
             restart=self._restart,
+            told="1" if self._told else "",
             **self._turns,
         )
 

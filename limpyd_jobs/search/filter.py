@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
 from limpyd_jobs.records.audit import Entry, auditing
@@ -21,6 +21,34 @@ from limpyd_jobs.search.walk import OnStep, Source, Walk
 from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
+
+
+class Follower(Protocol):
+    """Is given which jobs were put back, and sees what becomes of them. It may wait in `progress`, and at the end.
+
+    Attributes
+    ----------
+    token: str
+        Of the entry in the audit.
+    told: str
+        What the audit says of it, beside how jobs are changed.
+    step: int
+        How many jobs a step puts back at most.
+    numbers: mapping
+        What it counted.
+    """
+
+    token: str
+    step: int
+
+    @property
+    def told(self) -> str: ...
+    @property
+    def numbers(self) -> Mapping[str, Any]: ...
+
+    def begins(self, entry: Entry) -> None: ...
+    def took(self, name: str, pks: Sequence[str]) -> None: ...
+    def ends(self) -> None: ...
 
 
 class Plan:
@@ -47,22 +75,33 @@ class Plan:
         self._is_counted = would.is_exact
         return would
 
-    def doing(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Steps[Tally]:
+    def doing(
+        self, progress: OnStep | None = None, *, unaudited: bool = False, follower: Follower | None = None
+    ) -> Steps[Tally]:
         """Do it."""
         if self._action.is_counted_first and not self._is_counted:
             yield from self.counting(progress)
         if not self._found:
             return (yield from self._going(None, progress))
         told: dict[str, Any] = {"verb": self._action.verb, "filter": self._words, "how": self._action.how}
+        if follower:
+            told |= {"how": f"{self._action.how} {follower.told}".strip(), "token": follower.token}
         told |= {"unaudited": unaudited, "needs_room": self._action.needs_room}
-        tally = yield from auditing(self._connection, partial(self._going, progress=progress), **told)
+        tally = yield from auditing(
+            self._connection, partial(self._going, progress=progress, follower=follower), **told
+        )
         if tally.is_exact:
             yield from self._action.end(self._connection)
         return tally
 
-    def _going(self, entry: Entry | None, progress: OnStep | None) -> Steps[Tally]:
+    def _going(self, entry: Entry | None, progress: OnStep | None, follower: Follower | None = None) -> Steps[Tally]:
         walk = Walk.over([source for source, _ in self._found], self._left_out, progress)
         outcomes, until = Counter[str](), None
+
+        def follow(name: str, each: Changed) -> None:
+            if follower and entry:
+                follower.took(name, each.pks)
+            add(each)
 
         def add(each: Changed) -> None:
             nonlocal until
@@ -70,17 +109,24 @@ class Plan:
             number = each.outcomes.get("done", 0) if entry else outcomes["done"]
             until = last_turn(each.first, each.interval, number) if each.first and number else until
             if entry:
-                entry.numbers = Tally.of(outcomes, until).written
+                entry.numbers = {**Tally.of(outcomes, until).written, **(follower.numbers if follower else {})}
 
         def refuse(why: LookupError, found: Found) -> None:
             add(Changed({f"{why}": found.number}))
 
+        if follower and entry:
+            follower.begins(entry)
         for source, model in self._found:
             if isinstance(model, LookupError):
                 yield from walk.each(source, source.find, partial(refuse, model))
             elif not walk.is_cut:
-                yield from walk.change(source, self._action.asking(source, model, entry), add, is_counted=entry is None)
+                step, act = follower.step if follower else 0, partial(follow, source.known.name)
+                asking = self._action.asking(source, model, entry)
+                yield from walk.change(source, asking, act, is_counted=entry is None, most=step)
         add(Changed({"the pk is not a number": self.unseen}))
+        if follower and entry:
+            follower.ends()
+            add(Changed({}))
         return Tally.of(outcomes, until, walk.is_whole)
 
 

@@ -313,10 +313,11 @@ class Walk:
         return False
 
     def change(
-        self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], *, is_counted: bool
+        self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], *, is_counted: bool, most: int = 0
     ) -> Steps[None]:
-        """Do the same with what changes records, or only counts what it would change, the oldest first."""
-        size = PER_STEP if is_counted else CHANGES_PER_STEP
+        """Do the same with what changes records, or only counts what it would change, the oldest first; `most` at once,
+        if that is given."""
+        size = PER_STEP if is_counted else most or CHANGES_PER_STEP
         return self.each(source, ask, act, is_upwards=True, size=size, few=FEWER_THAN_ALL)
 
     def number_in(self, source: Source) -> Steps[int]:

@@ -60,17 +60,18 @@ class Grouped(NamedTuple):
 
 class Changed(NamedTuple):
     """How many of some records have each outcome; of jobs that are spread, when the first one is due, and how many
-    seconds there are to the next."""
+    seconds there are to the next; and which were done, if that was asked for."""
 
     outcomes: Mapping[str, int]
     looked: int = 0
     seen: int = 0
     first: datetime | None = None
     interval: float = 0
+    pks: Sequence[str] = ()
 
     @classmethod
     def of(cls, reply: Mapping[str, Any]) -> Changed:
-        changed = cls(reply["outcomes"], reply["looked"], int(reply["seen"]))
+        changed = cls(reply["outcomes"], reply["looked"], int(reply["seen"]), pks=[*reply.get("pks", ())])
         if "turn" not in reply:
             return changed
         return changed._replace(first=_moment(reply["turn"]), interval=float(reply["interval"]) / 1_000_000)

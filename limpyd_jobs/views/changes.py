@@ -16,6 +16,7 @@ from limpyd_jobs.redis.calls import Steps, finish
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.filter import Plan
 from limpyd_jobs.search.walk import OnStep
+from limpyd_jobs.views.following import Following
 
 # The verbs for all jobs of a filter, and those for the errors of one.
 VERBS = ("requeue", "cancel", "move", "delay", "promote", "delete")
@@ -33,7 +34,7 @@ class Change:
         One of `VERBS`; of errors, ``delete``.
     filters: sequence of JobFilter or ErrorFilter
     **arguments
-        Those of the verb, as of `JobFilter.requeue_all`.
+        Those of the verb, as of `JobFilter.requeue_all`; with ``told=True``, a requeue can be followed.
     """
 
     def __init__(self, verb: str, filters: Sequence[JobFilter | ErrorFilter], **arguments: Any) -> None:
@@ -50,6 +51,16 @@ class Change:
     def do(self, progress: OnStep | None = None, *, unaudited: bool = False) -> Tally:
         """Do it. For the exceptions see `JobFilter.requeue_all`."""
         return self._each(plan.doing(progress, unaudited=unaudited) for plan in self._plans)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is asked to say which jobs it changed."""
+        return bool(self._arguments.get("told"))
+
+    def follow(self, following: Following, *, unaudited: bool = False) -> Tally:
+        """Do it, and see what becomes of the jobs: `following` says when to go on, and when to stop."""
+        [plan] = self._plans
+        return finish(plan.doing(following, unaudited=unaudited, follower=following))
 
     def _each(self, plans: Iterable[Steps[Tally]]) -> Tally:
         tallies: list[Tally] = []

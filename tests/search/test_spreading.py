@@ -271,7 +271,7 @@ def test_the_command_says_until_when_it_lasts() -> None:
         "--all --rate=nan": "'nan' is not a rate",
         "--all --rate=-1/s": "'-1/s' is not a rate",
         "--all --rate=1/s --spread=1m": "--spread and --rate do not go together",
-        "a.B:1 a.B:2 --rate=1/s": "--spread and --rate need a filter, or one ident",
+        "a.B:1 a.B:2 --rate=1/s": "--spread, --rate and --stop-if-failing need a filter, or one ident",
     }.items(),
 )
 def test_wrong_options_are_refused(words: str, told: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optparse import Option
 
-from limpyd_jobs.commandline.options import SCRIPT_OPTIONS, WorkerOption, between, modules, rate, time_span
+from limpyd_jobs.commandline.options import SCRIPT_OPTIONS, WorkerOption, between, modules, part, rate, time_span
 
 _OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
 
@@ -62,4 +62,10 @@ VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)
 PACE_OPTIONS = (
     WorkerOption("--spread", check=time_span, help="one after the other, all in this time, as 90, 90s, 30m, 1h or 2d"),
     WorkerOption("--rate", check=rate, help="one after the other, so many of them in a time, as 50/s, 600/m or 1000/h"),
+    WorkerOption(
+        "--stop-if-failing",
+        metavar="PART",
+        check=part,
+        help="follow the jobs until they end, and put no more back if more than this part fails again, as 20%%",
+    ),
 )

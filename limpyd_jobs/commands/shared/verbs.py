@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.command import FLAGS, Command
-from limpyd_jobs.commands.shared.progress import shown_progress
+from limpyd_jobs.commands.shared.progress import ProgressLine, shown_progress
 from limpyd_jobs.commands.shared.tables import print_fields
 from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
@@ -22,6 +22,8 @@ from limpyd_jobs.search.classes import asking_once
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import Change
+from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.following import Following
 
 Verb = Callable[[Sequence[str]], int | None]
 
@@ -75,6 +77,8 @@ class VerbCommand(Command):
             if would.done and not self.is_sure(f"{change.verb} {count_of(would.done, what)}{_until(would)}?"):
                 return 1
         with self._noting_if_cut():
+            if change.is_followed:
+                return self._follow(change)
             tally = self._look(what, partial(change.do, **self.how_audited))
         if not is_counted:
             note(tally)
@@ -83,6 +87,33 @@ class VerbCommand(Command):
     def _look(self, what: str, act: Callable[[OnStep | None], Tally]) -> Tally:
         with shown_progress(f"looked at {{:,}} of {{:,}} {what}s") as progress:
             return act(progress)
+
+    def _follow(self, change: Change) -> int:
+        """Do it, say how many ended how meanwhile, and return the exit status."""
+        line = ProgressLine()
+        try:
+            following = Following(
+                lambda looked, size, told: line(f"looked at {looked:,} of {size:,} jobs: {told}"),
+                self.options.stop_if_failing,
+                self._rate_of(change),
+            )
+            self.note(f"limpyd-jobs audit shows it, and the dashboard at /requeues/{following.token}")
+            tally = change.follow(following, **self.how_audited)
+        finally:
+            line.end()
+        found = following.outcomes
+        if not self.print_as_json({**document(tally), **found._asdict(), "stopped": following.why_stopped or None}):
+            self.print_tally("requeued", tally)
+            print(f"{found}")
+        if following.why_stopped:
+            self.note(f"{following.why_stopped}. The others are in error still")
+        return 1 if tally.refused or following.why_stopped else 0
+
+    def _rate_of(self, change: Change) -> float | None:
+        """Return how many jobs a second are put back at most."""
+        if self.options.rate:
+            return float(self.options.rate)
+        return change.count().done / self.options.spread if self.options.spread else None
 
     @contextmanager
     def _noting_if_cut(self) -> Iterator[None]:
@@ -108,6 +139,10 @@ class VerbCommand(Command):
         """How jobs are spread, as the options ask for it."""
         if self.options.spread and self.options.rate:
             self.parser.error("--spread and --rate do not go together")
+        if self.options.stop_if_failing is not None:
+            if getattr(self.options, "delayed_for", None) or getattr(self.options, "delayed_until", None):
+                self.parser.error("--stop-if-failing does not go together with --for and --until")
+            return {"told": True}
         return given(spread=self.options.spread, rate=self.options.rate)
 
 
