@@ -64,9 +64,11 @@ from limpyd_jobs.query.scheduling import schedule_state as schedule_state
 from limpyd_jobs.query.scheduling import schedules as schedules
 from limpyd_jobs.query.series import SPANS as SPANS
 from limpyd_jobs.query.series import HeatMap as HeatMap
+from limpyd_jobs.query.series import Levels as Levels
 from limpyd_jobs.query.series import QueueSeries as QueueSeries
 from limpyd_jobs.query.series import Series as Series
 from limpyd_jobs.query.series import heat_map as heat_map
+from limpyd_jobs.query.series import read_levels as read_levels
 from limpyd_jobs.query.series import read_series as read_series
 from limpyd_jobs.query.series import read_span as read_span
 from limpyd_jobs.query.series import series_of as series_of

@@ -43,10 +43,8 @@ def read_metrics(
     if not timedelta() < since <= KEPT[by]:
         raise ValueError(f"metrics by the {by} go back at most {KEPT[by].days} days, so not {since}")
     connection = connection_to(database)
-    size = int(PERIODS[by].total_seconds())
-    now = int(connection.time()[0])
-    first, last = (now - ceil(since.total_seconds())) // (size * step) * size * step, now // size * size
-    starts = range(first - size, last + size, size)  # one more, to know how many were added in the first one
+    starts = starts_of(connection, since, by, step)
+    starts = range(starts.start - starts.step, starts.stop, starts.step)  # to know how many were added in the first one
     found = (
         fields
         for at in range(0, len(starts), AT_ONCE)
@@ -54,6 +52,14 @@ def read_metrics(
     )
     periods = islice(_periods(zip(starts, found, strict=True)), 1, None)
     return [_as_one(some) for some in iter(lambda: [*islice(periods, step)], [])]
+
+
+def starts_of(connection: Any, since: timedelta, by: str, step: int) -> range:
+    """Return the first seconds of the last minutes or days, by the clock of Redis. The first one begins a step."""
+    size = int(PERIODS[by].total_seconds())
+    now = int(connection.time()[0])
+    first = (now - ceil(since.total_seconds())) // (size * step) * size * step
+    return range(first, now // size * size + size, size)
 
 
 def added_up(numbers: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
-from limpyd_jobs.query.metrics import Period, read_metrics, summed
+from limpyd_jobs.dates import EPOCH
+from limpyd_jobs.query.metrics import Period, read_metrics, starts_of, summed
+from limpyd_jobs.records import metrics as stored
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import connection_to
 
 OTHERS = "(others)"
 
@@ -82,6 +85,25 @@ class Series(NamedTuple):
     is_cut: bool
 
 
+class Levels(NamedTuple):
+    """How many jobs waited and ran, as workers noted it once a minute.
+
+    Attributes
+    ----------
+    starts: list of datetime
+        The beginnings of the minutes, naive UTC.
+    waiting, running: list of int
+        How many did at these times: the most, if several minutes are one column. None where no worker noted it.
+    is_cut: bool
+        Whether there were queues of more names than are noted.
+    """
+
+    starts: list[datetime]
+    waiting: list[int | None]
+    running: list[int | None]
+    is_cut: bool
+
+
 class HeatMap(NamedTuple):
     """How long jobs waited and ran, as the buckets that are stored.
 
@@ -110,6 +132,34 @@ def read_span(span: str, database: JobsDatabase | None = None) -> list[Period]:
     """Return the metrics for the columns of a chart of one of the `SPANS`."""
     since, by, step = SPANS[span]
     return read_metrics(since, by, database, step)
+
+
+def read_levels(span: str, database: JobsDatabase | None = None, queue: str = "") -> Levels:
+    """Return the levels of a queue, or of all queues together, for a chart of one of the `SPANS`. They are kept by the
+    minute only: of a longer time, nothing is known."""
+    since, by, step = SPANS[span]
+    if by != "minute":
+        return Levels([], [], [], False)
+    connection = connection_to(database)
+    starts = starts_of(connection, since, by, step)
+    found = stored.read_levels(connection, starts)
+    levels = [_level_of(fields, queue) for fields in found]
+    columns = [[each for each in levels[at : at + step] if each] for at in range(0, len(levels), step)]
+    return Levels(
+        [EPOCH + timedelta(seconds=start) for start in starts[::step]],
+        [max((waiting for waiting, _ in column), default=None) for column in columns],
+        [max((running for _, running in column), default=None) for column in columns],
+        any(stored.IS_CUT in fields for fields in found),
+    )
+
+
+def _level_of(fields: Mapping[str, str], queue: str) -> tuple[int, int] | None:
+    """Return how many jobs waited and ran in a minute; None if that is not known."""
+    texts = [fields[queue]] if queue in fields else [] if queue else [*fields.values()]
+    numbers = [words for text in texts if len(words := text.split()) == 2 and all(map(stored.is_number, words))]
+    return (
+        (sum(int(waiting) for waiting, _ in numbers), sum(int(running) for _, running in numbers)) if numbers else None
+    )
 
 
 def series_of(periods: Sequence[Period], most: int = 6) -> Series:

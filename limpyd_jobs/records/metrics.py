@@ -25,16 +25,26 @@ KEY = "limpyd-jobs:figures:"
 # A hash of the same kind, of all that was ever written. Its sums only grow.
 TOTAL = f"{KEY}total"
 
+# A hash for each minute: by the name of a queue, how many jobs waited and ran then. See `note_levels.lua`.
+LEVELS = f"{KEY}levels:"
+
+# The field that says that more names had no room.
+IS_CUT = "\n"
+
 # The upper bounds of the buckets of histograms, in seconds. One more bucket is for longer times.
 BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600, 4 * 3600, 24 * 3600)
 
 _write_metrics = Script("metrics/write_metrics")
+_note_levels = Script("metrics/note_levels")
 
 
 BUCKETS = len(BOUNDS) + 1
 
 # How many rows one call adds: it takes Redis some 3 milliseconds.
 MAX_ROWS = 30
+
+# Of how many queues a worker notes the levels: that takes Redis some 2 milliseconds.
+MAX_NOTED = 300
 
 # How many rows of all time are read: more than scripts write.
 MAX_TOTALS = 600
@@ -145,13 +155,28 @@ def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> No
     send(Call(connection, _write_metrics, request, outcome_of, keys=[at(connection, KEY)]))
 
 
+def note_levels(connection: Redis, queues: Sequence[str]) -> None:
+    """Note how many jobs wait and run in the first `MAX_NOTED` of some queues, given by the beginnings of their keys,
+    unless that was done in this minute."""
+    request = {"queues": listed(queues[:MAX_NOTED])}
+    send(Call(connection, _note_levels, request, outcome_of, keys=[at(connection, KEY)]))
+
+
+def read_levels(connection: Any, starts: Iterable[int]) -> list[dict[str, str]]:
+    """Return the stored levels of minutes, by their first seconds; a key of a wrong type counts as empty."""
+    return _read_hashes(connection, (f"{LEVELS}{start}" for start in starts))
+
+
 def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, str]]:
     """Return the stored metrics of periods, ``minute`` or ``day``, by their first seconds; a key of a wrong type counts
     as empty."""
+    return _read_hashes(connection, (f"{KEY}{period}:{start}" for start in starts))
+
+
+def _read_hashes(connection: Any, keys: Iterable[str]) -> list[dict[str, str]]:
     pipeline = connection.pipeline(transaction=False)
-    key = at(connection, KEY)
-    for start in starts:
-        pipeline.hgetall(f"{key}{period}:{start}")
+    for key in keys:
+        pipeline.hgetall(at(connection, key))
     return [found if isinstance(found, dict) else {} for found in pipeline.execute(raise_on_error=False)]
 
 

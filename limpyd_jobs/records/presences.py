@@ -55,11 +55,11 @@ def keep(
     return send(Call(connection or sender_of(model), _keep_presence, request, read, [model], keys=keys, fields=fields))
 
 
-def leave(connection: Redis, model: Model, pk: str) -> None:
+def leave(connection: Redis, model: Model, pk: str, *, is_noted: bool = True) -> None:
     """Delete the record of a process that leaves, over a connection that any thread may use. Of a worker, it is noted
-    that it ended."""
+    that it ended, unless nothing of it is to stay."""
     layout = layout_of(model)
-    request, keys = {"model": layout.json, "pk": pk}, [layout.description["leases"]]
+    request, keys = {"model": layout.json, "pk": pk, "unnoted": not is_noted}, [layout.description["leases"]]
     run(_end_presence, connection, keys, Call(connection, _end_presence, request, outcome_of, [model]).words())
 
 

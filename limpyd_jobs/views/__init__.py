@@ -9,6 +9,7 @@ from limpyd_jobs.views.changes import filters_of_queued as filters_of_queued
 from limpyd_jobs.views.documents import document as document
 from limpyd_jobs.views.hints import unknown_names as unknown_names
 from limpyd_jobs.views.merged import glance_of_all as glance_of_all
+from limpyd_jobs.views.merged import levels_of_all as levels_of_all
 from limpyd_jobs.views.merged import overview_of_all as overview_of_all
 from limpyd_jobs.views.merged import periods_of_all as periods_of_all
 from limpyd_jobs.views.merged import states_of_all as states_of_all

@@ -14,6 +14,7 @@ from limpyd_jobs.query.backlog import Load
 from limpyd_jobs.query.metrics import Period, added_up, summed
 from limpyd_jobs.query.overview import Overview, Totals
 from limpyd_jobs.query.queues import QueueState, rank, together
+from limpyd_jobs.query.series import Levels
 from limpyd_jobs.records.app_versions import AppVersion
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.search.causes import EXAMPLES, ErrorGroup, ErrorGroups, ErrorMessage
@@ -65,6 +66,22 @@ def periods_of_all(found: Mapping[int, Iterable[Period]]) -> list[Period]:
         Period(start, summed(periods, lambda *names: names), added_up(each.added for each in periods))
         for start, periods in sorted(same.items())
     ]
+
+
+def levels_of_all(found: Mapping[int, Levels]) -> Levels:
+    """Return the levels of several databases, as if they were one: of each minute, what is known."""
+    same: dict[datetime, list[tuple[int | None, int | None]]] = {}
+    for levels in found.values():
+        for start, *level in zip(levels.starts, levels.waiting, levels.running, strict=True):
+            same.setdefault(start, []).append((level[0], level[1]))
+    starts = sorted(same)
+    waiting, running = ([_sum_of_known(level[at] for level in same[start]) for start in starts] for at in (0, 1))
+    return Levels(starts, waiting, running, any(levels.is_cut for levels in found.values()))
+
+
+def _sum_of_known(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def glance_of_all(found: Mapping[int, Glance]) -> Glance:

@@ -186,7 +186,7 @@ class Loop:
         self.hooks = hooks = ByHooks(worker, runs, strategies, recorder, announcer, endings, offers)
         succeed = endings.succeed
         self.straight = Straight(worker.queue_model, runs, self.overrides, strategies, announcer, hooks, succeed)
-        self.metrics = WorkerMetrics(runs)
+        self.metrics = WorkerMetrics(runs, lambda: context.queue_keys)
         note = self.metrics.note if context.settings.metrics else None
         self.code = JobCode(worker, self.overrides, self.redis_retry, self.timer, self.awaiting)
         self.executor = Executor(context, runs, recorder, self.code, hooks, offers, note)
@@ -345,6 +345,8 @@ class Loop:
         self.leases.renew(self.context.connection)
         self.registration.renew(self.context.connection)
         self._write_metrics()
+        if self.context.settings.metrics:
+            self.metrics.note_levels(self.context.connection)
         self.context.state.beaten = monotonic()
 
     def _write_metrics(self) -> None:

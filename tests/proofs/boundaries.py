@@ -40,7 +40,7 @@ class Task(Job):
         if identifier.startswith("asks to be put back") and self.tries.hget() == "1":
             raise Requeue
         if identifier.startswith("takes a while"):
-            threading.Event().wait(1)
+            threading.Event().wait(0.45)
         if identifier.startswith("goes on"):
             self.go_on()
         if identifier.startswith("gives itself up"):

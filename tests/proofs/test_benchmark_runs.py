@@ -142,7 +142,7 @@ class TestAgainstAnotherCommit:
             *("add, wall ", "add, processor ", "add, processor "),
             *("run, prefetch 1, wall ", "run, prefetch 1, processor ", "run, prefetch 1, processor "),
         ]
-        assert len(rows) == 9
+        assert len(rows) == 12
 
     def test_fails_if_a_cost_is_higher_than_it_may_be(self) -> None:
         here, there = (SimpleNamespace(name="", values={("add", "wall time"): costs}) for costs in ([3, 4], [2, 2]))

@@ -44,6 +44,12 @@ def test_one_that_leaves_has_ended_in_order_and_nothing_else_of_it_stays(world: 
         presences.leave(world.client, WorkerPresence, "a")
 
 
+def test_one_of_which_nothing_is_to_stay_is_not_noted(world: World) -> None:
+    keep(world, "a")
+    presences.leave(world.client, WorkerPresence, "a", is_noted=False)
+    assert ended_workers() == []
+
+
 def test_one_whose_lease_ended_was_silent_until_it_is_there_again(world: World) -> None:
     keep(world)
     world.client.zadd(LEASES, {"a": world.client.time()[0] - 10})

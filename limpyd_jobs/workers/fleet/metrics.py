@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from threading import Lock
+from time import time
 
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -28,8 +29,10 @@ class WorkerMetrics:
     The worker notes. Its heartbeat writes, and the worker itself once more when it ends.
     """
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, queue_keys: Callable[[], Sequence[str]] = tuple) -> None:
         self._runs = runs
+        self._queue_keys = queue_keys  # the beginnings of the keys of its queues
+        self._minute = -1  # in which it last noted how many jobs wait and run in these queues
         self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
         self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
         self._metrics: defaultdict[tuple[str, str], Metrics] = defaultdict(Metrics)  # by queue name and class path
@@ -61,6 +64,14 @@ class WorkerMetrics:
             except Exception as error:
                 self._put_back([*parts, part] if isinstance(error, ResponseError) else parts)
                 return
+
+    def note_levels(self, connection: Redis) -> None:
+        """Note once a minute how many jobs wait and run in the queues of the worker. Nothing is raised."""
+        minute, keys = int(time() // 60), self._queue_keys()
+        if minute != self._minute and keys:
+            self._minute = minute
+            with suppress(Exception):  # then this minute may have none
+                metrics.note_levels(connection, keys)
 
     def _put_back(self, parts: Iterable[OfNames]) -> None:
         with self._lock:

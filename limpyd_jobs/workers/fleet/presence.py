@@ -159,14 +159,14 @@ class WorkerRegistration:
             self._lock.release()
         if self._since and self._pid == this_process.pid:
             with suppress(Exception):
-                presences.leave(connection, WorkerPresence, self._pk)
+                presences.leave(connection, WorkerPresence, self._pk, is_noted=self.context.settings.metrics)
 
     def _keep(self, connection: Redis) -> list[str]:
         self._pid = this_process.pid
         fields = self._fields()
         sign = presences.keep(WorkerPresence, self._pk, fields, self._lease, connection, takes_orders="1")
         is_first, self._since = not self._since, sign.since
-        if is_first and self._app_version:
+        if is_first and self._app_version and self.context.settings.metrics:
             note_version(connection, self._app_version)
         return sign.orders
 
