@@ -25,6 +25,7 @@ from limpyd_jobs.commands.shared.tables import (
     wrapped,
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
+from limpyd_jobs.commands.shared.watching import EVERY, Following, watch
 from limpyd_jobs.exceptions import LimpydJobsException, NotEditable
 from limpyd_jobs.fields.argument import ValueField, arguments_of
 from limpyd_jobs.fields.new_fields import default_priority
@@ -79,7 +80,8 @@ CHANGING = f"release edit {CHANGING_MANY}"
 
 class Jobs(VerbCommand):
     """Exit status: 0, also for jobs with which there is nothing to do, as they are not in error; 1 if jobs could not be
-    changed, you answered no, or there is no queue of the name that --queue gives; 2 if the command line is wrong."""
+    changed, you answered no, or there is no queue of the name that --queue gives; 2 if the command line is wrong. Of
+    follow: 0 if the job succeeded, 1 if it is in error, 4 if it is canceled, 5 if it was deleted."""
 
     summary = "Find jobs by what is in them: list them, count them, show one; requeue, cancel, move or delete all"
     words = """[VERB] [FILTER... | IDENT...] [options]
@@ -87,6 +89,7 @@ class Jobs(VerbCommand):
   list [FILTER...]     the newest first; without a word, too
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
   show IDENT...        all that is stored of a job, for example myapp.jobs.SendMail:12, and its errors
+  follow IDENT         its log and its progress, until its end: the exit status says how it ended
   explain IDENT...     why it does not run yet, or did not run
   release IDENT...     put a job whose worker is dead at the front of its list; refused while the worker is alive,
                        unless --force is given: then the job may be run twice
@@ -106,8 +109,8 @@ class Jobs(VerbCommand):
   delete FILTER...     delete jobs that no worker runs
 They count first, and ask. A job may be named by its ident instead of a filter; --all means all jobs.
 
-show, explain and release also take identifier=welcome:42, as log lines tell, and other conditions behind it. Of several
-such jobs of a class, it is the one that is queued, or the last one; for release, the one that runs.
+show, follow, explain and release also take identifier=welcome:42, as log lines tell, and other conditions behind it. Of
+several such jobs of a class, it is the one that is queued, or the last one; for release, the one that runs.
 
 A filter is made of words. All of them must be met:
   status=error         waiting, delayed, running, success, error or canceled
@@ -121,6 +124,10 @@ A filter is made of words. All of them must be met:
     option_list = (
         *COMMON_OPTIONS,
         *for_verbs(f"list count show explain export {CHANGING}", ERROR_MODEL),
+        *for_verbs(
+            "list", WorkerOption("--watch", action="store_true", help="list them again and again, until Ctrl-C")
+        ),
+        *for_verbs("list follow", EVERY),
         *for_verbs(
             "list count",
             WorkerOption(
@@ -184,6 +191,7 @@ A filter is made of words. All of them must be met:
             "list": self._list,
             "count": self._count,
             "show": self._show,
+            "follow": self._follow_job,
             "explain": self._explain,
             "release": self._release,
             "export": self._export,
@@ -202,8 +210,18 @@ A filter is made of words. All of them must be met:
             return [filter_of_job(ident, error_model=self.options.error_model) for ident in idents if ident]
         return [self._filter(*words)]
 
-    def _list(self, words: Sequence[str]) -> None:
+    def _list(self, words: Sequence[str]) -> int:
         self.refuse_after()
+        if not self.options.watch:
+            if "every" in self.given_options:
+                self.parser.error("--every needs --watch")
+            self._list_once(words)
+            return 0
+        if self.options.json or self.options.jsonl:
+            self.parser.error("--watch does not go with --json and --jsonl")
+        return watch(partial(self._list_once, words), self.options.every)
+
+    def _list_once(self, words: Sequence[str]) -> None:
         began = monotonic()
         looks = self.look_at_each(self._page, words=words)
         took = monotonic() - began
@@ -326,6 +344,14 @@ A filter is made of words. All of them must be met:
         if not self.print_as_json(rows):
             for row in rows:
                 print(f"{one_line(row['ident'])}: {row['outcome']}")
+
+    def _follow_job(self, words: Sequence[str]) -> int:
+        idents = self._idents("follow", words)
+        if len(idents) > 1:
+            self.parser.error("follow takes one job")
+        if self.options.json or self.options.jsonl:
+            self.parser.error("follow does not support --json and --jsonl: see show")
+        return Following(idents[0]).until_end()
 
     def _show(self, words: Sequence[str]) -> None:
         idents = self._idents("show", words)

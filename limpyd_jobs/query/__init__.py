@@ -38,6 +38,7 @@ from limpyd_jobs.query.overview import Totals as Totals
 from limpyd_jobs.query.overview import large_jobs_of as large_jobs_of
 from limpyd_jobs.query.overview import overview as overview
 from limpyd_jobs.query.overview import ping as ping
+from limpyd_jobs.query.overview import progress_of as progress_of
 from limpyd_jobs.query.queues import QuarantineEntry as QuarantineEntry
 from limpyd_jobs.query.queues import QueueState as QueueState
 from limpyd_jobs.query.queues import delete_queue as delete_queue

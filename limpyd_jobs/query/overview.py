@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.idents import Ident
+from limpyd_jobs.models.following.progress import Progress, read_progress
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.pruning import Retention, kept_for_ever
 from limpyd_jobs.models.queue import Queue
@@ -17,7 +19,15 @@ from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.redis.servers import memory_of
-from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of, unread_names
+from limpyd_jobs.search.classes import (
+    classes_of,
+    connection_to,
+    database_of,
+    on,
+    queue_models_of,
+    replies_to,
+    unread_names,
+)
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.statuses import STATUSES
@@ -106,6 +116,16 @@ def _unlimited(seen: Overview, state: QueueState, models: dict[str, Any]) -> lis
         each.options for each in seen.workers if state.name in each.queues and without_tag(each.queue_model) == model
     ]
     return [name for name in limits.unlimited if all(each.get(f"keep_{name}") is None for each in of_workers)]
+
+
+def progress_of(idents: Iterable[str], database: JobsDatabase | None = None) -> dict[str, Progress]:
+    """Return how far some jobs are, of those that said so, by their idents, in a round trip."""
+    known, connection = classes_of(database), connection_to(database)
+    parsed = {ident: Ident.of(ident) for ident in idents}
+    keys = {ident: f"{known[it.path].name}:{it.pk}:hash" for ident, it in parsed.items() if it.path in known}
+    stored = replies_to(connection, [("HGET", key, "_progress_state") for key in keys.values()])
+    found = ((ident, read_progress(text)) for ident, text in zip(keys, stored, strict=True))
+    return {ident: progress for ident, progress in found if progress}
 
 
 def ping(database: JobsDatabase | None = None) -> None:

@@ -36,7 +36,7 @@ PLACES = {
     "shards": "shards:Shards",
     "stats": "stats:Stats",
     "takeover": "takeover:Takeover",
-    "top": "info:Top",
+    "top": "top:Top",
     "web": "web:Web",
     "workers": "workers:Workers",
 }

@@ -13,7 +13,7 @@ from limpyd_jobs.query.attention.conditions import by_name
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.texts import count_of, one_line
 
-# Of how many whole minutes the rates are.
+# Of how many minutes the rates are, the present one among them.
 MINUTES = 5
 
 WELL = "well"
@@ -43,7 +43,7 @@ class QueueRow(NamedTuple):
     slots: int
         How many jobs the workers that serve it run at once.
     ended: float
-        How many tries ended a minute, of the last five.
+        How many tries ended a minute, in the last five.
     failed: float
         Which part of these failed; None if none ended.
     waited: float
@@ -79,7 +79,9 @@ def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
     for rank, incident in enumerate(incidents):
         for name in incident.queues:
             worst.setdefault(name, (rank, incident))
-    rates = summed(seen.periods[-MINUTES - 1 : -1], lambda queue, _: queue)
+    lately = seen.periods[-MINUTES:]
+    rates = summed(lately, lambda queue, _: queue)
+    minutes = max((seen.at - lately[0].start).total_seconds() / 60, 1.0) if lately else 1.0
     slots = _slots_of(seen.overview.workers)
     priorities: dict[tuple[str, str], list[QueueState]] = {}
     for state in seen.overview.queues:
@@ -89,6 +91,7 @@ def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
             state,
             worst.get(state.name, (0, None))[1],
             rates.get(state.name, Metrics()),
+            minutes,
             slots.get((without_tag(state.model), state.name), 0),
             priorities[state.model, state.name],
         )
@@ -109,7 +112,12 @@ def _slots_of(workers: Iterable[AliveWorker]) -> Mapping[tuple[str, str], int]:
 
 
 def _row(
-    state: QueueState, incident: Incident | None, rates: Metrics, slots: int, priorities: Sequence[QueueState]
+    state: QueueState,
+    incident: Incident | None,
+    rates: Metrics,
+    minutes: float,
+    slots: int,
+    priorities: Sequence[QueueState],
 ) -> QueueRow:
     ended = rates.succeeded + rates.failed
     return QueueRow(
@@ -125,10 +133,10 @@ def _row(
         running=state.running,
         oldest=state.latency,
         slots=slots,
-        ended=ended / MINUTES,
+        ended=ended / minutes,
         failed=rates.failed / ended if ended else None,
         waited=rates.waited.quantile(MOST_JOBS),
-        empty_in=_empty_in(state, rates.succeeded / MINUTES),
+        empty_in=_empty_in(state, rates.succeeded / minutes),
         priorities=priorities,
     )
 

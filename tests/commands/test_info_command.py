@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import termios
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -161,122 +158,6 @@ def test_it_is_shown_again_and_again(redis_server: RedisServer) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(20) == 0
-
-
-class Terminal:
-    """A terminal in which top runs."""
-
-    def __init__(self, server: RedisServer, options: list[str], **others: str) -> None:
-        self.ours, self.theirs = pty.openpty()
-        self.modes = termios.tcgetattr(self.theirs)
-        self.env = {**environment(server), **others}
-        self.options = {"env": self.env, "stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
-        self.process = subprocess.Popen([*options, "top", "--every=0.1"], **self.options)
-        self.shown = ""
-
-    def shows(self, *texts: str) -> bool:
-        self.shown += os.read(self.ours, 65536).decode(errors="replace")
-        return all(text in self.plain for text in texts)
-
-    @property
-    def plain(self) -> str:
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown)
-
-
-@contextmanager
-def top(server: RedisServer, options: list[str] | None = None, **others: str) -> Iterator[Terminal]:
-    terminal = Terminal(server, options or [COMMAND], **others)
-    try:
-        yield terminal
-    finally:
-        terminal.process.kill()
-        terminal.process.wait()
-        os.close(terminal.ours)
-        os.close(terminal.theirs)
-
-
-WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from limpyd_jobs.scripts.jobs import main; main()"
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("options", [[COMMAND], [sys.executable, "-c", WITHOUT_RICH]], ids=["rich", "plain"])
-@pytest.mark.parametrize("end", ["Q", "Ctrl-C"])
-def test_top_fills_a_terminal_until_q_or_ctrl_c(redis_server: RedisServer, options: list[str], end: str) -> None:
-    with top(redis_server, options) as terminal:
-        wait_until(lambda: terminal.shows("begun/min", "tickets", "identifier", "(q or Ctrl-C ends)"))
-        assert termios.tcgetattr(terminal.theirs) != terminal.modes
-        os.write(terminal.ours, b"x")
-        if end == "Ctrl-C":
-            terminal.process.send_signal(signal.SIGINT)
-        else:
-            os.write(terminal.ours, end.encode())
-        assert terminal.process.wait(20) == 0
-        assert termios.tcgetattr(terminal.theirs) == terminal.modes
-
-
-@pytest.mark.proof
-def test_top_needs_no_keyboard(redis_server: RedisServer) -> None:
-    with top(redis_server, ["sh", "-c", f'exec "{COMMAND}" "$1" "$2" < /dev/null', "sh"]) as terminal:
-        wait_until(lambda: terminal.shows("tickets", "(Ctrl-C ends)"))
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(20) == 0
-
-
-SMALL = {"COLUMNS": "80", "LINES": "24"}
-
-
-@pytest.mark.proof
-def test_top_keeps_names_whole_in_a_small_terminal(redis_server: RedisServer, busy: Callable[[], str]) -> None:
-    name = busy()
-    with top(redis_server, **SMALL) as terminal:
-        wait_until(lambda: terminal.shows(f"{name}  busy", f"{Ticket.get_model_repr()}:3  next", "failed/min"))
-        assert "memory" not in terminal.plain.partition("no room for")[0]
-
-
-@pytest.mark.proof
-def test_top_calls_a_worker_silent_that_gives_no_sign_of_life(redis_server: RedisServer, redis_client: Any) -> None:
-    Ticket.collection(identifier="next").instances()[0].claim("web1:17:aaaaaaaaaaaa")
-    job = [f"{Ticket.get_model_repr()}:3", "next", "2026-01-01 00:00:00"]
-    details = {"queues": ["tickets"], "queue_model": "jobs:queue", "lease": 60, "status": "busy", "running": [job]}
-    fields = {"kind": "worker", "name": "web1:17:aaaaaaaaaaaa", "host": "h", "pid": "1", "details": json.dumps(details)}
-    presences.keep(WorkerPresence, "worker-a", fields, 60, redis_client, takes_orders="1")
-    redis_client.zadd("jobs:workerpresence:leases", {"worker-a": redis_client.time()[0] + 35})
-    with top(redis_server) as terminal:
-        wait_until(lambda: terminal.shows("web1:17:aaaaaaaaaaaa has been silent for ", "; its lease ends in "))
-        assert "busy" not in terminal.plain
-        (line,) = {line for line in terminal.plain.splitlines() if line.startswith(f"{job[0]}  next")}
-        assert line.split()[-1] == "silent"
-
-
-@pytest.mark.proof
-def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServer, busy: Callable[[], str]) -> None:
-    for number in range(30):
-        Queue.get_queue(f"a queue with a name that is rather long {number}")
-    busy()
-    with top(redis_server, **SMALL) as terminal:
-        wait_until(lambda: terminal.shows(f"{Ticket.get_model_repr()}:3  next", "rather long 0"))
-        assert terminal.plain.index(":3  next") < terminal.plain.index("rather long 0")
-        wait_until(lambda: terminal.shows(" more lines: the terminal is too low)"))
-
-
-@pytest.mark.proof
-def test_top_goes_on_while_a_shard_is_down(redis_server: RedisServer, redis_binary: str) -> None:
-    with RedisServer(redis_binary) as other:
-        urls = f"{redis_server.url} {other.url}"
-        with top(redis_server, [COMMAND, "shards", f"--shards={urls}"]) as terminal:
-            wait_until(lambda: terminal.shows("2 shards, ", "tickets", "(q or Ctrl-C ends)"))
-            assert "NOT SEEN" not in terminal.plain
-            other.kill()
-            wait_until(lambda: terminal.shows(f"NOT SEEN, so in none of the above: shard 1, {other.url}", "1 shard, "))
-            terminal.shown = ""
-            other.start()
-            wait_until(lambda: terminal.shows("2 shards, ", "tickets"))
-
-
-def test_top_needs_a_terminal(redis_server: RedisServer) -> None:
-    status, out, err = run(redis_server, "top")
-    assert (status, out) == (2, "")
-    assert "needs a terminal; limpyd-jobs info --watch does not" in err
 
 
 @pytest.mark.proof

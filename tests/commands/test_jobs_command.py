@@ -171,7 +171,7 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["lists"], "'lists' is not one of list, count, show, explain, "),
+        (["lists"], "'lists' is not one of list, count, show, follow, explain, "),
         (["cancle"], "delay, promote, delete: is cancel meant?"),
         (["cancel"], "say which jobs to cancel: give a filter, idents, or --all for all jobs"),
         (["cancel", "--all", "to=ann"], "say which jobs to cancel: "),

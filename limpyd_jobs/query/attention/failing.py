@@ -214,7 +214,9 @@ def _text(seen: Glance, queue: str, spell: Spell, ended: datetime, is_failing: b
     if is_failing:
         minutes = "minute" if spell.minutes == 1 else f"{spell.minutes} minutes"
         return f"{spell.failed:,} of {count_of(spell.ended, 'try', 'tries')} of {name} failed in the last {minutes}."
-    return f"{failed} of {name} failed, the last {_ago(seen, ended)}; hardly any was run since."
+    return (
+        f"{failed} of {name} failed, the last {_ago(seen, ended)}; too few ended since to say whether they still fail."
+    )
 
 
 def _ago(seen: Glance, moment: datetime) -> str:

@@ -1,0 +1,131 @@
+"""Looking again and again, until Ctrl-C, and following one job until its end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.commandline.options import WorkerOption, interval
+from limpyd_jobs.commandline.parser import cannot_use_redis
+from limpyd_jobs.commands.shared.tables import width_of_terminal
+from limpyd_jobs.dates import utcnow
+from limpyd_jobs.query import JobDetails, job_details
+from limpyd_jobs.texts import MESSAGE, one_line
+
+# Waits some seconds, and may return True to end that.
+Wait = Callable[[float], bool | None]
+
+EVERY = WorkerOption(
+    "--every", type="float", check=interval, default=2.0, help="The seconds between two looks (default: 2)"
+)
+
+# The exit status of a job that is followed, by how it ended, and if it was deleted meanwhile.
+ENDS = {"success": 0, "error": 1, "canceled": 4}
+GONE = 5
+
+# How many seconds lie between two looks at it.
+LOOK_EVERY = 0.5
+
+# How many bytes are read of each value of a job that is followed, and how wide its bar is.
+MOST, WIDTH_OF_BAR = 10_000, 20
+
+
+def look_again(look: Callable[[], None], every: float, wait: Wait = time.sleep) -> int:
+    """Look again and again, until Ctrl-C, or until the wait between two looks returns True."""
+    with suppress(KeyboardInterrupt):
+        look()
+        while not wait(every):
+            look()
+    return 0
+
+
+def watch(look: Callable[[], object], every: float) -> int:
+    """Show what a function prints again and again: on a terminal from its first line. While Redis cannot be used, say
+    that instead."""
+    before = "\x1b[H\x1b[J" if sys.stdout.isatty() else ""
+
+    def shown() -> None:
+        print(end=before)
+        try:
+            look()
+        except RedisError as error:
+            print(f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}")
+        print(end="" if before else "\n", flush=True)
+
+    return look_again(shown, every)
+
+
+class Following:
+    """Prints what becomes of a job, until its end: its status, its progress, and the lines of its log."""
+
+    def __init__(self, ident: str) -> None:
+        self._ident = ident
+        self._log: Sequence[str] = ()
+        self._status = self._bar = ""
+        self._tries = "0"
+        self._is_terminal = sys.stdout.isatty()
+
+    def until_end(self) -> int:
+        """Return the exit status, by how the job ended."""
+        details = job_details(self._ident, most=MOST)
+        while True:
+            self._print(details)
+            if details.status in ENDS:
+                return ENDS[details.status]
+            time.sleep(LOOK_EVERY)
+            try:
+                details = job_details(self._ident, most=MOST)
+            except LookupError:
+                self._say("deleted")
+                return GONE
+
+    def _print(self, details: JobDetails) -> None:
+        for line in _new_lines(self._log, details.log):
+            self._say(one_line(line, MESSAGE))
+        self._log = details.log
+        progress, tries = details.progress, details.fields.get("tries", "0")
+        bar = f"{progress.fraction:4.0%} {one_line(progress.text)}".rstrip() if progress else ""
+        is_other = (details.status, tries) != (self._status, self._tries)
+        if is_other:
+            self._say(self._told(details))
+        self._status, self._tries = details.status, tries
+        if bar and bar != self._bar and details.status not in ENDS:
+            self._show_bar(bar, progress.fraction if progress else 0.0)
+        self._bar = bar
+
+    def _told(self, details: JobDetails) -> str:
+        queue = f" in {one_line(details.queue)}" if details.queue and details.status in ("waiting", "delayed") else ""
+        until = details.fields.get("delayed_until", "") if details.status == "delayed" else ""
+        number = details.fields.get("tries", "")
+        tries = f", try {number}" if details.status == "running" and number else ""
+        owner = f" by {one_line(details.owner)}" if details.owner and details.status == "running" else ""
+        error = details.errors[0] if details.errors and details.status in ("error", "waiting", "delayed") else None
+        why = f": {error.get('type')}: {error.get('message')}" if error else ""
+        return one_line(
+            f"{details.status}{queue}{f' until {until} (UTC)' if until else ''}{tries}{owner}{why}", MESSAGE
+        )
+
+    def _say(self, text: str) -> None:
+        end = "\x1b[K" if self._is_terminal and self._bar else ""
+        print(f"{text}{end}", flush=True)
+
+    def _show_bar(self, bar: str, fraction: float) -> None:
+        """Print how far the job is: on a terminal in one line, which the next one replaces."""
+        if not self._is_terminal:
+            print(bar, flush=True)
+            return
+        filled = min(max(round(fraction * WIDTH_OF_BAR), 0), WIDTH_OF_BAR)
+        line = f"{'█' * filled}{'░' * (WIDTH_OF_BAR - filled)} {bar}"
+        print(f"{line[: width_of_terminal() - 1]}\x1b[K", end="\r", flush=True)
+
+
+def _new_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yield the lines behind those that were there before: of a log, the last lines are kept."""
+    for known in range(min(len(old), len(new)), -1, -1):
+        if [*old[len(old) - known :]] == [*new[:known]]:
+            yield from new[known:]
+            return
