@@ -3,6 +3,7 @@
 from limpyd_jobs import events as events
 from limpyd_jobs.arguments import stored_queue_name as stored_queue_name
 from limpyd_jobs.classes.job_classes import imported_job_class as imported_job_class
+from limpyd_jobs.commandline.options import part as part
 from limpyd_jobs.commandline.options import rate as rate
 from limpyd_jobs.commandline.options import time_span as time_span
 from limpyd_jobs.commandline.programs import run_program as run_program

@@ -7,6 +7,13 @@ from limpyd_jobs.views.changes import filter_of_failed as filter_of_failed
 from limpyd_jobs.views.changes import filter_of_job as filter_of_job
 from limpyd_jobs.views.changes import filters_of_queued as filters_of_queued
 from limpyd_jobs.views.documents import document as document
+from limpyd_jobs.views.following import STOP_ABOVE as STOP_ABOVE
+from limpyd_jobs.views.following import Following as Following
+from limpyd_jobs.views.following import Requeue as Requeue
+from limpyd_jobs.views.following import new_token as new_token
+from limpyd_jobs.views.following import order_requeue as order_requeue
+from limpyd_jobs.views.following import requeue_of as requeue_of
+from limpyd_jobs.views.following import requeues as requeues
 from limpyd_jobs.views.hints import unknown_names as unknown_names
 from limpyd_jobs.views.merged import glance_of_all as glance_of_all
 from limpyd_jobs.views.merged import levels_of_all as levels_of_all

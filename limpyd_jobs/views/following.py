@@ -49,6 +49,11 @@ PAUSE, GO_ON, STOP = "pause", "go on", "stop"
 Told = Callable[[int, int, str], object]
 
 
+def new_token() -> str:
+    """Return the name of a requeue that is about to be followed."""
+    return uuid4().hex
+
+
 class Outcomes(NamedTuple):
     """What became of the jobs that a requeue put back.
 
@@ -116,7 +121,7 @@ class Following:
         database: JobsDatabase | None = None,
         token: str = "",
     ) -> None:
-        self.token = token or uuid4().hex
+        self.token = token or new_token()
         self.step = CHANGES_PER_STEP if rate is None else max(1, min(CHANGES_PER_STEP, int(rate)))
         self.why_stopped = ""
         self._progress, self._stop_above, self._rate = progress, stop_above, rate

@@ -143,7 +143,7 @@ class Browser:
 
     def confirm(self) -> None:
         """Say yes to what a page asks, by the button that says what it does."""
-        self.follow(self.driver.find_element(By.CSS_SELECTOR, "form.confirm button"))
+        self.follow(self.driver.find_element(By.CSS_SELECTOR, "[data-yes]"))
 
     def follow(self, element: WebElement) -> None:
         self.run("document.documentElement.dataset.left = 1")

@@ -49,7 +49,7 @@ def test_all_jobs_that_match_are_requeued(workshop: Site, browser: Browser) -> N
     assert "60 jobs" in browser.text
     browser.driver.find_element(By.NAME, "all").click()
     browser.click("Requeue")
-    assert "60 to do" in browser.text
+    assert "Requeue 60 jobs" in browser.text
     assert browser.violations() == []
     assert JobFilter(status="error").count().number == 60
     browser.confirm()
@@ -64,7 +64,7 @@ def test_selected_jobs_are_deleted(workshop: Site, browser: Browser) -> None:
     for box in browser.driver.find_elements(By.NAME, "ident")[:2]:
         box.click()
     browser.click("Delete")
-    assert "2 to do" in browser.text
+    assert "Delete 2 jobs" in browser.text
     assert "deleted for good" in browser.text
     browser.click("No", "a")
     assert JobFilter().count().number == 3
@@ -129,7 +129,7 @@ def test_from_an_alarm_to_the_requeued_jobs_are_three_clicks(workshop: Site, bro
     assert "5 tries of images failed in the last 10 minutes" in browser.text
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".attention a[href*=errors]"))
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Requeue the jobs of ValueError']"))
-    assert "5 to do" in browser.text
+    assert "Requeue 5 jobs" in browser.text
     browser.confirm()
     assert "5 done" in browser.text
     assert (JobFilter(status="waiting").count().number, JobFilter(status="error").count().number) == (5, 1)

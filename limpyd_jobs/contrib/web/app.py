@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
@@ -145,6 +145,8 @@ class Shown:
     button: str = "Do it"
     is_grave: bool = False
     to_type: int = 0  # the number that has to be typed; 0 for none
+    parts: Mapping[str, int] = field(default_factory=dict)  # how many of each queue
+    stays: str = ""
 
 
 class Site:
@@ -269,14 +271,14 @@ class Site:
                 plan = await self._in_thread(partial(_acting, asked, partial(act.prepare, asked, form)))
             is_typed = form.is_typed
             if plan.count and not (form.get("confirmed") and is_typed):
-                would = await to_thread.run_sync(plan.count, limiter=self._count_limiter)
+                would, parts = await to_thread.run_sync(partial(_counted, plan), limiter=self._count_limiter)
                 problem = "" if is_typed else f"That is not the number: it is {form.get('counted')}"
                 return self._rendered(
                     request,
                     asked,
                     "confirm.html",
                     plan.title,
-                    _shown(plan, would),
+                    _shown(plan, would, parts),
                     problem=problem,
                     plan=plan,
                     pairs=form.as_kept(),
@@ -284,6 +286,7 @@ class Site:
         except Exception as error:
             return await self._shown_again(request, asked, page, form, error)
         lane = "short" if plan.is_short else "look" if act.role is Role.VIEW else "long"
+        lane = "follow" if plan.follows else lane
         task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do, lane)
         with anyio.move_on_after(WAIT_FOR_ACT):
             while not task.is_over:
@@ -317,13 +320,13 @@ class Site:
 
     def _begun(self, request: Request, plan: Plan, task: Task) -> Response:
         root = _root_of(request)
-        progress = root + address(f"/tasks/{task.pk}")
+        progress = root + address(f"/requeues/{plan.follows}" if plan.follows else f"/tasks/{task.pk}")
         if wants_json(request):
             status = 202 if not task.is_over else 200 if not task.error else 409
             outcome = task.tally or task.text or None
             value = {"title": task.title, "outcome": outcome, "error": task.error or None, "confirmed": True}
             return _json({**value, "progress": progress}, status)
-        if not task.is_over:
+        if not task.is_over or (plan.follows and not task.error):
             return RedirectResponse(progress, 303)
         mark = "&" if "?" in plan.back else "?"
         return RedirectResponse(f"{root}{plan.back}{mark}done={task.pk}", 303)
@@ -387,11 +390,20 @@ def lane_of(lane: str, threads: int) -> CapacityLimiter:
     return CapacityLimiter(max(1, threads // 4) if lane else inf)
 
 
-def _shown(plan: Plan, would: Any) -> Shown:
+def _counted(plan: Plan) -> tuple[Any, Mapping[str, int]]:
+    """Count what a plan would do; and, if that is all that is found, how many of these each queue has."""
+    would = plan.count() if plan.count else ""
+    parts = plan.parts() if plan.parts and isinstance(would, Tally) and would.is_exact else {}
+    return would, parts if isinstance(would, Tally) and sum(parts.values()) == would.done else {}
+
+
+def _shown(plan: Plan, would: Any, parts: Mapping[str, int]) -> Shown:
     """Return what a plan would do, to be confirmed."""
     is_exact = not isinstance(would, Tally) or would.is_exact
     to_type = would.done if plan.is_grave and isinstance(would, Tally) and would.done > MAX_UNTYPED else 0
-    return Shown(plan.title, would, plan.danger, is_exact, False, plan.button(would), plan.is_grave, to_type)
+    return Shown(
+        plan.title, would, plan.danger, is_exact, False, plan.button(would), plan.is_grave, to_type, parts, plan.stays
+    )
 
 
 def _matched(pattern: str, path: str) -> Mapping[str, str] | None:

@@ -205,6 +205,14 @@ class Plan:
         What the button says, with the number between: ``Delete`` and ``job``. Without a verb, it says the title.
     is_grave: bool
         Whether it cannot be undone: the button is red, and a large number has to be typed.
+    follows: str
+        The name of a requeue that is followed, whose page shows how far it is; else empty.
+    asks_to_stop: bool
+        Whether the user is asked above which part of failures it has to stop by itself.
+    stays: str
+        A sentence about what is not touched.
+    parts: callable
+        Counts the same records by their queues, as far as there is time.
     """
 
     title: str
@@ -216,6 +224,10 @@ class Plan:
     verb: str = ""
     what: str = "job"
     is_grave: bool = False
+    follows: str = ""
+    asks_to_stop: bool = False
+    stays: str = ""
+    parts: Callable[[], Mapping[str, int]] | None = None
 
     @classmethod
     def of(cls, title: str, change: Change, danger: str = "", back: str = "/", what: str = "job") -> Plan:

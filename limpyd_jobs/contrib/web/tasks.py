@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timezone
 from secrets import token_urlsafe
-from threading import Event
+from threading import Event, main_thread
 from time import monotonic
 from typing import Protocol
 
@@ -29,10 +29,11 @@ class OnStep(Protocol):
     def __call__(self, looked: int, total: int, told: str = "", /) -> object: ...
 
 
-# How many acts of a kind are remembered; and how many are done at once: those that take long, those that only look, and
-# those that are done in a moment. One kind does not wait for another: a user who may only look holds up no other.
+# How many acts of a kind are remembered; and how many are done at once: those that take long, those that only look,
+# those that are done in a moment, and those that are followed to their end. One kind does not wait for another: a user
+# who may only look holds up no other.
 MAX_TASKS = 200
-AT_ONCE = {"long": 2, "look": 2, "short": 4}
+AT_ONCE = {"long": 2, "look": 2, "short": 4, "follow": 8}
 
 
 # For how many seconds it is counted what an act would do, before the user confirms it.
@@ -73,7 +74,7 @@ class Task:
     def step(self, looked: int, total: int, told: str = "", /) -> None:
         """Note how far it is, and what it does; end it if it has to stop."""
         self.looked, self.total, self.told = looked, total, told
-        if self.stop.is_set():
+        if self.stop.is_set() or not main_thread().is_alive():  # else the process would wait for what is followed
             raise Stopped("stopped: what was done until then stays done")
 
     def run(self, do: Callable[[OnStep], Tally | str]) -> None:

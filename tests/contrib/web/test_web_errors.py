@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 from asking import Answer, Dashboard
+from servers import wait_until
 
 from limpyd_jobs import Error, Job
 from limpyd_jobs.contrib.web.pages import errors as page_of_errors
@@ -93,7 +94,7 @@ def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
     dashboard = Dashboard()
     listed = dashboard.get("/errors?queue=invoices")  # what the alarm of the overview leads to
     asked = dashboard.post("/errors/requeue", form_of(listed, "/errors/requeue"))
-    assert "<strong>3 to do</strong>" in asked.shown
+    assert "data-yes>Requeue 3 jobs<" in asked.shown
     assert "failed with KeyError (" in asked.shown
     back = link(asked, '/errors/cause[^"]*')
     assert back == link(listed, '/errors/cause[^"]*') != link(dashboard.get("/errors"), '/errors/cause[^"]*')
@@ -102,9 +103,11 @@ def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
         "queue=invoices",
     )
     done = dashboard.post("/errors/requeue", form_of(asked, "/errors/requeue"))
-    assert "<strong>3 done</strong>" in dashboard.get(done.headers["location"]).shown
+    page = done.headers["location"]
+    assert "Requeue of 3 jobs" in dashboard.get(page).shown
+    dashboard.do(f"{page}/stop")
     again = dashboard.post("/errors/requeue", form_of(listed, "/errors/requeue"))
-    assert ("would change nothing" in again.shown, "Yes, do it" in again.shown) == (True, False)
+    assert ("would change nothing" in again.shown, "data-yes" in again.shown) == (True, False)
     assert [(state.name, state.waiting) for state in queue_states()] == [("invoices", 3), ("others", 0)]
 
 
@@ -209,3 +212,22 @@ def test_the_page_of_a_cause_looks_at_each_error_and_each_job_once(redis_client:
     models = len(error_models_of(None))  # those of other tests, too
     assert calls["sinter"] == 20 * models  # the last error of each job
     assert calls["hmget"] == 20 + 3 * 20  # an error; a job with its last error
+
+
+def test_a_requeue_is_followed_on_a_page_of_its_own_and_can_be_stopped() -> None:
+    for number in range(3):
+        fail(f"{number}", KeyError("customer"))
+    dashboard = Dashboard()
+    form = {"fingerprint": fingerprint_of(dashboard, "KeyError"), "stop_if_failing": "20%"}
+    asked = dashboard.post("/errors/requeue", form)
+    assert 'name="stop_if_failing"' in asked.text
+    begun = dashboard.post("/errors/requeue", {**form, "confirmed": "1"})
+    page = begun.headers["location"]
+    assert (begun.status, page.startswith("/requeues/")) == (303, True)
+    found = dashboard.read(page)["requeue"]
+    assert (found["state"], found["done"], found["outcomes"]["open"]) == ("running", 3, 3)
+    assert "Requeue of 3 jobs" in dashboard.get(page).shown
+    dashboard.do(f"{page}/stop")
+    wait_until(lambda: dashboard.read(page)["requeue"]["state"] == "stopped", "the end")
+    assert "stopped by" in dashboard.get(page).shown
+    assert dashboard.get("/requeues/none").status == 404

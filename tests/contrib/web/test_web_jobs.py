@@ -226,7 +226,7 @@ def test_what_is_confirmed_is_what_was_counted(to: str) -> None:
     job = Letter.add_job("one")
     job.to.hset(to.encode(errors="surrogateescape"))
     asked = Dashboard().post("/jobs/delete", {"all": "1", "to": to.encode(errors="surrogateescape")})
-    assert "<strong>1 to do</strong>" in asked.shown
+    assert "data-yes>Delete 1 job<" in asked.shown
     sent = re.findall(r'<input type="hidden" name="([^"]*)"\s+value="([^"]*)">', asked.text)
     form = [(unescape(name), unescape(value).replace("\n", "\r\n")) for name, value in sent]  # as browsers do
     Dashboard().post("/jobs/delete", form)
@@ -239,7 +239,7 @@ def test_selected_jobs_are_changed() -> None:
     dashboard = Dashboard()
     form = {"ident": [job.ident for job in jobs[:2]]}
     asked = dashboard.post("/jobs/cancel", form)
-    assert "<strong>2 to do</strong>" in asked.shown
+    assert "data-yes>Cancel 2 jobs<" in asked.shown
     assert "Cancel 2 jobs?" in asked.shown
     assert dashboard.do("/jobs/cancel", form)["outcome"]["done"] == 2
     assert [job.status.hget() for job in jobs] == [STATUSES.CANCELED, STATUSES.CANCELED, STATUSES.WAITING]
@@ -254,7 +254,7 @@ def test_all_that_match_are_changed_and_no_others() -> None:
     dashboard = Dashboard()
     form = {"all": "1", "q": "status=error to=ann", "queue_to": "again", "priority_to": "5", "spread": "10m"}
     asked = dashboard.post("/jobs/requeue", form)
-    assert "<strong>60 to do</strong>" in asked.shown
+    assert " 60 jobs</button>" in asked.shown
     assert "There is no queue again yet" in asked.shown
     assert "; the last one is due at <time" in asked.shown
     counted = dashboard.post("/jobs/requeue", form, PROGRAM).json

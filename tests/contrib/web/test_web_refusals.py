@@ -79,7 +79,7 @@ def test_any_other_refusal_has_the_navigation_and_says_what_it_is() -> None:
 def test_what_is_confirmed_is_named_by_its_number_and_no_has_the_focus() -> None:
     Note.add_jobs(["one", "two"])
     answer = Dashboard().post("/jobs/delete", {"q": "status=waiting", "all": "1"})
-    assert '<button class="danger">Delete 2 jobs</button>' in answer.shown
+    assert "data-yes>Delete 2 jobs</button>" in answer.shown
     focused = answer.shown.partition(" autofocus")[0].rpartition("<")[2]
     assert focused.startswith("a ")
     assert 'name="typed"' not in answer.text

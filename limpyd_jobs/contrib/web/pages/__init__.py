@@ -13,6 +13,7 @@ from limpyd_jobs.contrib.web.pages import (
     overview,
     quarantine,
     queues,
+    requeues,
     schedules,
     tasks,
     workers,
@@ -36,5 +37,6 @@ PAGES: tuple[Page, ...] = (
     check.PAGE,
     audit.PAGE,
     tasks.PAGE,
+    requeues.PAGE,
     metrics.PAGE,
 )

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
-from limpyd_jobs.contrib.web.pages.jobs import OfFilter, words_of
+from limpyd_jobs.contrib.web.pages.jobs import STOP, OfFilter, requeueing, words_of
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
@@ -35,7 +35,7 @@ MAX_READ = 1_000_000
 SHARED = ("queue=", "class=")
 
 # What a form has beside conditions.
-OF_FORMS = ("fingerprint", "spread", "rate", "confirmed")
+OF_FORMS = ("fingerprint", "spread", "rate", "confirmed", "counted", "typed", STOP)
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ def requeue(asked: Asked, form: Form) -> Plan:
     where = f" of {shared}" if shared else ""
     title = f"Requeue the jobs{where} that failed with {_name_of(asked, fingerprint, words)}{told}"
     back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
-    change = Change("requeue", [_jobs_of(asked, fingerprint, words)], spread=spread, rate=per_second)
-    return Plan.of(title, change, back=back)
+    pace = {name: value for name, value in (("spread", spread), ("rate", per_second)) if value}
+    return requeueing(title, _jobs_of(asked, fingerprint, words), asked, form, back, pace)
 
 
 def delete(asked: Asked, form: Form) -> Plan:

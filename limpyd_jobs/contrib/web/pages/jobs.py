@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -14,7 +14,7 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import Ident, parse_moment, rate, time_span
+from limpyd_jobs.integration import Ident, parse_moment, part, rate, time_span
 from limpyd_jobs.query import (
     Count,
     Enough,
@@ -22,12 +22,13 @@ from limpyd_jobs.query import (
     FoundJob,
     JobFilter,
     MissingIndex,
+    Tally,
     completions,
     queue_names,
     queue_states,
     release_job,
 )
-from limpyd_jobs.views import Change, count_of, filter_of_job, unknown_names
+from limpyd_jobs.views import Change, Following, count_of, filter_of_job, new_token, unknown_names
 
 HERE = "/jobs"
 
@@ -56,6 +57,16 @@ FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
 # How many characters a filter has at most.
 MAX_FILTER = 8_000
+
+# Above which part of failures a requeue stops by itself: the name in forms.
+STOP = "stop_if_failing"
+
+# Of how many queues a page that asks shows the numbers; and what it says that a verb leaves alone.
+MAX_PARTS = 8
+STAYS = {
+    "delete": "their errors, what was counted, and one line in the audit, with your name.",
+    "cancel": "the jobs with their arguments: Run again adds each anew.",
+}
 
 # What an address may have beside conditions.
 OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long")
@@ -303,7 +314,39 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     back = address(f"{HERE}/{idents[0]}") if is_one and verb != "delete" else address(HERE, q=shlex.join(words))
     to = f" {_shown(given)}" if given else ""
     title, danger = f"{verb.capitalize()} {what}{to}", _danger(verb, asked, given)
-    return Plan.of(title, Change(verb, filters, **given), danger, back)
+    if verb == "requeue" and len(filters) == 1 and not is_one and not given.keys() & {"delayed_for", "delayed_until"}:
+        return requeueing(title, filters[0], asked, form, back, given, danger)
+    plan = replace(Plan.of(title, Change(verb, filters, **given), danger, back), stays=STAYS.get(verb, ""))
+    return replace(plan, parts=partial(_by_queue, filters[0])) if form.get("all") else plan
+
+
+def _by_queue(jobs: JobFilter) -> Mapping[str, int]:
+    found = jobs.facets("queue", MAX_PARTS, COUNT_TIMEOUT)
+    return found.counts if found.is_exact and not found.others else {}
+
+
+def requeueing(
+    title: str,
+    jobs: JobFilter,
+    asked: Asked,
+    form: Form,
+    back: str,
+    given: Mapping[str, Any],
+    danger: str = "",
+) -> Plan:
+    """Return the plan of a requeue: it is followed, if the form says when it has to stop, as that of a browser does."""
+    stop_above, pace = form.read(STOP, part), {name: given[name] for name in ("spread", "rate") if name in given}
+    plan = replace(Plan.of(title, Change("requeue", [jobs], **given), danger, back), parts=partial(_by_queue, jobs))
+    if stop_above is None:
+        return replace(plan, asks_to_stop=not form.get("confirmed"))
+    others = {name: value for name, value in given.items() if name not in pace}
+    change, token = Change("requeue", [jobs], told=True, **others), new_token()
+
+    def do(step: OnStep) -> Tally:
+        rate = pace.get("rate") or (change.count().done / pace["spread"] if pace else None)
+        return change.follow(Following(step, stop_above, rate, asked.database, token))
+
+    return replace(plan, do=do, follows=token)
 
 
 def _filter_of_ident(asked: Asked, ident: str) -> JobFilter:
