@@ -7,6 +7,10 @@ from limpyd_jobs.views.changes import filter_of_failed as filter_of_failed
 from limpyd_jobs.views.changes import filter_of_job as filter_of_job
 from limpyd_jobs.views.changes import filters_of_queued as filters_of_queued
 from limpyd_jobs.views.documents import document as document
+from limpyd_jobs.views.finding import Finding as Finding
+from limpyd_jobs.views.finding import Place as Place
+from limpyd_jobs.views.finding import find_anything as find_anything
+from limpyd_jobs.views.finding import look_through as look_through
 from limpyd_jobs.views.following import STOP_ABOVE as STOP_ABOVE
 from limpyd_jobs.views.following import Following as Following
 from limpyd_jobs.views.following import Requeue as Requeue

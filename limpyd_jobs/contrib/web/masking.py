@@ -213,13 +213,13 @@ class Masking:
         named: the answers would tell, bit by bit, what it is. The names of queues are shown as they are."""
         self.check({each.field for each in found.conditions})
         if isinstance(found, JobFilter):
-            found.is_hidden = self._is_hidden
+            found.is_hidden = self.hides
         others = [each for each in found.conditions if each.field not in OF_QUEUES]
         if any(self.any.asks_for_a_secret(each.field, each.value) for each in others):
             raise Refusal(403, "JSON in which the name of a secret stands is masked: jobs cannot be searched by it")
         return found
 
-    def _is_hidden(self, name: str) -> bool:
+    def hides(self, name: str) -> bool:
         """Return whether a word alone may not mean a field, because that is masked."""
         return self._any_known.is_secret(name)
 

@@ -7,6 +7,7 @@ from limpyd_jobs.contrib.web.pages import (
     audit,
     check,
     errors,
+    find,
     job,
     jobs,
     metrics,
@@ -38,5 +39,7 @@ PAGES: tuple[Page, ...] = (
     audit.PAGE,
     tasks.PAGE,
     requeues.PAGE,
+    find.PAGE,
+    find.THROUGH_PAGE,
     metrics.PAGE,
 )
