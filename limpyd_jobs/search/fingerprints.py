@@ -176,6 +176,18 @@ def _is_of_python_or_ours(file: str) -> bool:
     )
 
 
+def owner_of_file(file: str, package: str) -> str:
+    """Return to which library a file belongs, ``python`` for Python itself; empty if it belongs to the application, or to
+    a package that counts as such."""
+    folders = _SEPARATORS.split(file)
+    if _is_installed(folders):
+        name = _name_when_installed(folders)
+        return "" if name == package else name
+    if file.startswith(_OURS):
+        return _OUR_PACKAGE
+    return "python" if _is_of_python_or_ours(file) else ""
+
+
 def _is_of_application(file: str, package: str) -> bool:
     """Whether a file is not of an installed library, or is of this package."""
     folders = _SEPARATORS.split(file)

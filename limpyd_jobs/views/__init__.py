@@ -19,6 +19,10 @@ from limpyd_jobs.views.following import order_requeue as order_requeue
 from limpyd_jobs.views.following import requeue_of as requeue_of
 from limpyd_jobs.views.following import requeues as requeues
 from limpyd_jobs.views.hints import unknown_names as unknown_names
+from limpyd_jobs.views.jobs import COLUMNS as COLUMNS
+from limpyd_jobs.views.jobs import JobRow as JobRow
+from limpyd_jobs.views.jobs import job_rows as job_rows
+from limpyd_jobs.views.jobs import shown_time as shown_time
 from limpyd_jobs.views.merged import glance_of_all as glance_of_all
 from limpyd_jobs.views.merged import levels_of_all as levels_of_all
 from limpyd_jobs.views.merged import overview_of_all as overview_of_all

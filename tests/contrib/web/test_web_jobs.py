@@ -414,7 +414,7 @@ def test_the_jobs_of_a_queue_come_from_its_lists_if_there_is_no_time_for_all(mon
     )
     assert (facets["is_listed"], facets["looked"]["queue"]) == (True, [1, 1])
     assert "At least: only the jobs in the lists" in dashboard.get("/jobs/facets?queue=letters").shown
-    assert "only time to look at 1 of 3 jobs" in dashboard.get("/jobs/facets?q=identifier!=x").shown
+    assert "1 of 3 jobs were looked at" in dashboard.get("/jobs/facets?q=identifier!=x").shown
     Letter.add_job("newest", "letters")
     monkeypatch.setattr(jobs_page, "MAX_LISTED", 1)
     for order, name, end in (("", "newest", "first"), ("&oldest=1", "mine", "last")):

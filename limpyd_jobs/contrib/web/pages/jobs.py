@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -14,7 +14,7 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import Ident, parse_moment, part, rate, time_span
+from limpyd_jobs.integration import Ident, parse_datetime, parse_moment, part, rate, time_span
 from limpyd_jobs.query import (
     Count,
     Enough,
@@ -28,7 +28,18 @@ from limpyd_jobs.query import (
     queue_states,
     release_job,
 )
-from limpyd_jobs.views import Change, Following, count_of, filter_of_job, new_token, unknown_names
+from limpyd_jobs.views import (
+    COLUMNS,
+    Change,
+    Following,
+    JobRow,
+    count_of,
+    filter_of_job,
+    job_rows,
+    new_token,
+    unknown_names,
+    verbs_for_many,
+)
 
 HERE = "/jobs"
 
@@ -55,6 +66,9 @@ FEW_JOBS = 5_000
 # By what the jobs are counted beside the list, and how many values of each are shown.
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
+# Up to how many jobs are sorted by another column than by when they were added, which all can be.
+MAX_SORTED = 1_000
+
 # How many characters a filter has at most.
 MAX_FILTER = 8_000
 
@@ -69,7 +83,7 @@ STAYS = {
 }
 
 # What an address may have beside conditions.
-OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long")
+OF_PAGES = ("q", "after", "limit", "by", "oldest", "done", "long", "columns", "sort", "from")
 OF_VERBS = (
     "ident",
     "all",
@@ -125,6 +139,26 @@ class JobsShown(OfFilter):
     size: int = 0
     unknown_classes: Sequence[str] = ()
     hints: Sequence[str] = ()
+    rows: Sequence[JobRow] = ()
+    columns: Sequence[str] = ()
+    sort: str = ""
+    following_from: int = 0
+
+    @property
+    def verbs(self) -> Sequence[str]:
+        """The verbs that can work for some of these jobs."""
+        return verbs_for_many({job.status for job in self.jobs})
+
+    @property
+    def all_columns(self) -> Sequence[tuple[str, str, bool]]:
+        """The names of all columns, what they are called, and whether they are shown."""
+        return [(name, title, name in self.columns) for name, (title, _) in COLUMNS.items()]
+
+    def sorted_by(self, column: str) -> str:
+        """Return the order that a click on a heading asks for."""
+        if column == "added":
+            return "" if self.oldest_first and not self.sort else "added"
+        return f"-{column}" if self.sort == column else column
 
     @property
     def chips(self) -> Sequence[tuple[str, str]]:
@@ -145,6 +179,10 @@ class FacetsShown(OfFilter):
     looked: Mapping[str, tuple[int, int]]
     is_listed: bool
 
+    def has(self, field: str, value: str) -> bool:
+        """Return whether the filter asks for a value."""
+        return f"{field}={value}" in self.words
+
     def narrowed(self, field: str, value: str) -> str:
         """Return the filter with one more condition."""
         others = [word for word in self.words if not word.startswith(f"{field}=")]
@@ -161,7 +199,8 @@ class WordsShown:
 def show(asked: Asked) -> JobsShown:
     words = words_of(asked.query)
     jobs = filter_of(asked, words)
-    oldest_first = asked.query.get("oldest") == "1"
+    sort, columns = _sort_of(asked), _columns_of(asked)
+    oldest_first = asked.query.get("oldest") == "1" or sort == "added"
     limit, after = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE), asked.query.get("after")
     is_long = asked.query.get("long") == "1"
     look = partial(JobFilter.page, limit=limit, after=after or None, newest_first=not oldest_first)
@@ -174,11 +213,15 @@ def show(asked: Asked) -> JobsShown:
         count = count if count.is_exact else max(count, listed.count(COUNT_TIMEOUT)._replace(is_exact=False))
     if not count.is_exact:  # what is shown was seen
         count = max(count, Count(len(page.found), is_exact=False))
+    found, following_from = page.found, 0
+    is_sorted = sort.lstrip("-") in _KEYS and count.is_exact and count.number <= MAX_SORTED
+    if is_sorted:
+        found, following_from = _sorted(asked, jobs, sort, limit)
     return JobsShown(
         words,
-        [job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
+        [job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in found],
         count,
-        page.following,
+        None if is_sorted else page.following,
         page.is_complete and not listed,
         jobs.unseen,
         oldest_first,
@@ -191,7 +234,62 @@ def show(asked: Asked) -> JobsShown:
         size=page.size,
         unknown_classes=[] if page.found else _unknown_classes(asked, jobs),
         hints=[] if page.found or not page.is_complete else [*unknown_names(jobs.conditions, asked.database)],
+        rows=rows_of(asked, found),
+        columns=columns,
+        sort=sort if is_sorted else "",
+        following_from=following_from,
     )
+
+
+def rows_of(asked: Asked, found: Sequence[FoundJob]) -> list[JobRow]:
+    """Return jobs as a list shows them, with masked secrets."""
+
+    def mask(path: str, name: str, value: str) -> str:
+        return asked.masking.of(path).field(name, value)
+
+    rows = job_rows(found, asked.database, mask)
+    return [
+        row._replace(job=row.job._replace(identifier=asked.masking.identifier(row.job.identifier, row.job.ident)))
+        for row in rows
+    ]
+
+
+# By what each column is sorted.
+_KEYS: Mapping[str, Callable[[FoundJob], Any]] = {
+    "job": lambda job: (job.ident.rpartition(":")[0], int(job.ident.rpartition(":")[2])),
+    "identifier": lambda job: job.identifier or "",
+    "queue": lambda job: job.queue or "",
+    "priority": lambda job: job.priority if isinstance(job.priority, int) else 0,
+    "tries": lambda job: job.tries if isinstance(job.tries, int) else 0,
+    "when": lambda job: job.end or job.start or job.added or "",
+    "ran": lambda job: _seconds_between(job.start, job.end),
+}
+
+
+def _seconds_between(start: str | None, end: str | None) -> float:
+    began, ended = parse_datetime(start), parse_datetime(end)
+    return (ended - began).total_seconds() if began and ended else -1.0
+
+
+def _sorted(asked: Asked, jobs: JobFilter, sort: str, limit: int) -> tuple[list[FoundJob], int]:
+    """Return the jobs of a page that is sorted by a column, and where the next one begins; 0 if there is none."""
+    first = asked.query.number("from", 0, 0, MAX_SORTED)
+    everything = jobs.page(MAX_SORTED).found
+    everything.sort(key=_KEYS[sort.lstrip("-")], reverse=sort.startswith("-"))
+    following = first + limit
+    return everything[first:following], following if following < len(everything) else 0
+
+
+def _sort_of(asked: Asked) -> str:
+    sort = asked.query.get("sort")
+    return sort if sort.lstrip("-") in (*_KEYS, "added") else ""
+
+
+def _columns_of(asked: Asked) -> list[str]:
+    """Return the columns that are chosen: those of the address, or the usual ones."""
+    chosen = {name for text in asked.query.all("columns") for name in text.split(",")}
+    found = [name for name in COLUMNS if name in chosen]
+    return found or [name for name, (_, is_usual) in COLUMNS.items() if is_usual]
 
 
 def show_nothing(asked: Asked) -> JobsShown:
@@ -277,7 +375,7 @@ def _typed(word: str) -> str:
 
 def words_of(form: Form) -> list[str]:
     """Return the conditions of an address or a form as words: those in ``q``, and other names with their values."""
-    text = form.get("q")
+    text = " ".join(form.all("q"))
     if len(text) + sum(len(name) + len(value) for name, value in form.without(*OF_PAGES, *OF_VERBS)) > MAX_FILTER:
         raise Refusal(414, f"The filter is too long: at most {MAX_FILTER:,} characters")
     try:

@@ -1,0 +1,199 @@
+"""Jobs as they are shown in a list: one line each, with the arguments that differ, and what went wrong."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from limpyd_jobs.dates import parse_datetime, shown_span, utcnow
+from limpyd_jobs.models.following.progress import read_progress
+from limpyd_jobs.query import FoundJob
+from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to
+from limpyd_jobs.search.found import FIELDS
+from limpyd_jobs.search.look import NOT_MEANT
+from limpyd_jobs.texts import one_line
+
+# How many fields of a class are read for its rows, how many characters of a value are shown, and of a message.
+MAX_FIELDS, MAX_VALUE, MAX_MESSAGE = 12, 60, 200
+
+# How many bytes of a value are read.
+MAX_READ = 400
+
+# The columns of a list of jobs: what each is called, and whether it is there unless others are chosen.
+COLUMNS: Mapping[str, tuple[str, bool]] = {
+    "job": ("Job", True),
+    "identifier": ("Identifier", False),
+    "arguments": ("Arguments, and what went wrong", True),
+    "queue": ("Queue", True),
+    "priority": ("Priority", False),
+    "tries": ("Tries", False),
+    "added": ("Added", False),
+    "when": ("When", True),
+    "ran": ("Ran", True),
+}
+
+Mask = Callable[[str, str, str], str]  # of the path of a class, the name of a field and its value
+
+
+def as_it_is(_: str, __: str, value: str) -> str:
+    return value
+
+
+class JobRow(NamedTuple):
+    """A job as a list shows it.
+
+    Attributes
+    ----------
+    job: FoundJob
+    name: str
+        Its class without the module, and its pk: ``SendMail:12``.
+    when: str
+        The moment that says most: of a delayed job until when, of one that ended when it did, of others when it began
+        or was added. A date in UTC; empty if it is not known.
+    seconds: float
+        How long it ran, or has run; None if it did not begin.
+    arguments: dict of str to str
+        The fields of the application that differ among the rows of its class; the beginnings of long values.
+    message: str
+        Of a job in error, its last error; of one that is tried again, how often it was tried.
+    progress: float
+        How far a running job is, from 0 to 1; None if it does not say.
+    """
+
+    job: FoundJob
+    name: str
+    when: str
+    seconds: float | None
+    arguments: Mapping[str, str]
+    message: str
+    progress: float | None
+
+    @property
+    def ran(self) -> str:
+        """How long it ran, in words."""
+        return "" if self.seconds is None else shown_time(self.seconds)
+
+
+def shown_time(seconds: float) -> str:
+    """Return a short time with its unit: ``41 ms``, ``0.2 s``, ``18 s``, ``2 min 3 s``."""
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else shown_span(seconds)
+
+
+def job_rows(found: Sequence[FoundJob], database: JobsDatabase | None = None, mask: Mask = as_it_is) -> list[JobRow]:
+    """Return jobs as a list shows them. It takes some round trips, however many there are."""
+    classes = classes_of(database)
+    known = [classes.get(job.ident.rpartition(":")[0]) for job in found]
+    stored = _values_of(found, known, database)
+    messages = _messages_of([job for job in found if job.status == "error"], database)
+    differing = _differing(found, stored)
+    return [_row(*each, messages, differing, mask) for each in zip(found, stored, strict=True)]
+
+
+def _row(
+    job: FoundJob,
+    values: Mapping[str, str],
+    messages: Mapping[str, tuple[str, str]],
+    differing: Mapping[str, set[str]],
+    mask: Mask,
+) -> JobRow:
+    path, _, pk = job.ident.rpartition(":")
+    arguments = {
+        name: one_line(mask(path, name, value), MAX_VALUE) for name, value in values.items() if name in differing[path]
+    }
+    progress = read_progress(values.get("_progress_state")) if job.status == "running" else None
+    kind, text = messages.get(job.ident, ("", ""))
+    message = ": ".join(filter(None, (kind, mask(path, "message", text))))  # masked before it is composed
+    if job.status == "delayed" and isinstance(job.tries, int) and job.tries:
+        message = f"tried {job.tries} time{'s' * (job.tries > 1)}, again"
+    return JobRow(
+        job,
+        f"{path.rpartition('.')[2]}:{pk}",
+        values.get("delayed_until", "") if job.status == "delayed" else job.end or job.start or job.added or "",
+        _seconds_of(job),
+        arguments,
+        one_line(message, MAX_MESSAGE),
+        progress and progress.fraction,
+    )
+
+
+def _seconds_of(job: FoundJob) -> float | None:
+    start = parse_datetime(job.start)
+    end: datetime | None = parse_datetime(job.end) if job.end else utcnow() if job.status == "running" else None
+    return max((end - start).total_seconds(), 0.0) if start and end else None
+
+
+def fields_of(known: KnownClass) -> list[str]:
+    """Return the fields of the application that a class has in its hash."""
+    return sorted(name for name in known.fields - NOT_MEANT - {*FIELDS, "delayed_until"} if not name.startswith("_"))
+
+
+def _values_of(
+    found: Sequence[FoundJob], known: Sequence[KnownClass | None], database: JobsDatabase | None
+) -> list[dict[str, str]]:
+    """Return the values of the first fields of each job, without those that are too long to be shown."""
+    rows = [[*fields_of(each)[:MAX_FIELDS], "delayed_until", "_progress_state"] if each else [] for each in known]
+    keys = [
+        f"{each.name}:{job.ident.rpartition(':')[2]}:hash" if each else ""
+        for job, each in zip(found, known, strict=True)
+    ]
+    connection = connection_to(database)
+    asked = [(key, name) for key, names in zip(keys, rows, strict=True) for name in names]
+    lengths = replies_to(connection, (("HSTRLEN", key, name) for key, name in asked))
+    short = {pair: length for pair, length in zip(asked, lengths, strict=True) if length}
+    read = [pair for pair, length in short.items() if length <= MAX_READ]
+    values = dict(zip(read, replies_to(connection, (("HGET", key, name) for key, name in read)), strict=True))
+    return [
+        {name: values.get((key, name)) or f"({short[key, name]:,} bytes)" for name in names if (key, name) in short}
+        for key, names in zip(keys, rows, strict=True)
+    ]
+
+
+def _differing(found: Sequence[FoundJob], stored: Sequence[Mapping[str, str]]) -> Mapping[str, set[str]]:
+    """Return the fields that do not have the same value in all rows of a class, by its path."""
+    by_path = defaultdict[str, list[Mapping[str, str]]](list)
+    for job, values in zip(found, stored, strict=True):
+        by_path[job.ident.rpartition(":")[0]].append(values)
+    return {
+        path: {
+            name
+            for name in {name for values in rows for name in values if not name.startswith("_")} - {"delayed_until"}
+            if len(rows) == 1 or len({values.get(name) for values in rows}) > 1
+        }
+        for path, rows in by_path.items()
+    }
+
+
+def _messages_of(failed: Sequence[FoundJob], database: JobsDatabase | None) -> dict[str, tuple[str, str]]:
+    """Return the type and the message of the last error of each job, by its ident."""
+    models = [each for each in error_models_of(database, None) if {"job_pk", "job_model_repr"} <= each.indexes.keys()]
+    connection, found = connection_to(database), dict[str, tuple[str, str]]()
+    asked = [(job.ident, each) for job in failed for each in models]
+    sets = replies_to(
+        connection,
+        (
+            (
+                "SINTER",
+                f"{each.indexes['job_pk']}{ident.rpartition(':')[2]}",
+                f"{each.indexes['job_model_repr']}{ident.rpartition(':')[0]}",
+            )
+            for ident, each in asked
+        ),
+    )
+    last = [
+        (ident, f"{each.name}:{max(pks, key=lambda pk: int(pk) if pk.isdecimal() else 0)}:hash")
+        for (ident, each), pks in zip(asked, sets, strict=True)
+        if pks
+    ]
+    lengths = replies_to(connection, (("HSTRLEN", key, "message") for _, key in last))
+    names = [["type"] if (length or 0) > 100 * MAX_READ else ["type", "message"] for length in lengths]
+    texts = replies_to(connection, (("HMGET", key, *each) for (_, key), each in zip(last, names, strict=True)))
+    for (ident, _), values in zip(last, texts, strict=True):
+        kind, *text = [each or "" for each in values or [""]]
+        found[ident] = kind, "".join(text)
+    return found
