@@ -73,7 +73,7 @@ _OF_OTHERS = {
 }
 
 # What can be given for a new job, and is not a field of it.
-_PARAMETERS = ("queue_name", "priority", "prepend", "delayed_for", "delayed_until")
+_PARAMETERS = ("queue_name", "priority", "prepend", "delayed_for", "delayed_until", "on_duplicate")
 
 
 def _why_unknown(model: type[RedisModel], name: str, reserved: Iterable[str]) -> str:

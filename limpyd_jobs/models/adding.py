@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_value
@@ -27,6 +27,16 @@ Step = Steps["list[Any]"]  # jobs of the class they are added of
 Row = tuple[str, Mapping[str, str]]  # the identifier of a new job, and its other fields as they are stored
 Added = tuple[str, str]  # the outcome, and the pk of the job
 
+AddOutcome = Literal["added", "existing", "moved", "replaced", "running"]
+
+
+class OutcomeOfAdding:
+    """What the call that returned this object of a job did, as `Job.add_job` says; None if none of those returned it.
+    An application may have a field or method of that name."""
+
+    def __get__(self, job: Any, owner: type) -> Any:
+        return self if job is None else vars(job).get("_add_outcome")
+
 
 class Where(NamedTuple):
     """Where a new job goes."""
@@ -36,6 +46,7 @@ class Where(NamedTuple):
     priority: str
     prepend: bool
     delay: str
+    replaces: str
 
 
 def one(
@@ -55,7 +66,10 @@ def one(
     delay = "" if delayed_for is None and delayed_until is None else delay_argument(delayed_for, delayed_until)
     is_usual = model is roots.queue and job_class.enqueue_or_delay is roots.job.enqueue_or_delay
     is_custom = not is_usual and has_custom_placement(job_class, model)
+    replaces = _replaces(job_class, fields_if_new) if "on_duplicate" in fields_if_new else ""
     identifier, fields = _checked(job_class, identifier, fields_if_new)
+    if replaces:
+        _check_replacement(job_class, fields, is_custom=is_custom)
     stored = default_priority(job_class, None) if priority is None else stored_priority(priority)
     add, once = instrumented.add if instruments.installed else transitions.add, transitions.current_once.get()
     added = add.steps(
@@ -69,6 +83,7 @@ def one(
         fields=fields,
         place=not is_custom,
         once=once.next_key(model) if once else "",
+        replaces=replaces,
     )
     if not is_custom:
         return _job_of_call(job_class, added) if isinstance(added, Call) else _job_of_steps(job_class, added)
@@ -94,6 +109,20 @@ def _checked(job_class: Any, identifier: Any, fields: dict[str, Any]) -> tuple[s
     return identifier, fields
 
 
+def _replaces(job_class: Any, fields: dict[str, Any]) -> str:
+    """Take what is to become of a queued job of the same identifier out of the fields of a new job, unless its class
+    has a field of that name; return it as scripts take it."""
+    from limpyd_jobs.models import duplicates  # most processes never need it
+
+    return duplicates.replaces(job_class, fields)
+
+
+def _check_replacement(job_class: Any, fields: Mapping[str, Any], *, is_custom: bool) -> None:
+    from limpyd_jobs.models import duplicates
+
+    duplicates.check_replacement(job_class, fields, is_custom=is_custom)
+
+
 def _job_of_call(job_class: Any, call: Call[Added]) -> Call[Any]:
     """Let a call that adds a job return the object of the job."""
     read: Callable[[dict[str, Any]], Any] = call.read
@@ -108,14 +137,14 @@ def _job_of_steps(job_class: Any, added: Steps[Added]) -> Steps[Any]:
 def _job_of(job_class: Any, added: Added) -> Any:
     outcome, pk = added
     job = attached(job_class, pk)
-    job.__dict__["_was_added"] = outcome == "added"
+    job.__dict__["_add_outcome"] = outcome
     return job
 
 
 def _placed_by_override(job_class: Any, added: Steps[Added], place: Callable[[Any, str], None]) -> Steps[Any]:
     """Add a job that the application puts in a queue by itself."""
     outcome, pk = yield from added
-    job = _job_of(job_class, (outcome, pk))
+    job = _job_of(job_class, ("moved" if outcome == "outranked" else outcome, pk))
     try:
         if outcome != "existing":
             yield partial(place, job, outcome)
@@ -192,6 +221,7 @@ def _read(
     """Check the arguments of a job; return where it goes, and its fields as they are stored. It goes nowhere
     with others if it must be added alone."""
     layout, queue_model = layout_to_add(job_class), queue_model or job_class.queue_model
+    replaces = _replaces(job_class, fields) if "on_duplicate" in fields else ""
     fields = stored_names(job_class, checked_fields(job_class, fields))
     if (
         has_custom_placement(job_class, queue_model)
@@ -207,18 +237,19 @@ def _read(
         default_priority(job_class, priority),
         bool(prepend),
         delay_argument(delayed_for, delayed_until),
+        replaces,
     )
     return where, {name: stored_value(name, value) for name, value in fields.items()}
 
 
 def _add_together(job_class: Any, rows: list[Row], where: Where) -> Step:
-    model, name, priority, prepend, delay = where
-    arguments = job_class, rows, model, name, priority
+    arguments = job_class, rows, where.queue_model, where.queue_name, where.priority
+    options: dict[str, Any] = {"prepend": where.prepend, "delay": where.delay, "replaces": where.replaces}
     if instruments.installed:
-        pks = yield from stepped(instrumented.add_many.steps(*arguments, prepend=prepend, delay=delay))
+        added = yield from stepped(instrumented.add_many.steps(*arguments, **options))
     else:
-        pks = yield transitions.add_many.call(*arguments, prepend=prepend, delay=delay)
-    return [attached(job_class, pk) for pk in pks]
+        added = yield transitions.add_many.call(*arguments, **options)
+    return [attached(job_class, pk, _add_outcome=outcome) for outcome, pk in added]
 
 
 def _add_alone(job_class: Any, arguments: Mapping[str, Any]) -> Step:

@@ -20,6 +20,7 @@ from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.models import adding, moving
+from limpyd_jobs.models.adding import OutcomeOfAdding
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
 from limpyd_jobs.models.continuing.iterating import Iteration
@@ -95,6 +96,7 @@ class Job(JobRecord):
 
     arguments = ArgumentsOfJob()
     attempt_token = AttemptToken()
+    add_outcome = OutcomeOfAdding()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
@@ -160,7 +162,9 @@ class Job(JobRecord):
         """Add a job to a queue, unless one of the same identifier is queued already.
 
         In that case, the queued job is returned. If the given priority is higher than its own, or with ``prepend``, it
-        is moved to the place of the new one, but never while it runs.
+        is moved to the place of the new one, but never while it runs. The attribute ``add_outcome`` of what is returned
+        says what was done: ``added``; ``existing`` or ``moved``; with ``on_duplicate="replace"``, ``replaced`` or
+        ``running``.
 
         Parameters
         ----------
@@ -181,6 +185,12 @@ class Job(JobRecord):
             When the job may run: naive UTC, or aware.
         start_within, retry_for: int, float or timedelta
             For a new job only: its own value in place of the attribute of the class; 0 for no limit.
+        on_duplicate: str
+            ``"replace"`` to let a queued job of the same identifier become the one that would be added, in one step:
+            with these fields, defaults for those that are not given, this delay, queue and priority, and no tries. It
+            keeps its pk, and its place in a waiting list unless it comes into another one. If it runs, nothing is
+            changed: ``running``. ``"keep"``, the default, changes no field of it. If the class has a field of that
+            name, this is the value of that field.
         **fields_if_new
             Other fields, for a new job only; indexed ones of at most 64 kB each.
 

@@ -21,6 +21,7 @@ from limpyd_jobs.fields.forms import OF_STRINGS
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.fields.own_fields import is_own
 from limpyd_jobs.functions import overrides
+from limpyd_jobs.models.duplicates import replaces
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.models.queue import Queue
@@ -66,6 +67,9 @@ def write_call(job_class: type[Job], args: Sequence[Any], kwargs: Mapping[str, A
         return WrittenCall(first if isinstance(first, str) else "", _text(job_class, list(args), given))
     bound = signature(Job.add_job).bind(*args, **kwargs).arguments
     fields = bound.pop("fields_if_new", {})
+    if "on_duplicate" in fields and not job_class.has_field("on_duplicate"):
+        bound["on_duplicate"] = fields["on_duplicate"]
+        replaces(job_class, fields)
     identifier = identifier_of_new(job_class, bound.pop("identifier", LEFT_OUT), fields)
     job_class._get_queue_name(bound.get("queue_name"))
     delay_argument(bound.get("delayed_for"), bound.get("delayed_until"))

@@ -42,8 +42,8 @@ class Adding:
     idents: list of str
         The idents of the jobs, once they are added. A job that is queued already is among them.
     outcome: str
-        Of a single job: ``added``; ``existing`` or ``moved`` if it is queued already; ``not due`` if another worker
-        was faster to add the job of a schedule.
+        Of a single job, as ``add_outcome`` has it: ``added``; ``existing`` or ``moved`` if it is queued already, and
+        others. ``not due`` if another worker was faster to add the job of a schedule.
     """
 
     job_class: Any

@@ -41,14 +41,15 @@ def add_many(
     queue_name: str,
     priority: str,
     **options: Any,
-) -> Steps[list[str]]:
+) -> Steps[list[tuple[str, str]]]:
     """Do as `placing.add_many`."""
     adding = Adding(job_class, queue_name, len(jobs))
     with Around(adding):
         jobs = [(identifier, adding.with_context(fields)) for identifier, fields in jobs]
-        pks: list[str] = yield placing.add_many.call(job_class, jobs, queue_model, queue_name, priority, **options)
-        adding.ended(pks)
-    return pks
+        call = placing.add_many.call(job_class, jobs, queue_model, queue_name, priority, **options)
+        added: list[tuple[str, str]] = yield call
+        adding.ended([pk for _, pk in added])
+    return added
 
 
 def enqueue_due(

@@ -72,10 +72,12 @@ def add(
     fields: Mapping[str, Any] | None = None,
     place: bool = True,
     once: str = "",
+    replaces: str = "",
 ) -> Requests[tuple[str, str]]:
-    """Add a job, or find the queued one of that identifier and move it up; return the outcome, ``outranked`` if the
-    caller has to move the job, and its pk. Without `place`, the caller has to put the job in a queue, and to call
-    `await_copies`. With the key of `Once`, it is done once. Exceptions: as `Job.add_job`."""
+    """Add a job, or find the queued one of that identifier and move it up, or replace it; return the outcome,
+    ``outranked`` if the caller has to move the job, ``running`` if it cannot be replaced, and its pk. Without `place`,
+    the caller has to put the job in a queue, and to call `await_copies`. With the key of `Once`, it is done once.
+    Exceptions: as `Job.add_job`."""
     if job_class.database is not queue_model.database:
         check_database(job_class, queue_model)
     layout, registry = layout_to_add(job_class), unwritten((job_class,), queue_model)
@@ -86,7 +88,7 @@ def add(
         plain, others = layout.split(fields or {}, layout.plain)
     # in the order of the header of add.lua
     words = [layout.json, identifier, layout_of(queue_model).json, queue_name, priority, delay]
-    words += ["1" if prepend else "", "" if place else "1", "1" if others else "", "", registry]
+    words += ["1" if prepend else "", "" if place else "1", "1" if others else "", "", registry, replaces]
     words += chain.from_iterable(plain.items())
 
     def read(reply: dict[str, Any]) -> tuple[str, str]:
@@ -134,21 +136,23 @@ def add_many(
     *,
     prepend: bool = False,
     delay: str = "",
-) -> Call[list[str]]:
+    replaces: str = "",
+) -> Call[list[tuple[str, str]]]:
     """Add several jobs in one step, in their order, given their identifiers and other fields as they are stored; return
-    their pks. The fields have to be plain (see `Layout.plain`), and not unique."""
+    of each the outcome, as `add` does, and its pk. The fields have to be plain (see `Layout.plain`), and not unique."""
     check_database(job_class, queue_model)
     where = where_to(queue_model, queue_name, priority, delay, prepend=bool(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
-    request = {"job_model": job_model, "jobs": listed(jobs), "registry": registry, **where}
+    request = {"job_model": job_model, "jobs": listed(jobs), "registry": registry, "replaces": replaces, **where}
     before, sender = asking_for(queue_model, queue_name, priority), sender_to_add(job_class)
 
-    def read(reply: dict[str, Any]) -> list[str]:
+    def read(reply: dict[str, Any]) -> list[tuple[str, str]]:
         if registry:
             was_written((job_class,), queue_model)
         if isinstance(sender, CopyingSender):
             sender.check([_ident_of(job_class, pk) for pk in reply["pks"]])
-        return list(reply["pks"])
+        others = reply.get("outcomes", {})
+        return [(others.get(str(number), "added"), pk) for number, pk in enumerate(reply["pks"], 1)]
 
     return Call(sender, _add_many, request, read, [job_class], before=before)
 

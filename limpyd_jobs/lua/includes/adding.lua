@@ -31,6 +31,17 @@ local function move_up(model, pk, where)
   return 'moved', {pk = pk}
 end
 
+-- What makes a queued job the one that would be made now: fields of the call, defaults, and no other ones. It was not
+-- tried yet, with these arguments.
+--@rarely
+local function replacement(model, replaces, fields)
+  local changes = {added = now_text()}
+  for _, name in ipairs(cjson.decode(replaces)) do changes[name] = false end
+  for name, value in pairs(model.defaults) do changes[name] = value end
+  for name, value in pairs(fields) do changes[name] = value end
+  return changes
+end
+
 -- Lets a job that will be made follow one which is canceled, but still runs; returns until when it is delayed for now.
 --@rarely
 local function follow(model, ending, due, fields)
@@ -38,9 +49,42 @@ local function follow(model, ending, due, fields)
   return due_after(model, ending, due)
 end
 
+-- Lets the queued job of an identifier become the one that would be made, unless it is claimed, or its end is being
+-- recorded. It keeps its place in its waiting list, unless it comes into another one.
+--@rarely
+local function replace_queued(model, pk, where, fields)
+  local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
+  local status, token, known, follows = unpack(redis.call(
+    'HMGET', job.key, 'status', '_claim_token', '_queue_key', '_follows'))
+  if token or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then
+    return 'running', {pk = pk}
+  end
+  local conflict = not_unique(model, fields, pk)
+  if conflict then
+    return 'not unique', conflict
+  end
+
+  local due, followed = where.due, string.match(follows or '', '^%S+')
+  if followed and end_of_followed(model, followed) then due = follow(model, followed, due, fields) end
+  local base = prepare_place(where.model, where.name, where.priority, due)
+  local changes = placed(replacement(model, where.replaces, fields), where.priority, due, base)
+  probe_indexes(model, pk, changes)
+  if known then
+    probe('LLEN', known .. ':waiting')
+    probe('ZCARD', known .. ':delayed')
+  end
+  local keeps_place = known == base and status == STATUSES.WAITING and changes.status == status and not where.prepend
+  local was_delayed = status == STATUSES.DELAYED and known and redis.call('ZREM', known .. ':delayed', job.ident) == 1
+  if not (keeps_place or was_delayed) then unplace(where.model, where.name, job) end
+  update(model, pk, changes)
+  if not keeps_place then push(base, job.ident, changes.status, due, where.prepend) end
+  return 'replaced', {pk = pk}
+end
+
 local function add(model, identifier, where, fields, reserve, reserved_pk)
   local existing, is_ending = other_queued({model = model}, identifier)
   if existing and not is_ending then
+    if where.replaces then return replace_queued(model, existing, where, fields) end
     return move_up(model, existing, where)
   end
   fields.identifier = identifier

@@ -1,7 +1,7 @@
 -- verb: add
 -- from: new
 -- to: waiting or delayed
--- what: or finds the queued job of that identifier and moves it up; finds or creates the queue
+-- what: or finds the queued job of that identifier, and moves it up or replaces it; finds or creates the queue
 -- request
 --   job_model, identifier, queue_model, queue_name, priority, delay, fields
 --   prepend       '1' to put it first
@@ -10,8 +10,12 @@
 --   reserved_pk   that was given before
 --   registry      JSON, to be written, [field, text, a key that must exist, if any]…: what others have to know of the
 --                 class and of the queue model
+--   replaces      JSON, the names of the fields that the queued job of the identifier loses, if it is to become the one
+--                 that would be made; none to keep it
 -- reply
 --   added, existing, moved   {pk}
+--   replaced      {pk}
+--   running       {pk}: of a job that is not replaced, as it is claimed, or its end is being recorded
 --   reserved      {pk}
 --   outranked     {pk}: of a job that the caller has to move
 --   not unique    {field, value, pk of its owner}
@@ -23,6 +27,7 @@ refuse_if_moved(request.registry)
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend, custom = request.custom,
+  replaces = request.replaces,
 }
 write_classes(request.registry)
 return answer(add(

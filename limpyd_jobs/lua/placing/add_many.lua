@@ -7,23 +7,28 @@
 --   jobs          JSON: [[identifier, {field: value} of a new job]…]
 --   queue_model, queue_name, priority, delay
 --   prepend       '1' to put them first
---   registry      as in add.lua
+--   registry, replaces   as in add.lua
 -- reply
---   done   {pks}: of each job, whatever its outcome in add.lua
+--   done   {pks, outcomes: {number: outcome} of those that were not added, if any}: of each job, whatever its outcome in
+--          add.lua
 
 --@include adding
 --@include registry
 
 refuse_if_moved(request.registry)
-local job_model, pks = model_of(request.job_model), {}
+local job_model, pks, outcomes = model_of(request.job_model), {}, nil
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
-  due = due_at(request.delay), prepend = request.prepend,
+  due = due_at(request.delay), prepend = request.prepend, replaces = request.replaces,
 }
 write_classes(request.registry)
 for i, job in ipairs(cjson.decode(request.jobs)) do
   local identifier, fields = unpack(job)
-  local _, added = add(job_model, identifier, where, fields)
+  local outcome, added = add(job_model, identifier, where, fields)
   pks[i] = added.pk
+  if outcome ~= 'added' then
+    outcomes = outcomes or {}
+    outcomes[tostring(i)] = outcome
+  end
 end
-return answer('done', {pks = pks})
+return answer('done', {pks = pks, outcomes = outcomes})

@@ -5,9 +5,9 @@
 -- KEYS[1]  string: the pk of the job of that token; it expires
 -- request
 --   job_model, identifier, queue_model, queue_name, priority, delay, fields
---   prepend, custom, reserve, reserved_pk, registry   see add.lua
+--   prepend, custom, reserve, reserved_pk, registry, replaces   see add.lua
 -- reply
---   added, existing, moved   {pk}
+--   added, existing, moved, replaced, running   {pk}
 --   reserved      {pk}
 --   outranked     {pk}: of a job that the caller has to move
 --   not unique    {field, value, pk of its owner}
@@ -28,6 +28,7 @@ end
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend, custom = request.custom,
+  replaces = request.replaces,
 }
 write_classes(request.registry)
 local outcome, reply = add(job_model, request.identifier, where, request.fields, request.reserve, request.reserved_pk)

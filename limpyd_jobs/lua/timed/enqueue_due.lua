@@ -16,6 +16,7 @@
 --   added, existing, moved   {pk}
 --   reserved      {pk}
 --   outranked     never, as the job is always placed here
+--   replaced, running   never, as no schedule replaces a queued job
 --   not unique    {field, value, pk of its owner}
 --   passed over   it was not to be run, and the next time is set
 --   not due       another worker was faster, or the schedule was changed: nothing is done

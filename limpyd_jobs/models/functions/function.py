@@ -7,10 +7,11 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models.adding import AddOutcome
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.functions.declaring import declared, default_priority_of
@@ -23,6 +24,10 @@ Returned = TypeVar("Returned", covariant=True)
 Result = TypeVar("Result", covariant=True)
 
 
+# How an outcome is shown that is not clear by itself.
+_SHOWN = {"existing": "queued already", "moved": "queued already"}
+
+
 class AddedJob(Generic[Result]):
     """What adding a job of a function returns.
 
@@ -32,11 +37,14 @@ class AddedJob(Generic[Result]):
         The job: the new one, or the one that is queued already.
     added: bool
         Whether it is new.
+    outcome: str
+        What was done, as `Job.add_job` says: ``added``, or why it was not.
     """
 
-    def __init__(self, job: Job, added: bool) -> None:
+    def __init__(self, job: Job, outcome: AddOutcome) -> None:
         self.job = job
-        self.added = added
+        self.outcome = outcome
+        self.added = outcome == "added"
 
     @property
     def ident(self) -> str:
@@ -74,7 +82,7 @@ class AddedJob(Generic[Result]):
         return self.job.cancel()
 
     def __repr__(self) -> str:
-        return f"<{self.ident}, {'added' if self.added else 'queued already'}>"
+        return f"<{self.ident}, {_SHOWN.get(self.outcome, self.outcome)}>"
 
 
 class Adding(Generic[P, Result]):
@@ -150,6 +158,7 @@ class JobFunction(Generic[P, Returned, Result]):
         timeout: float | None = None,
         start_within: float | timedelta | None = None,
         retry_for: float | timedelta | None = None,
+        on_duplicate: Literal["keep", "replace"] | None = None,
     ) -> Adding[P, Result]:
         """Say how to add jobs: ``send_mail.configure(priority=5, delayed_for=60).add("ann")``.
 
@@ -169,6 +178,8 @@ class JobFunction(Generic[P, Returned, Result]):
             After how many seconds of running it is an error.
         start_within, retry_for: float or timedelta
             As `Job.add_job` takes them.
+        on_duplicate: str
+            ``"replace"`` to let a queued job of the identifier become this one.
         """
         given = {
             "identifier": identifier,
@@ -181,6 +192,7 @@ class JobFunction(Generic[P, Returned, Result]):
             "job_timeout": timeout,
             "start_within": start_within,
             "retry_for": retry_for,
+            "on_duplicate": on_duplicate,
         }
         return Adding(self, {name: value for name, value in given.items() if value is not None})
 
@@ -196,11 +208,11 @@ class JobFunction(Generic[P, Returned, Result]):
 
     def _added(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
         job = self.job_class.add_job(**self._arguments(options, args, kwargs))
-        return AddedJob(job, vars(job).get("_was_added", True))
+        return AddedJob(job, vars(job).get("_add_outcome", "added"))
 
     async def _aadded(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
         job = await self.job_class.aadd_job(**self._arguments(options, args, kwargs))
-        return AddedJob(job, vars(job).get("_was_added", True))
+        return AddedJob(job, vars(job).get("_add_outcome", "added"))
 
     def _arguments(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, Any]:
         """Return what `Job.add_job` is given."""

@@ -27,6 +27,9 @@ _NAMES_OF_JOBS = (
 )
 _OF_JOBS = frozenset(_NAMES_OF_JOBS.split())
 
+# What `add_job` takes beside fields, so that a parameter of the same name and an option of `configure` are two things.
+_OF_CALLS = frozenset({"on_duplicate"})
+
 
 class Parameter(NamedTuple):
     """A parameter of a function: its name there, the name of the argument of the job class, and how it is given."""
@@ -84,7 +87,7 @@ def _taken_names(base: type[Job]) -> set[str]:
     those that the application's own base has. A name that is ours alone may be hidden, as in any subclass."""
     own = {*dir(base), *base._fields} - {*dir(Job)}
     of_adding = {*inspect.signature(Job.add_job).parameters, *inspect.signature(base.add_job).parameters}
-    return {*_OF_JOBS, *dir(RelatedModel), *of_adding - {"args", "kwargs"}, *own}
+    return {*_OF_JOBS, *_OF_CALLS, *dir(RelatedModel), *of_adding - {"args", "kwargs"}, *own}
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
