@@ -177,8 +177,8 @@ def _is_of_python_or_ours(file: str) -> bool:
 
 
 def owner_of_file(file: str, package: str) -> str:
-    """Return to which library a file belongs, ``python`` for Python itself; empty if it belongs to the application, or to
-    a package that counts as such."""
+    """Return to which library a file belongs, ``python`` for Python itself; empty if it belongs to the application, or
+    to a package that counts as such."""
     folders = _SEPARATORS.split(file)
     if _is_installed(folders):
         name = _name_when_installed(folders)

@@ -144,7 +144,7 @@ def _tries_of_history(job: JobDetails) -> Iterator[Try]:
     errors = [*job.errors]
     for change, following in zip(job.history, ends, strict=False):
         kind = _KINDS.get(change.status.lower())
-        if kind is None:  # it had ended, and was put back: the time in between is nobody's
+        if kind is None:  # it had ended, and was put back: the time in between is of no try
             continue
         segments.append(Segment(kind, change.at, following.at))
         if kind == RAN:

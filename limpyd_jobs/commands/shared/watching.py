@@ -14,6 +14,7 @@ from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.tables import width_of_terminal
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import JobDetails, job_details
+from limpyd_jobs.search.classes import asking_once
 from limpyd_jobs.texts import MESSAGE, one_line
 
 # Waits some seconds, and may return True to end that.
@@ -51,7 +52,8 @@ def watch(look: Callable[[], object], every: float) -> int:
     def shown() -> None:
         print(end=before)
         try:
-            look()
+            with asking_once():  # each time anew
+                look()
         except RedisError as error:
             print(f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}")
         print(end="" if before else "\n", flush=True)
