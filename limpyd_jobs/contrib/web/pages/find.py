@@ -136,5 +136,5 @@ def show_through(asked: Asked) -> ThroughShown:
     return ThroughShown(options, found.looked, found.size, found.following)
 
 
-PAGE = Page(HERE, "Find anything", show, "find.html", lane="find")
-THROUGH_PAGE = Page(f"{HERE}/through", "Look through", show_through, "through.html", lane="find")
+PAGE = Page(HERE, "Find anything", show, "find.html", lane="jobs")
+THROUGH_PAGE = Page(f"{HERE}/through", "Look through", show_through, "through.html", lane="jobs")
