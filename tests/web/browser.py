@@ -132,7 +132,7 @@ class Browser:
 
     def find(self, text: str, tag: str = "*") -> WebElement:
         """Return the element, a button or a link for example, that has this text and is shown."""
-        path = f"//{tag}[normalize-space()={json.dumps(text)}]"
+        path = f"//{tag}[normalize-space()={json.dumps(text, ensure_ascii=False)}]"
         found = [each for each in self.driver.find_elements(By.XPATH, path) if each.is_displayed()]
         assert found, f"no {tag} says {text!r} on {self.driver.current_url}"
         return found[-1]

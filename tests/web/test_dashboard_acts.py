@@ -27,7 +27,7 @@ def test_a_queue_is_paused_and_resumed(workshop: Site, browser: Browser) -> None
     browser.click("Pause")
     assert "mails is paused: running jobs go on" in browser.text
     assert queue_states("mails")[0].is_paused
-    browser.click("Resume")
+    browser.click("Unpause")
     assert "mails is resumed" in browser.text
     assert not queue_states("mails")[0].is_paused
 
@@ -78,16 +78,18 @@ def test_selected_jobs_are_deleted(workshop: Site, browser: Browser) -> None:
 def test_jobs_of_a_queue_are_moved_and_cleared(workshop: Site, browser: Browser) -> None:
     SendMail.add_jobs(["one", "two"])
     browser.open(workshop("/queues"))
-    browser.find("Move", "summary").click()
+    browser.click("mails", "a")
+    browser.find("Move…", "summary").click()
     browser.fill("target", "others")
     browser.click("Count")
     assert "There is no queue others yet" in browser.text
     browser.confirm()
     assert "2 done" in browser.text
-    browser.click("Clear")
+    browser.open(workshop("/queues/queue?name=others"))
+    browser.click("Clear…")
     browser.confirm()
     assert JobFilter().count().number == 0
-    browser.click("Delete")
+    browser.click("Delete…")
     browser.confirm()
     assert len(queue_states()) == 1
 
@@ -118,7 +120,7 @@ def test_a_job_is_requeued_and_canceled(workshop: Site, browser: Browser) -> Non
     assert job.status.hget() == STATUSES.CANCELED
 
 
-def test_from_an_alarm_to_the_requeued_jobs_are_three_clicks(workshop: Site, browser: Browser) -> None:
+def test_from_an_alarm_to_the_requeued_jobs_are_two_clicks(workshop: Site, browser: Browser) -> None:
     """And the jobs of another cause stay."""
     for number in range(5):
         ResizeImage.add_job(f"photo:{number}", path=f"/photos/{number}.txt")
@@ -126,9 +128,8 @@ def test_from_an_alarm_to_the_requeued_jobs_are_three_clicks(workshop: Site, bro
     with ResizeImage.add_job("other").claim(owner="web1:12") as claim:
         claim.fail(MemoryError())
     browser.open(workshop("/"))
-    assert "5 tries of images failed in the last 10 minutes" in browser.text
-    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".attention a[href*=errors]"))
-    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Requeue the jobs of ValueError']"))
+    assert "6 jobs of images failed, and none succeeded" in browser.text
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".worst [data-key=r]"))
     assert "Requeue 5 jobs" in browser.text
     browser.confirm()
     assert "5 done" in browser.text
@@ -165,7 +166,7 @@ def test_a_worker_is_asked_to_be_quiet_and_to_stop(workshop: Site, browser: Brow
             wait_until(lambda status=status: [each.status for each in WorkerPresence.alive()] == [status], status)
         browser.open(workshop("/workers"))
         browser.driver.find_element(By.NAME, "worker").click()
-        browser.click("Stop")
+        browser.click("Stop…")
         browser.confirm()
         thread.join(30)
         assert not thread.is_alive()

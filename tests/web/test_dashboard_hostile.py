@@ -24,7 +24,15 @@ TEMPLATES = Path(pages.__file__).parents[1] / "templates"
 # What templates are made of: nothing else may stand in a page.
 _SOURCES = "\n".join(path.read_text() for path in TEMPLATES.glob("*.html"))
 TAGS = {*re.findall(r"<([a-z][a-z0-9]*)", _SOURCES), "time"}
-ATTRIBUTES = {*re.findall(r"[\s}]([a-z][\w:-]*)(?==\"|[\s>{])", _SOURCES.lower()), "content", "datetime", "title"}
+ATTRIBUTES = {
+    *re.findall(r"[\s}]([a-z][\w:-]*)(?==\"|[\s>{])", _SOURCES.lower()),
+    "content",
+    "datetime",
+    "title",
+    "data-ago",
+    "data-clock",
+    "data-day",
+}
 
 # Attributes that hold an address.
 ADDRESSES = {"href", "src", "action", "formaction", "hx-get", "hx-post", "hx-sse:connect"}

@@ -40,4 +40,4 @@ def test_a_wheel_with_its_extra_is_all_that_is_needed(tmp_path: Path, redis_bina
                 assert urllib.request.urlopen(f"{address}{name}", timeout=60).status == 200
         finally:
             process.terminate()
-    assert "Nothing needs attention." in page
+    assert "Ready for a first job" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from math import sin
 from random import Random
 from typing import Any
 
@@ -54,6 +55,9 @@ class ChargeCard(OfShop):
 
 PATH = SendMail.get_model_repr()
 
+# Queues in which all is well, and about how many jobs of each run in a minute.
+PACES = {"search-index": 1200, "stock-sync": 800, "webhooks": 180, "invoices": 90, "reports": 2}
+
 # How many mails wait: more than a page has.
 WAITING = 120
 
@@ -64,6 +68,7 @@ def fill(client: redis.Redis) -> None:
     _add_some(client)
     _register_workers(client)
     _write_metrics(client)
+    _note_versions(client)
     _plan(client)
 
 
@@ -89,6 +94,8 @@ def _add_some(client: redis.Redis) -> None:
     held.log("reading /photos/large.jpg")
     lost = ResizeImage.add_job("lost", path="/photos/lost.jpg", priority=5)
     lost.claim(owner="web2:815:bbbbbbbbbbbb", lease=3600)
+    for name in PACES:
+        Queue.get_queue(name)
     images = Queue.get_queue("images")
     client.rpush(f"jobs:queue:{images.pk.get()}:_quarantine", "not the ident of a job")
     JobFilter("status=canceled").move_all("archive")
@@ -99,11 +106,15 @@ def _register_workers(client: redis.Redis) -> None:
     for pk, name, ident, ends in (("1", "web1:4711", "14", now + 3000), ("2", "web2:815", "15", now + 1200)):
         running = [[f"{__name__}.ResizeImage:{ident}", "large", "2026-11-25 12:00:00"]]
         details = {
-            "queues": ["mails", "images"],
+            "queues": ["mails", "images", *PACES],
             "queue_model": "jobs:queue",
             "status": "busy",
             "running": running,
             "done": 1200,
+            "failed": 12,
+            "memory": 61_000_000,
+            "options": {"concurrency": 8},
+            "versions": {"application": "2026.11.28-2"},
         }
         fields_of = {"kind": "worker", "name": f"{name}:{'ab'[int(pk) - 1] * 12}", "host": name.split(":")[0]}
         presences.keep(
@@ -127,6 +138,24 @@ def _write_metrics(client: redis.Redis) -> None:
                 row.observe_end(chance.expovariate(2), is_success=chance.random() > failing)
             values = {f"{queue}\n{path}": " ".join(map(str, row.numbers))}
             client.hset(f"{metrics.KEY}minute:{now - 60 * ago}", mapping=values)
+        _write_paces(client, now - 60 * ago, ago, chance)
+
+
+def _write_paces(client: redis.Redis, minute: int, ago: int, chance: Random) -> None:
+    """Write what was run in a minute of the queues in which all is well: some times of jobs stand for many."""
+    for at, (queue, pace) in enumerate(PACES.items()):
+        row, number = Metrics(), int(pace * (1.15 + 0.1 * sin((ago + 9 * at) / 7)) + chance.randrange(pace // 10 + 2))
+        for _ in range(number // 20 + 1):
+            row.observe_start(chance.expovariate(8 / (at + 1)))
+            row.observe_end(chance.expovariate(3 / (at + 1)), is_success=True)
+        times = number / (number // 20 + 1)
+        numbers = " ".join(f"{int(each * times)}" for each in row.numbers)
+        client.hset(f"{metrics.KEY}minute:{minute}", f"{queue}\nshop.{queue}.Run", numbers)
+
+
+def _note_versions(client: redis.Redis) -> None:
+    now = client.time()[0]
+    client.zadd("limpyd-jobs:figures:versions", {"2026.11.28-1": now - 3000, "2026.11.28-2": now - 960})
 
 
 def _plan(client: redis.Redis) -> None:

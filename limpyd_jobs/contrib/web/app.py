@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -25,11 +26,12 @@ from starlette.routing import Match, Mount, Route, compile_path
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, USER, Guard
 from limpyd_jobs.contrib.web.kept import Kept, Recent
-from limpyd_jobs.contrib.web.live import Live
+from limpyd_jobs.contrib.web.live import Live, To
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
-from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble, look
+from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble, overview_of, span_of
 from limpyd_jobs.contrib.web.pages.shards import PAGES_OF_ALL
+from limpyd_jobs.contrib.web.pictures.looks import Looks
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Raw
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import address, as_json, render
@@ -43,6 +45,9 @@ from limpyd_jobs.query import Tally, masked_fields, ping
 log = logging.getLogger("limpyd-jobs.web")
 
 T = TypeVar("T")
+
+# Once in how many seconds it looks while no browser watches.
+LOOK_EVERY = 60.0
 
 # For how many seconds a request waits for the end of an act, before it shows its progress.
 WAIT_FOR_ACT = 0.5
@@ -170,13 +175,22 @@ class Site:
         self._lanes = {page.lane: lane_of(page.lane, settings.threads) for page in PAGES}
         self._count_limiter = CapacityLimiter(MAX_COUNTS)
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
-        self._overview = Live(partial(look, settings), self._in_thread)
+        self.looks = Looks(settings)
+        self._overview = Live(partial(overview_of, self.looks), self._in_thread)
         self.of_shards = [Site(each, self._access) for each in settings.of_shards()]
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._look_each_minute())
         yield
+        task.cancel()
         self.end()
+
+    async def _look_each_minute(self) -> None:
+        """Note how many jobs wait and run."""
+        while True:
+            await self._overview.trouble()
+            await asyncio.sleep(LOOK_EVERY)
 
     def end(self) -> None:
         """End all streams, and all acts with their present step."""
@@ -227,9 +241,9 @@ class Site:
     async def _live(self, request: Request) -> Response:
         asked = await self._asked(request)
         asked.check(Role.VIEW)
-        root = _root_of(request)
+        to = To(_root_of(request), asked.may(Role.ACT) and not self.settings.shards, span_of(asked))
         is_short = asked.polls or request.method == "HEAD"
-        return await (self._overview.once(root) if is_short else self._overview.stream(root))
+        return await (self._overview.once(to) if is_short else self._overview.stream(to))
 
     async def _answer(self, request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
@@ -337,7 +351,9 @@ class Site:
         query = Form.parse(request.scope.get("query_string", b"").decode("latin-1"))
         polls = not self.settings.streams if self.settings.streams is not None else _is_below_another(request.scope)
         masking = Masking(self.settings.masked, partial(masked_fields, self.settings.database))
-        asked = Asked(user, request.path_params, query, self.settings, masking, self.tasks, self.kept, polls)
+        asked = Asked(
+            user, request.path_params, query, self.settings, masking, self.tasks, self.kept, self.looks, polls
+        )
         request.scope[ASKED] = asked
         return asked
 

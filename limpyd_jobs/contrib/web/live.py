@@ -6,15 +6,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from limpyd_jobs.contrib.web.kept import Recent
 from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble
+from limpyd_jobs.contrib.web.pictures.looks import HOUR
 from limpyd_jobs.contrib.web.refusals import Refusal, refusal_of
 from limpyd_jobs.contrib.web.rendering import render
+from limpyd_jobs.query import SPANS
 
 log = logging.getLogger("limpyd-jobs.web")
 
@@ -27,13 +30,24 @@ EVERY, MAX_WATCHERS, STREAM_LASTS = 2.0, 500, 600.0
 # How old what pages show of the state of the database may be, in seconds.
 TROUBLE_FOR = 10.0
 
+# For how many seconds the lanes of other times than the last hour are shown again.
+LANES_FOR = 60.0
+
 # The overview; or a sentence that says why there is none.
 Sample = OverviewShown | str
 
 # Proxies must not hold a stream back.
 HEADERS = {"X-Accel-Buffering": "no"}
 
-InThread = Callable[[Callable[[], Sample]], Awaitable[Sample]]
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class To(NamedTuple):
+    """For whom it is drawn: where the dashboard is mounted, whether the user may act, of which time the lanes are."""
+
+    root: str
+    acts: bool
+    span: str
 
 
 class Sampler(Generic[T]):
@@ -100,54 +114,59 @@ class Live:
         Calls a function in a thread.
     """
 
-    def __init__(self, look: Callable[[], OverviewShown], in_thread: InThread) -> None:
+    def __init__(self, look: Callable[..., OverviewShown], in_thread: InThread) -> None:
         self._look, self._in_thread = look, in_thread
         self._recent = Recent(self._sample, EVERY / 2)
         self._sampler: Sampler[Sample] = Sampler(partial(in_thread, self._recent))
-        self._drawn: tuple[Sample, dict[str, str]] | None = None
+        self._lanes = {span: Recent(partial(self._sample, span), LANES_FOR) for span in SPANS if span != HOUR}
+        self._drawn: tuple[Sample, dict[To, str]] | None = None
 
-    async def once(self, root: str) -> Response:
+    async def once(self, to: To) -> Response:
         """Answer whoever asks every few seconds."""
-        return HTMLResponse(self._fragment(await self._in_thread(self._recent), root))
+        return HTMLResponse(await self._fragment(await self._in_thread(self._recent), to))
 
     async def trouble(self) -> Trouble:
         """Return what every page shows of the state, as it was some seconds ago at most; nothing if it is not known."""
         sample = await self._in_thread(partial(self._recent, TROUBLE_FOR))
         return Trouble() if isinstance(sample, str) else sample.trouble
 
-    async def stream(self, root: str) -> Response:
+    async def stream(self, to: To) -> Response:
         """Answer with a stream of server-sent events."""
         samples = self._sampler.watch()
         first = await anext(samples)
-        return StreamingResponse(self._events(first, samples, root), headers=HEADERS, media_type="text/event-stream")
+        return StreamingResponse(self._events(first, samples, to), headers=HEADERS, media_type="text/event-stream")
 
     def end(self) -> None:
         """End all streams."""
         self._sampler.end()
 
-    async def _events(self, first: Sample, samples: AsyncGenerator[Sample, None], root: str) -> AsyncIterator[str]:
+    async def _events(self, first: Sample, samples: AsyncGenerator[Sample, None], to: To) -> AsyncIterator[str]:
         async with aclosing(samples):
-            yield self._event(first, root)
+            yield await self._event(first, to)
             async for sample in samples:
-                yield self._event(sample, root)
+                yield await self._event(sample, to)
 
-    def _event(self, sample: Sample, root: str) -> str:
-        return "".join(f"data: {line}\n" for line in self._fragment(sample, root).splitlines()) + "\n"
+    async def _event(self, sample: Sample, to: To) -> str:
+        return "".join(f"data: {line}\n" for line in (await self._fragment(sample, to)).splitlines()) + "\n"
 
-    def _fragment(self, sample: Sample, root: str) -> str:
+    async def _fragment(self, sample: Sample, to: To) -> str:
         """Return a sample as HTML, which is made once for all who watch."""
         if self._drawn is None or self._drawn[0] is not sample:
             self._drawn = (sample, {})
         drawn = self._drawn[1]
-        if root not in drawn:
-            template = "problem.html" if isinstance(sample, str) else "live.html"
-            drawn[root] = render(template, root, it=sample)
-        return drawn[root]
+        if to not in drawn:
+            shown = sample
+            if not isinstance(sample, str) and to.span != HOUR:
+                other = await self._in_thread(self._lanes[to.span])
+                shown = other if isinstance(other, str) else replace(sample, strip=other.strip)
+            template = "problem.html" if isinstance(shown, str) else "live.html"
+            drawn[to] = render(template, to.root, it=shown, acts=to.acts)
+        return drawn[to]
 
-    def _sample(self) -> Sample:
+    def _sample(self, span: str = HOUR) -> Sample:
         """Look at the database; return a sentence if that cannot be done."""
         try:
-            return self._look()
+            return self._look(span)
         except Exception as error:
             refusal = refusal_of(error)
             if refusal.status == 500:

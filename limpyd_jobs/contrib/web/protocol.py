@@ -38,6 +38,7 @@ from limpyd_jobs.views import Change, count_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.web.masking import Masking
+    from limpyd_jobs.contrib.web.pictures.looks import Looks
     from limpyd_jobs.contrib.web.settings import Settings
     from limpyd_jobs.integration import JobsDatabase
 
@@ -144,6 +145,8 @@ class Asked:
         The acts that are being done, and the last ones.
     kept: Kept
         What took long to find out.
+    looks: Looks
+        Looks at all of the database.
     polls: bool
         Whether the server holds a thread for each stream, as under WSGI, so that pages have to poll.
     """
@@ -155,6 +158,7 @@ class Asked:
     masking: Masking
     tasks: Tasks
     kept: Kept
+    looks: Looks
     polls: bool = False
 
     @property

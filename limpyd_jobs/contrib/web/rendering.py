@@ -17,6 +17,7 @@ from jinja2.runtime import Undefined
 from markupsafe import Markup
 
 from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
+from limpyd_jobs.contrib.web.pictures.lanes import rounded, short
 from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
@@ -87,6 +88,27 @@ def moment(value: Any) -> Markup | str:
     text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
     stamp = f"{found:%Y-%m-%dT%H:%M:%S}Z"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, text, text)
+
+
+def stamp(value: Any) -> str:
+    """Return a moment as attributes have it, which the script reads."""
+    found = as_utc(value)
+    return f"{found:%Y-%m-%dT%H:%M:%S}Z" if found else ""
+
+
+def clock(value: Any) -> Markup | str:
+    """Return a moment as the time of day, which the browser replaces by that of the viewer."""
+    found = as_utc(value)
+    if found is None:
+        return "" if value is None else cell(value)
+    text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" title="{}" data-clock>{}</time>').format(stamp(found), text, f"{found:%H:%M}")
+
+
+def percent(part: float) -> str:
+    """Return a part of one: ``0.02 %``, ``4 %``, ``100 %``."""
+    number = part * 100
+    return "0" if not part else f"{number:.2g} %" if number < 10 else f"{number:.0f} %"
 
 
 def ago(value: Any) -> Markup | str:
@@ -168,7 +190,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(FILTERS)
-    templates.globals.update(Role=Role)
+    templates.globals.update(Role=Role, infinity=inf)
     return templates
 
 
@@ -197,15 +219,21 @@ def as_json(value: Any) -> bytes:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
+    "bound": short,
     "cell": cell,
+    "clock": clock,
     "json": script_json,
     "lines": lines,
     "moment": moment,
     "number": number,
     "pairs": pairs,
+    "percent": percent,
     "plain": plain,
     "plural": count_of,
+    "plural_of": lambda values, one, many: count_of(len(values), one, many),
     "raw": raw,
+    "rounded": rounded,
     "seconds": shown_span,
+    "stamp": stamp,
     "told": told,
 }

@@ -116,7 +116,7 @@ def test_under_wsgi_it_asks_again_and_again() -> None:
     page, status = get("/")
     assert status == "200 OK"
     assert 'hx-get="/jobs/live" hx-trigger="every 5s"' in page
-    assert "Nothing needs attention." in get("/live")[0]
+    assert "Ready for a first job" in get("/live")[0]
 
 
 # Served by itself

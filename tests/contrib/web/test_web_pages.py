@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import time
 from concurrent.futures import wait
 from datetime import timedelta
 from html import unescape
@@ -15,14 +16,14 @@ import pytest
 import redis
 from asking import PROGRAM, Dashboard
 
-from limpyd_jobs import ConfigurationException, Job
+from limpyd_jobs import ConfigurationException, Job, Queue, Worker
 from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web import tasks as web_tasks
 from limpyd_jobs.contrib.web.pages import queues as page_of_queues
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
-from limpyd_jobs.query import JobFilter, queue_states
+from limpyd_jobs.query import JobFilter, Metrics, queue_states
 from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -52,7 +53,7 @@ def test_the_first_page_and_all_that_it_loads_is_small() -> None:
 
 def test_what_is_of_others_has_its_licence() -> None:
     vendored = FOLDER / "vendor"
-    assert {path.stem for path in vendored.glob("*.LICENSE")} == {"htmx", "uplot"}
+    assert {path.stem for path in vendored.glob("*.LICENSE")} == {"htmx"}
 
 
 def test_of_many_queues_some_are_shown_and_others_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +77,7 @@ def test_keys_of_queues_whose_model_is_not_known_are_told_of(redis_client: redis
     dashboard = Dashboard()
     assert dashboard.read("/queues")["unknown_models"] == ["old:shelf"]
     assert "Keys of queues of other models are there: old:shelf." in dashboard.get("/queues").text
-    assert "There is no queue." in dashboard.get("/").text
+    assert "If there are queues already" in dashboard.get("/").text
     Mail.add_job("one")
     assert dashboard.read("/queues")["unknown_models"] == []
 
@@ -202,12 +203,12 @@ def test_what_an_act_is_about_does_not_forge_lines_of_the_log(caplog: pytest.Log
     assert caplog.messages == ["Pause mails\\nFORGED: ValueError: no such queue"]
 
 
-def test_a_row_of_queues_is_about_one_priority_unless_it_says_all() -> None:
+def test_a_queue_is_one_row_whose_page_has_its_priorities() -> None:
     for priority in (0, 5):
         Mail.add_job(f"{priority}", priority=priority)
     dashboard = Dashboard()
-    page = dashboard.get("/queues").shown
-    assert 'aria-label="Pause all priorities of mails"' in page
+    assert dashboard.get("/queues").shown.count('aria-label="Pause mails"') == 1
+    page = dashboard.get("/queues/queue?name=mails").shown
     assert 'href="/jobs?status=waiting&queue=mails&priority=5"' in page
     row = {"queue": "mails", "priority": "5"}
     assert " 1 job</button>" in dashboard.post("/queues/move", {**row, "target": "others"}).shown
@@ -268,7 +269,44 @@ def test_no_number_in_an_attribute_has_separators(monkeypatch: pytest.MonkeyPatc
     task.step(1234, 5000)
     monkeypatch.setattr(Tasks, "get", lambda *_: task)
     dashboard = Dashboard()
-    numbers = r'\s(?:max|min|value|size|rows|width|height|x|y|d|points|data-(?!says)[a-z]+)="([^"]*\d,\d{3}[^"]*)"'
+    of_texts = "data-(?!says|values|last)[a-z]+"
+    numbers = rf'\s(?:max|min|value|size|rows|width|height|x|y|d|points|{of_texts})="([^"]*\d,\d{{3}}[^"]*)"'
     assert 'value="1234"' in dashboard.get("/tasks/one").text
     for address in ("/", "/queues", "/jobs", "/jobs?limit=1000", "/audit?limit=1000", "/tasks/one"):
         assert re.findall(numbers, dashboard.get(address).text) == [], address
+
+
+def test_a_failing_queue_is_named_first_however_many_run_more(redis_client: redis.Redis) -> None:
+    """It was one of the others, once six queues ran more jobs."""
+    now = int(time.time()) // 60 * 60
+    for queue in (*(f"busy{number}" for number in range(8)), "payouts"):
+        Queue.get_queue(queue)
+        fails, row = queue == "payouts", Metrics()
+        for _ in range(30 if fails else 300):
+            row.observe_start(0.01)
+            row.observe_end(0.01, is_success=not fails)
+        redis_client.hset(
+            f"limpyd-jobs:figures:minute:{now - 60}", f"{queue}\nshop.Run", " ".join(map(str, row.numbers))
+        )
+    dashboard = Dashboard()
+    page = dashboard.get("/").shown
+    assert "30 of 30 tries of payouts failed" in page
+    assert page.index('<a href="/queues/queue?name=payouts">') < page.index('<a href="/queues/queue?name=busy0">')
+    (found,) = (each for each in dashboard.read("/")["attention"] if each["code"] == "failures")
+    assert found["queue"] == "payouts"
+    assert "30 of 30 tries of payouts failed" in dashboard.get("/queues/queue?name=payouts").shown
+    assert "(others)" not in page
+
+
+def test_lanes_are_of_the_time_that_is_asked_for() -> None:
+    Mail.add_job("one")
+    Worker("mails", max_loops=1, terminate_gracefuly=False, logger_level=60).run()
+    dashboard = Dashboard()
+    for address in ("/", "/queues/queue?name=mails", f"/queues/class?name={Mail.get_model_repr()}"):
+        mark = "&" if "?" in address else "?"
+        for span, shown in (("1h", "The last hour"), ("24h", "The last day"), ("30d", "The last 30 days")):
+            page = dashboard.get(f"{address}{mark}span={span}").shown
+            assert shown in page
+            assert "1 today" in page or not span.endswith("d")
+        assert "span must be one of 1h, 6h" in dashboard.get(f"{address}{mark}span=2h").shown
+    assert "There is no queue nowhere" in dashboard.get("/queues/queue?name=nowhere").shown

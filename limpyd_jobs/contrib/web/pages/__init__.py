@@ -13,6 +13,7 @@ from limpyd_jobs.contrib.web.pages import (
     metrics,
     overview,
     quarantine,
+    queue,
     queues,
     requeues,
     schedules,
@@ -24,6 +25,8 @@ from limpyd_jobs.contrib.web.protocol import Page
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
     queues.PAGE,
+    queue.PAGE,
+    queue.CLASS_PAGE,
     jobs.PAGE,
     jobs.FACETS_PAGE,
     jobs.WORDS_PAGE,

@@ -1,20 +1,19 @@
-"""A database at a glance: what needs attention, what stands in the queues, what was run in the last hour."""
+"""Mission control: how it is, what is worst, what helps; what was run, and the queues, the worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
-from redis.exceptions import ConnectionError
-
-from limpyd_jobs.contrib.web.masking import Masking
+from limpyd_jobs.contrib.web.pictures.gauges import Gauge, Gauges
+from limpyd_jobs.contrib.web.pictures.lanes import Mark, Strip, bars_of, by_queue, spark_of, strip_of
+from limpyd_jobs.contrib.web.pictures.looks import HOUR, Looks
 from limpyd_jobs.contrib.web.protocol import Asked, Page
-from limpyd_jobs.contrib.web.settings import Settings
-from limpyd_jobs.integration import JobsDatabase
+from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.query import (
+    SPANS,
     Glance,
     Incident,
     QueueState,
@@ -22,15 +21,16 @@ from limpyd_jobs.query import (
     Totals,
     Verdict,
     attention,
-    glance,
-    masked_fields,
     series_of,
     verdict,
 )
-from limpyd_jobs.views import glance_of_all
+from limpyd_jobs.views import QueueRow, queue_rows
 
-# Of how much time the charts are, how many queues are listed, and how many sentences say what needs attention.
-SINCE, MAX_QUEUES, MAX_ATTENTION = timedelta(hours=1), 50, 50
+# How many queues are listed, how many incidents there are, and how many of these are cards.
+MAX_QUEUES, MAX_ATTENTION, MAX_CARDS = 50, 50, 4
+
+# What is on the page only, and not sent to programs.
+OF_PAGE = ("rows", "strip", "failures")
 
 
 class Trouble(NamedTuple):
@@ -53,12 +53,31 @@ class Trouble(NamedTuple):
     silent: int = 0
 
 
+class ShownRow(NamedTuple):
+    """A queue, with the small picture of what ended in it lately: the area, and the line."""
+
+    queue: QueueRow
+    area: str
+    line: str
+
+
+class Failures(NamedTuple):
+    """The failures of the worst incident, minute by minute: bars, when they begin and end, and versions."""
+
+    bars: str
+    starts: datetime
+    ends: datetime
+    marks: Sequence[Mark]
+    last: int
+
+
 @dataclass(frozen=True)
 class OverviewShown:
     """A database, as it was when it was looked at.
 
     The queues are those in which most jobs wait; `others` says how many more there are, and `other_attention` how many
     more things need attention. `unseen` names the shards that cannot be used: what is in them is nowhere in it.
+    `rows` are the queues as the page lists them, the worst first; `other_rows` says how many more there are.
     """
 
     database: str
@@ -68,11 +87,25 @@ class OverviewShown:
     other_attention: int
     workers_there: int
     workers_busy: int
+    slots: int
     queues: Sequence[QueueState]
     others: int
     series: Series
     at: datetime
-    unseen: Sequence[str] = ()
+    unseen: Sequence[str]
+    rows: Sequence[ShownRow]
+    other_rows: int
+    strip: Strip
+    failures: Failures | None
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """Return what a program is sent."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in OF_PAGE}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there was neither a job nor a worker yet."""
+        return not (self.totals.jobs or self.rows or self.workers_there)
 
     @property
     def trouble(self) -> Trouble:
@@ -82,45 +115,68 @@ class OverviewShown:
         return Trouble(found.problems, found.gravity == "error", len(failing), found.workers - found.workers_well)
 
 
-def look(settings: Settings) -> OverviewShown:
-    """Look at a database, in some round trips; or at all shards, as if they were one."""
-    unseen: Mapping[int, str] = {}
-
-    def read(database: JobsDatabase | None) -> Glance:
-        masking = Masking(settings.masked, partial(masked_fields, database))
-        return glance(database, SINCE, mask=masking.message)
-
-    if settings.shards:
-        found_of, unseen = settings.shards.each(read)
-        if not found_of:
-            raise ConnectionError("; ".join(unseen.values()))
-        seen = glance_of_all(found_of)
-    else:
-        seen = read(settings.database)
-    return _shown(seen, [f"shard {number}, {why}" for number, why in unseen.items()])
+def span_of(asked: Asked) -> str:
+    """Return of which time pictures are asked for."""
+    span = asked.query.get("span", HOUR)
+    if span not in SPANS:
+        raise Refusal(400, f"span must be one of {', '.join(SPANS)}")
+    return span
 
 
-def _shown(glanced: Glance, unseen: Sequence[str]) -> OverviewShown:
+def overview_of(looks: Looks, span: str = HOUR) -> OverviewShown:
+    """Look at all of it."""
+    glanced, unseen = looks.glance()
+    periods = looks.periods(glanced, span)
     seen, found = glanced.overview, attention(glanced)
     queues = sorted(seen.queues, key=lambda each: (-each.waiting, -each.running, each.name))
+    rows, said = queue_rows(glanced, found), verdict(glanced, found)
+    now = Gauge(seen.totals.waiting, seen.totals.running)
+    slots = sum(slots_of(worker.options) for worker in seen.workers if worker.status != "silent")
+    fails = any(each.is_failing for each in found)
     return OverviewShown(
-        seen.database,
-        seen.totals,
-        verdict(glanced, found),
-        found[:MAX_ATTENTION],
-        len(found[MAX_ATTENTION:]),
-        len(seen.workers),
-        sum(worker.status == "busy" for worker in seen.workers),
-        queues[:MAX_QUEUES],
-        len(queues[MAX_QUEUES:]),
-        series_of(glanced.periods),
-        datetime.now(timezone.utc),
-        unseen,
+        database=seen.database,
+        totals=seen.totals,
+        verdict=said,
+        attention=found[:MAX_ATTENTION],
+        other_attention=len(found[MAX_ATTENTION:]),
+        workers_there=len(seen.workers),
+        workers_busy=sum(worker.status == "busy" for worker in seen.workers),
+        slots=slots,
+        queues=queues[:MAX_QUEUES],
+        others=len(queues[MAX_QUEUES:]),
+        series=series_of(periods),
+        at=datetime.now(timezone.utc),
+        unseen=[f"shard {number}, {why}" for number, why in unseen.items()],
+        rows=with_sparks(glanced, rows[:MAX_QUEUES]),
+        other_rows=len(rows[MAX_QUEUES:]),
+        strip=strip_of(span, periods, glanced.versions, looks.gauges, now, fails=fails, slots=slots),
+        failures=_failures(glanced, found[0]) if found and found[0].code == "failures" else None,
     )
 
 
+def with_sparks(glanced: Glance, rows: Sequence[QueueRow]) -> list[ShownRow]:
+    """Return queues with what ended in each in the last hour."""
+    ended = by_queue(glanced.periods[:-1], [row.name for row in rows])
+    return [ShownRow(row, *(spark_of(ended[row.name]) if any(ended[row.name]) else ("", ""))) for row in rows]
+
+
+def slots_of(options: Mapping[str, Any]) -> int:
+    """Return how many jobs a worker with some options runs at once."""
+    concurrency = options.get("concurrency")
+    return concurrency if isinstance(concurrency, int) else 1
+
+
+def _failures(glanced: Glance, incident: Incident) -> Failures | None:
+    periods, names = glanced.periods[:-1], {*incident.queues}
+    if not periods:
+        return None
+    failed = [sum(row.failed for (queue, _), row in each.metrics.items() if queue in names) for each in periods]
+    marks = strip_of(HOUR, glanced.periods, glanced.versions, Gauges(), None).marks
+    return Failures(bars_of(failed), periods[0].start, glanced.periods[-1].start, marks, failed[-1])
+
+
 def show(asked: Asked) -> OverviewShown:
-    return look(asked.settings)
+    return overview_of(asked.looks, span_of(asked))
 
 
 PAGE = Page("/", "Overview", show, "overview.html", "Overview", "overview", "o")

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
+from limpyd_jobs.contrib.web.pages.overview import ShownRow, with_sparks
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.query import (
     JobFilter,
     QueueState,
+    attention,
     delete_queue,
     pause_queue,
     paused_queues,
     queue_states,
     unknown_queue_models,
 )
-from limpyd_jobs.views import Change, filters_of_queued
+from limpyd_jobs.views import Change, filters_of_queued, queue_rows
 
-HERE = "/queues"
+HERE, ONE = "/queues", "/queues/queue"
 
 # How many names that are paused, but have no queue, are shown: a program may have paused any number.
 MAX_PAUSED = 100
 
 # How many models of queues that are not known are named.
 MAX_MODELS = 10
+
+# What is on the page only, and not sent to programs.
+OF_PAGE = ("rows", "names", "at")
 
 # How many queues are on the page, unless more are asked for.
 PER_PAGE, MAX_PER_PAGE = 200, 10_000
@@ -38,7 +44,7 @@ PER_PAGE, MAX_PER_PAGE = 200, 10_000
 @dataclass(frozen=True)
 class QueuesShown:
     """The first queues whose names have a text, and the first names that are paused but have no queue. `others` and
-    `other_paused` count those left out.
+    `other_paused` count those left out. The page lists `rows`, one a name, the worst first, of which there are `names`.
 
     Without queues, `unknown_models` has the beginnings of the keys of models of queues that are not known.
     """
@@ -49,20 +55,24 @@ class QueuesShown:
     unknown_models: Sequence[str]
     q: str = ""
     others: int = 0
+    rows: Sequence[ShownRow] = ()
+    names: int = 0
+    at: datetime | None = None
 
-    @cached_property
-    def of_several(self) -> set[str]:
-        """The names that have several priorities: pausing one pauses all of them."""
-        return {name for name, number in Counter(state.name for state in self.queues).items() if number > 1}
+    def as_dict(self) -> Mapping[str, Any]:
+        """Return what a program is sent."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in OF_PAGE}
 
 
 def show(asked: Asked) -> QueuesShown:
-    states = queue_states(database=asked.database)
+    glanced, _ = asked.looks.glance()
+    states = glanced.overview.queues
     names = {(state.model, state.name) for state in states}
     paused = {name for model, name in paused_queues(asked.database) if (model, name) not in names}
     unknown = [] if states else unknown_queue_models(asked.database)[:MAX_MODELS]
     q, limit = asked.query.get("q"), asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     found = [state for state in states if q.casefold() in state.name.casefold()]
+    rows = [row for row in queue_rows(glanced, attention(glanced)) if q.casefold() in row.name.casefold()]
     return QueuesShown(
         found[:limit],
         sorted(paused)[:MAX_PAUSED],
@@ -70,21 +80,34 @@ def show(asked: Asked) -> QueuesShown:
         unknown,
         q,
         len(found[limit:]),
+        with_sparks(glanced, rows[:limit]),
+        len(rows),
+        datetime.now(timezone.utc),
     )
 
 
 def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
-    """Pause the queues of a name, of all priorities, or resume them."""
-    name = form.one("queue")
-    models = _models_of(asked, name, pauses)
+    """Pause the queues of one name or more, of all priorities, or resume them."""
+    names = [*dict.fromkeys(form.all("queue"))] or [form.one("queue")]
+    models = {name: _models_of(asked, name, pauses) for name in names}
 
     def do(_: OnStep) -> str:
-        changed = [pause_queue(model, name, asked.database, pauses=pauses) for model in models]
-        if not any(changed):
-            return f"{name} was {'paused already' if pauses else 'not paused'}"
-        return f"{name} is paused: running jobs go on" if pauses else f"{name} is resumed"
+        changed = [
+            name
+            for name in names
+            if [model for model in models[name] if pause_queue(model, name, asked.database, pauses=pauses)]
+        ]
+        if not changed:
+            return f"{what} was {'paused already' if pauses else 'not paused'}"
+        return f"{what} is paused: running jobs go on" if pauses else f"{what} is resumed"
 
-    return Plan(f"{'Pause' if pauses else 'Resume'} {name}", do, back=HERE, is_short=True)
+    what = names[0] if len(names) == 1 else f"Each of {len(names):,} queues"
+    back = _page_of(names[0]) if form.get("from") == "queue" else HERE
+    return Plan(f"{'Pause' if pauses else 'Resume'} {', '.join(names[:3])}", do, back=back, is_short=True)
+
+
+def _page_of(name: str) -> str:
+    return address(ONE, name=name)
 
 
 def _models_of(asked: Asked, name: str, pauses: bool) -> list[str]:
@@ -101,7 +124,7 @@ def clear(asked: Asked, form: Form) -> Plan:
     queue = _queue_of(form)
     danger = "The jobs are deleted for good. Running jobs go on."
     title = f"Delete the jobs that wait or are delayed in {_shown(queue)}"
-    return Plan.of(title, Change("delete", _queued(asked, **queue)), danger, HERE)
+    return Plan.of(title, Change("delete", _queued(asked, **queue)), danger, _page_of(queue["queue"]))
 
 
 def move(asked: Asked, form: Form) -> Plan:
@@ -112,7 +135,7 @@ def move(asked: Asked, form: Form) -> Plan:
     known = {state.name for state in queue_states(database=asked.database)}
     danger = "" if target in known else f"There is no queue {target} yet: it is made. A worker has to serve it."
     title = f"Move the jobs that wait or are delayed from {_shown(queue)} to {target}"
-    return Plan.of(title, Change("move", _queued(asked, **queue), queue_name=target), danger, HERE)
+    return Plan.of(title, Change("move", _queued(asked, **queue), queue_name=target), danger, _page_of(queue["queue"]))
 
 
 def _queue_of(form: Form) -> dict[str, Any]:

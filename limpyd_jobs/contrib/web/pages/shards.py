@@ -32,6 +32,6 @@ PAGES_OF_ALL: tuple[Page, ...] = (
     *(
         replace(page, show=partial(show, page.path), template="shards.html", role=Role.VIEW, acts=(), lane="")
         for page in PAGES
-        if page.label and page is not overview.PAGE
+        if page.template and "{" not in page.path and page is not overview.PAGE
     ),
 )

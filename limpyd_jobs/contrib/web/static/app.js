@@ -11,8 +11,11 @@
 
   // Times: of the viewer's zone, or UTC.
   const parts = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
-  const local = new Intl.DateTimeFormat(undefined, parts), clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const local = new Intl.DateTimeFormat(undefined, parts);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "the zone of this device";
+  const both = (options) => [undefined, "UTC"].map((timeZone) => new Intl.DateTimeFormat(undefined, { ...options, timeZone }));
+  const clocks = both({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" }), days = [new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" })];
+  days.push(days[0]);
   const UNITS = [["s", 1, 100], ["min", 60, 100], ["h", 3600, 48], ["d", 86400, Infinity]];
   let isUtc = kept.get("utc") === "1";
 
@@ -27,12 +30,21 @@
     const moment = new Date(time.dateTime), utc = time.title;
     if (Number.isNaN(moment.getTime())) return;
     const shown = "ago" in time.dataset ? distance((Date.now() - moment) / 1000)
-      : "clock" in time.dataset ? (isUtc ? utc.slice(11, 16) : clock.format(moment))
+      : "clock" in time.dataset ? (isUtc ? utc.slice(11, 16) : clocks[0].format(moment))
         : isUtc ? utc : local.format(moment);
     if (time.textContent !== shown) time.textContent = shown;
   }
 
-  const showTimes = () => { for (const time of document.querySelectorAll("time[datetime]")) show(time); };
+  // Times in pictures: of the day, or days.
+  function showAxis(text) {
+    const at = new Date(text.dataset.clock ?? text.dataset.day), format = text.dataset.day ? days : clocks;
+    text.textContent = format[isUtc ? 1 : 0].format(at);
+  }
+
+  function showTimes() {
+    for (const time of document.querySelectorAll("time[datetime]")) show(time);
+    for (const text of document.querySelectorAll("text[data-clock], text[data-day]")) showAxis(text);
+  }
 
   function offset() {
     const minutes = -new Date().getTimezoneOffset(), rest = Math.abs(minutes) % 60;

@@ -1,0 +1,206 @@
+"""A page for each queue, and for each class of jobs: what is wrong, waits, was run and fails, and who serves it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from limpyd_jobs.contrib.web.pages.overview import span_of
+from limpyd_jobs.contrib.web.pictures.gauges import Gauge
+from limpyd_jobs.contrib.web.pictures.lanes import Choice, Strip, steps_of, strip_of
+from limpyd_jobs.contrib.web.protocol import Asked, Page
+from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.integration import parse_datetime
+from limpyd_jobs.query import (
+    Count,
+    ErrorFilter,
+    ErrorGroup,
+    Facets,
+    FoundJob,
+    Glance,
+    Incident,
+    JobFilter,
+    ScheduleState,
+    attention,
+    schedules,
+    summed,
+)
+from limpyd_jobs.views import QueueRow, ShownWorker, queue_rows, shown_workers
+
+# How many causes, jobs, workers, schedules and classes are on the page.
+MAX_CAUSES, MAX_JOBS, MAX_WORKERS, MAX_FEEDING = 5, 8, 12, 20
+
+# For how many seconds it looks at errors, and at jobs; and at how many jobs for their age.
+TIMEOUT, MAX_AGES = 0.5, 500
+
+# The bounds of the ages by which waiting jobs are counted, in seconds.
+AGES = (1, 10, 60, 300, 3600, 86400)
+
+
+class Ages(NamedTuple):
+    """How many jobs have waited for how long, the shortest first, of the oldest ones that were looked at."""
+
+    rows: Sequence[tuple[str, int]]
+    looked: int
+
+
+class Feeder(NamedTuple):
+    """A class of jobs that run in a queue, or a queue in which those of a class run, and how many began in a minute."""
+
+    name: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class QueueShown:
+    """A queue, with all its priorities. `ended` is how many tries ended a minute."""
+
+    name: str
+    queue: QueueRow
+    incidents: Sequence[Incident]
+    next_due: float | None
+    in_error: Count
+    ended: float
+    strip: Strip
+    causes: Sequence[ErrorGroup]
+    causes_are_exact: bool
+    oldest: Sequence[FoundJob]
+    ages: Ages
+    workers: Sequence[ShownWorker]
+    others: int
+    feeding: Sequence[Feeder]
+    schedules: Sequence[ScheduleState]
+    names: Sequence[str]
+    at: datetime
+
+
+@dataclass(frozen=True)
+class ClassShown:
+    """A class of jobs: how many are in each state, what was run of it, in which queues, and what failed."""
+
+    name: str
+    numbers: Mapping[str, int]
+    is_exact: bool
+    strip: Strip
+    causes: Sequence[ErrorGroup]
+    causes_are_exact: bool
+    queues: Sequence[Feeder]
+    schedules: Sequence[ScheduleState]
+    incidents: Sequence[Incident]
+    at: datetime
+
+
+def show(asked: Asked) -> QueueShown:
+    name, span = asked.query.one("name"), span_of(asked)
+    glanced, _ = asked.looks.glance()
+    found = attention(glanced)
+    row = next((each for each in queue_rows(glanced, found) if each.name == name), None)
+    if row is None:
+        raise Refusal(404, f"There is no queue {name}")
+    incidents = [each for each in found if name in each.queues]
+    errors = _causes(asked, f"queue={name}")
+    waiting = JobFilter(queue=name, status="waiting", database=asked.database).page(
+        MAX_AGES, newest_first=False, timeout=TIMEOUT
+    )
+    workers = [each for each in shown_workers(glanced.overview.workers) if name in each.queues]
+    due = [state.next_due for state in row.priorities if state.next_due is not None]
+    strip = strip_of(
+        span,
+        asked.looks.periods(glanced, span),
+        glanced.versions,
+        asked.looks.gauges,
+        Gauge(row.waiting, row.running),
+        of=Choice(queue=name),
+        fails=any(each.is_failing for each in incidents),
+        slots=row.slots,
+    )
+    return QueueShown(
+        name=name,
+        queue=row,
+        incidents=incidents,
+        next_due=min(due, default=None),
+        in_error=JobFilter(queue=name, status="error", database=asked.database).count(TIMEOUT),
+        ended=row.ended,
+        strip=strip,
+        causes=errors[0],
+        causes_are_exact=errors[1],
+        oldest=[_masked(asked, job) for job in waiting.found[:MAX_JOBS]],
+        ages=_ages(waiting.found, glanced.at),
+        workers=workers[:MAX_WORKERS],
+        others=len(workers[MAX_WORKERS:]),
+        feeding=_rates(glanced, Choice(queue=name), 1),
+        schedules=_schedules(asked, "queue", name),
+        names=[each.name for each in glanced.overview.queues],
+        at=datetime.now(timezone.utc),
+    )
+
+
+def show_class(asked: Asked) -> ClassShown:
+    name, span = asked.query.one("name"), span_of(asked)
+    glanced, _ = asked.looks.glance()
+    facets, errors = _of_class(asked, name)
+    incidents = [each for each in attention(glanced) if each.job_class == name]
+    choice = Choice(job_class=name)
+    periods = asked.looks.periods(glanced, span)
+    fails = any(each.is_failing for each in incidents)
+    return ClassShown(
+        name=name,
+        numbers=facets.counts,
+        is_exact=facets.is_exact,
+        strip=strip_of(span, periods, glanced.versions, asked.looks.gauges, None, of=choice, fails=fails),
+        causes=errors[0],
+        causes_are_exact=errors[1],
+        queues=_rates(glanced, choice, 0),
+        schedules=_schedules(asked, "job", name),
+        incidents=incidents,
+        at=datetime.now(timezone.utc),
+    )
+
+
+def _of_class(asked: Asked, name: str) -> tuple[Facets, tuple[Sequence[ErrorGroup], bool]]:
+    """Return how many jobs of a class are in each state, and their errors: none of a class that is not known here."""
+    try:
+        jobs = JobFilter(f"class={name}", database=asked.database)
+        return jobs.facets("status", timeout=TIMEOUT), _causes(asked, f"class={name}")
+    except ValueError:
+        return Facets({}, 0, True), ((), True)
+
+
+def _causes(asked: Asked, condition: str) -> tuple[Sequence[ErrorGroup], bool]:
+    errors = asked.masking.checked(ErrorFilter(condition, database=asked.database))
+    found = errors.groups(MAX_CAUSES, TIMEOUT, messages=1, mask=asked.masking.message)
+    return found.groups, found.is_exact
+
+
+def _masked(asked: Asked, job: FoundJob) -> FoundJob:
+    return job._replace(identifier=asked.masking.identifier(job.identifier, job.ident))
+
+
+def _ages(jobs: Sequence[FoundJob], now: datetime) -> Ages:
+    numbers, looked = [0] * (len(AGES) + 1), 0
+    for job in jobs:
+        if added := parse_datetime(job.added):
+            numbers[bisect_left(AGES, (now - added).total_seconds())] += 1
+            looked += 1
+    return Ages([*zip(steps_of(AGES), numbers, strict=True)], looked)
+
+
+def _rates(glanced: Glance, choice: Choice, which: int) -> list[Feeder]:
+    """Return the classes of a queue, or the queues of a class, with how many jobs began a minute, in the last hour."""
+    periods = glanced.periods
+    rows = summed(periods, lambda *names: names[which] if choice.has(*names) else None)
+    found = [Feeder(name, row.started / len(periods)) for name, row in rows.items() if name and row.started]
+    return sorted(found, key=lambda each: (-each.rate, each.name))[:MAX_FEEDING]
+
+
+def _schedules(asked: Asked, field: str, name: str) -> list[ScheduleState]:
+    found = schedules(most=1_000, timeout=TIMEOUT, database=asked.database).found
+    some = [each for each in found if getattr(each, field) == name][:MAX_FEEDING]
+    return [asked.masking.of(each.job or "").schedule(each) for each in some]
+
+
+PAGE = Page("/queues/queue", "Queue", show, "queue.html", lane="jobs")
+CLASS_PAGE = Page("/queues/class", "Class", show_class, "class.html", lane="jobs")

@@ -1,0 +1,55 @@
+"""Looking at a database for the pages that show all of it, and remembering how many jobs waited and ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from redis.exceptions import ConnectionError
+
+from limpyd_jobs.contrib.web.masking import Masking
+from limpyd_jobs.contrib.web.pictures.gauges import Gauges
+from limpyd_jobs.contrib.web.settings import Settings
+from limpyd_jobs.integration import JobsDatabase
+from limpyd_jobs.query import SPANS, Glance, Period, glance, masked_fields, read_span
+from limpyd_jobs.views import glance_of_all, periods_of_all
+
+# The time of which the lanes are, if no other is asked for.
+HOUR = next(iter(SPANS))
+
+
+class Looks:
+    """Looks at a database, or at all shards as if they were one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.gauges = Gauges()
+
+    def glance(self) -> tuple[Glance, Mapping[int, str]]:
+        """Return all that is known at a glance, in some round trips, and which shards cannot be used, and why."""
+
+        def read(database: JobsDatabase | None) -> Glance:
+            masking = Masking(self._settings.masked, partial(masked_fields, database))
+            return glance(database, mask=masking.message)
+
+        shards = self._settings.shards
+        unseen: Mapping[int, str] = {}
+        if shards:
+            found, unseen = shards.each(read)
+            if not found:
+                raise ConnectionError("; ".join(unseen.values()))
+            seen = glance_of_all(found)
+        else:
+            seen = read(self._settings.database)
+        self.gauges.note(seen.at, seen.overview)
+        return seen, unseen
+
+    def periods(self, seen: Glance, span: str) -> Sequence[Period]:
+        """Return what was run in some time, of which that of the last hour is known."""
+        if span == HOUR:
+            return seen.periods
+        shards = self._settings.shards
+        if shards is None:
+            return read_span(span, self._settings.database)
+        found, _ = shards.each(partial(read_span, span))
+        return periods_of_all(found)
