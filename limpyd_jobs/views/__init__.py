@@ -30,6 +30,10 @@ from limpyd_jobs.views.merged import periods_of_all as periods_of_all
 from limpyd_jobs.views.merged import states_of_all as states_of_all
 from limpyd_jobs.views.queues import QueueRow as QueueRow
 from limpyd_jobs.views.queues import queue_rows as queue_rows
+from limpyd_jobs.views.timelines import Timeline as Timeline
+from limpyd_jobs.views.timelines import timeline_of as timeline_of
+from limpyd_jobs.views.tracebacks import Block as Block
+from limpyd_jobs.views.tracebacks import blocks_of as blocks_of
 from limpyd_jobs.views.verbs import NAMES_OF_VERBS as NAMES_OF_VERBS
 from limpyd_jobs.views.verbs import verbs_for as verbs_for
 from limpyd_jobs.views.verbs import verbs_for_many as verbs_for_many

@@ -162,7 +162,7 @@ def _tries_of_history(job: JobDetails) -> Iterator[Try]:
 
 def _owner(change: StatusChange) -> str:
     """Return who ran it, without the random part of its name."""
-    return (change.owner or "").rpartition("@")[2].rpartition(":")[0] or (change.owner or "")
+    return ":".join((change.owner or "").rpartition("@")[2].split(":")[:2])
 
 
 def _error_at(errors: list[dict[str, str]], end: datetime) -> Mapping[str, str]:
@@ -186,6 +186,6 @@ def _tries_of_fields(job: JobDetails) -> Iterator[Try]:
     until = end or (max(now, start) if job.status == "running" else start)
     before = [Segment(WAITED if tries <= 1 else BEFORE, added, start)] if added and added <= start else []
     error = _error_at(job.errors, until) if job.status == "error" else {}
-    owner = (job.owner or "").rpartition(":")[0]
+    owner = ":".join((job.owner or "").split(":")[:2])
     outcome = job.status if job.status not in ("waiting", "delayed") else "retry"
     yield Try(max(tries, 1), [*before, Segment(RAN, start, until)], outcome, owner, error)

@@ -305,14 +305,14 @@ def test_a_job_is_shown_with_all_that_is_known_of_it() -> None:
     job = Letter.add_job("one", to="<ann>\u202e")
     fail(job, KeyError("<b>no such key</b>"))
     page = Dashboard().get(f"/jobs/{job.ident}").shown
-    for text in ("<ann>\\u202e", "KeyError", "<b>no such key</b>", "web1:12", "It failed"):
+    for text in ("<ann>\\u202e", "KeyError", "<b>no such key</b>", "web1:12", "It is not tried again"):
         assert text in page
     read = Dashboard().read(f"/jobs/{job.ident}")
     assert read["job"]["fields"]["to"] == "<ann>\u202e"
     assert [change["status"] for change in read["job"]["history"]][-1].lower() == "error"
     assert json.dumps(read["reasons"])
     assert Dashboard().get(f"/jobs/{__name__}.Letter:99").status == 404
-    assert 'formaction="/jobs/requeue"' in page
+    assert 'action="/jobs/requeue"' in page
     assert 'name="spread"' not in page  # one job cannot be
     assert 'name="spread"' in Dashboard().get("/jobs").text
 

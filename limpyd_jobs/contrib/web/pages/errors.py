@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
 from limpyd_jobs.contrib.web.pages.jobs import STOP, OfFilter, requeueing, words_of
+from limpyd_jobs.contrib.web.pages.requeues import running
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import rate, time_span
+from limpyd_jobs.integration import parse_datetime, rate, time_span
 from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter
-from limpyd_jobs.views import Change, filter_of_failed
+from limpyd_jobs.views import Block, Change, Requeue, blocks_of, filter_of_failed
 
 HERE = "/errors"
 CAUSE = "/errors/cause"
@@ -31,8 +33,17 @@ TIMEOUT, JOBS_TIMEOUT = 2.0, 1.0
 # How many bytes of a value of the last error are read.
 MAX_READ = 1_000_000
 
+# For how long after its last error a cause is said to fail now; and of how many causes it is counted how many jobs are
+# in error, and for how many seconds each.
+FAILS_FOR, MAX_FAILED, FAILED_TIMEOUT = timedelta(minutes=10), 10, 0.05
+
+# For how many seconds a requeue that ended is shown with its cause.
+SHOWN_FOR = 3600
+
 # Conditions that mean the same of an error and of a job.
 SHARED = ("queue=", "class=")
+
+_FINGERPRINT = re.compile(r"last_fingerprint=(\S+)")
 
 # What a form has beside conditions.
 OF_FORMS = ("fingerprint", "spread", "rate", "confirmed", "counted", "typed", STOP)
@@ -53,6 +64,43 @@ class ErrorsShown(OfFilter):
     size: int
     limit: int
     counted: datetime | None
+    requeues: Mapping[str, Requeue] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def chips(self) -> Sequence[tuple[str, str]]:
+        """Each condition, and the filter without it."""
+        return [(word, shlex.join(each for each in self.words if each != word)) for word in self.words]
+
+    @property
+    def causes(self) -> Sequence[Cause]:
+        """The causes: those whose jobs are being requeued, then those that fail now, then those that are over."""
+        found = [
+            Cause(group, fails_now(group), self.requeues.get(group.fingerprint), self.failed.get(group.fingerprint))
+            for group in self.groups
+        ]
+        return sorted(found, key=lambda each: (each.requeue is None, not each.is_failing))
+
+    @property
+    def failing(self) -> int:
+        """How many causes fail now."""
+        return sum(map(fails_now, self.groups))
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause: whether it fails now, a requeue of its jobs, and how many jobs are in error by it; None if that is not
+    known."""
+
+    group: ErrorGroup
+    is_failing: bool
+    requeue: Requeue | None
+    failed: int | None
+
+    @property
+    def function(self) -> str:
+        """The function that raised it, without the module and the line."""
+        return self.group.raised_in.partition(", in ")[2].partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -73,6 +121,18 @@ class CauseShown(OfFilter):
     failed: Count
     jobs: Sequence[FoundJob]
     is_complete: bool
+    requeue: Requeue | None = None
+    blocks: Sequence[Block] = ()
+
+    @property
+    def is_failing(self) -> bool:
+        return fails_now(self.group)
+
+
+def fails_now(group: ErrorGroup) -> bool:
+    """Return whether the last error of a cause was a moment ago."""
+    last = parse_datetime(group.last_seen)
+    return bool(last and datetime.now(timezone.utc).replace(tzinfo=None) - last < FAILS_FOR)
 
 
 def show(asked: Asked) -> ErrorsShown:
@@ -92,7 +152,27 @@ def show_nothing(asked: Asked) -> ErrorsShown:
 def _shown(asked: Asked, words: Sequence[str], found: ErrorGroups, limit: int, kept: KeptValue | None) -> ErrorsShown:
     others = found.others + sum(each.number for each in found.groups[limit:])
     counted = kept and kept.at
-    return ErrorsShown(words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
+    shown = (words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
+    return ErrorsShown(*shown, requeues=_requeues(asked), failed=_failed(asked, found, words))
+
+
+def _requeues(asked: Asked) -> dict[str, Requeue]:
+    """Return the last requeue of the jobs of each cause, as long as it runs, or if it ended lately."""
+    found: dict[str, Requeue] = {}
+    for each in running(asked):
+        ended = parse_datetime(each.at) if each.is_over else None
+        is_old = ended and (datetime.now(timezone.utc).replace(tzinfo=None) - ended).total_seconds() > SHOWN_FOR
+        fingerprint = _FINGERPRINT.search(each.filter)
+        if fingerprint and not is_old:
+            found.setdefault(fingerprint[1], each)
+    return found
+
+
+def _failed(asked: Asked, found: ErrorGroups, words: Sequence[str]) -> dict[str, int]:
+    """Return how many jobs are in error by each of the first causes, as far as there is time to count."""
+    groups = [group for group in found.groups[:MAX_FAILED] if group.fingerprint]
+    counts = {each.fingerprint: _jobs_of(asked, each.fingerprint, words).count(FAILED_TIMEOUT) for each in groups}
+    return {fingerprint: count.number for fingerprint, count in counts.items() if count.is_exact}
 
 
 def _key(words: Sequence[str]) -> Any:
@@ -127,7 +207,14 @@ def show_cause(asked: Asked) -> CauseShown:
         failed=Count(len(page.found), True) if has_all else jobs.count(JOBS_TIMEOUT),
         jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,
+        requeue=_requeues(asked).get(fingerprint),
+        blocks=_blocks(asked, last),
     )
+
+
+def _blocks(asked: Asked, last: Mapping[str, str]) -> list[Block]:
+    path = last.get("job_model_repr", "")
+    return blocks_of(asked.masking.of(path).error(last).get("traceback", ""), path)
 
 
 def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:

@@ -30,7 +30,7 @@ from limpyd_jobs.query import (
     explain_job,
     job_details,
 )
-from limpyd_jobs.views import verbs_for
+from limpyd_jobs.views import Block, Timeline, blocks_of, timeline_of, verbs_for
 
 _LINES = re.compile(r"[\n\t]")
 
@@ -42,6 +42,9 @@ MAX_FIELDS = 200
 
 # How many bytes of a value are read.
 MAX_READ = 500_000
+
+# How many errors are shown with their tracebacks.
+MAX_ERRORS = 5
 
 # The end of what stands instead of another value.
 NOT_READ = "too long to be read here)"
@@ -79,6 +82,34 @@ class JobShown:
             and len(value) <= MAX_SHOWN
             and _LINES.sub("", value).isprintable()
         }
+
+    @property
+    def name(self) -> str:
+        """Its class without the module, and its pk."""
+        return f"{self.job_class.rpartition('.')[2]}:{self.job.ident.rpartition(':')[2]}"
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """What it did, to scale."""
+        return timeline_of(self.job)
+
+    @property
+    def shown_errors(self) -> Sequence[tuple[Mapping[str, str], Sequence[Block]]]:
+        """Its last errors, the newest first, each with its traceback in blocks."""
+        return [(each, blocks_of(each.get("traceback", ""), self.job_class)) for each in self.job.errors[:MAX_ERRORS]]
+
+    @property
+    def sub(self) -> str:
+        """What a sentence says of it beside its status."""
+        if self.job.status == "error":
+            return "It is not tried again by itself."
+        return ""
+
+    @property
+    def log_lines(self) -> Sequence[tuple[str, str]]:
+        """The lines of its log: the moment of each, and the text."""
+        parts = [(_MOMENT.match(line), line) for line in self.job.log]
+        return [(found[0].strip() if found else "", line[found.end() :] if found else line) for found, line in parts]
 
     @property
     def verbs(self) -> Sequence[str]:

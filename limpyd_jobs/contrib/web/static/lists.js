@@ -40,6 +40,14 @@
     }
   });
 
+  // A link that opens what it leads to.
+  document.addEventListener("click", ({ target }) => {
+    const box = document.getElementById(target.closest?.("[data-opens]")?.dataset.opens ?? "");
+    if (!box) return;
+    box.open = true;
+    setTimeout(() => box.querySelector("textarea, input:not([type=hidden])")?.focus());
+  });
+
   // A click elsewhere, or Escape, closes a menu.
   const menus = () => document.querySelectorAll("details.menu[open]");
   document.addEventListener("click", ({ target }) => { for (const each of menus()) if (!each.contains(target)) each.open = false; });
