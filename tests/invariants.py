@@ -150,7 +150,7 @@ class _Records:
         first, separator, rest = key.removeprefix(self.prefix).partition(":")
         if not separator:
             return first in ("max_pk", "collection", "idle_workers", "reconcile_lock", "paused", "due")
-        if self.model.has_field(first) or first in ("_signal", "_once", "_canceled", "_stopping"):
+        if self.model.has_field(first) or first in ("_signal", "_once", "_canceled", "_stopping", "_throttle"):
             return True
         of_record = rest in ("hash", LOCK_OF_VERSION_2) or self.model.has_field(rest)
         return first in self.collection and of_record

@@ -26,14 +26,14 @@ SMALL_SET = 50
 OF_MODEL = {
     **dict.fromkeys(("collection", "paused"), "set"),
     **dict.fromkeys(("idle_workers", "leases"), "zset"),
-    **dict.fromkeys(("max_pk", "reconcile_lock", "_once", "_stopping"), "string"),
+    **dict.fromkeys(("max_pk", "reconcile_lock", "_once", "_stopping", "_throttle"), "string"),
     **dict.fromkeys(("_signal", "_canceled"), "list"),
     "changes": "stream",
     "due": "",
 }
 
-# Those of them that have a name or a token behind them.
-OF_TOKENS = ("_signal", "_once", "_canceled", "_stopping")
+# Those of them that have a name, a token or an identifier behind them.
+OF_TOKENS = ("_signal", "_once", "_canceled", "_stopping", "_throttle")
 
 # Keys of a record that are not its fields, also those of version 2.
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY}

@@ -274,7 +274,7 @@ def check_addable(job_class: Any) -> None:
     ConfigurationException
         If a worker that calls its `run` method would not run its code, or a time limit of the class is not valid.
     """
-    for name in ("start_within", "retry_for", "max_run_time"):
+    for name in ("start_within", "retry_for", "max_run_time", "unique_for"):
         _check_limit(job_class, name)
     kind = unrun_kind(getattr(job_class, "run", None))
     if kind:

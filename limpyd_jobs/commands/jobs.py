@@ -31,6 +31,7 @@ from limpyd_jobs.fields.argument import ValueField, arguments_of
 from limpyd_jobs.fields.new_fields import default_priority
 from limpyd_jobs.idents import EXACT_DIGITS, Ident, read_pk
 from limpyd_jobs.models import Job
+from limpyd_jobs.models.adding import why_not_added
 from limpyd_jobs.query import (
     Count,
     Facets,
@@ -395,7 +396,8 @@ A filter is made of words. All of them must be met:
         job = job_class.add_job(*identifier, **_values(job_class, given), **arguments)
         number = read_pk(job.pk.get())
         if number is not None and number <= last:
-            self.note("a job of this identifier is queued already, so none was added")
+            why = why_not_added(vars(job).get("_add_outcome"))
+            self.note(f"a job of this identifier {why}, so none was added")
         if not self.print_as_json({"ident": job.ident, "identifier": job.identifier.hget()}):
             print(one_line(job.ident))
 

@@ -186,7 +186,7 @@ class Schedules(VerbCommand):
         [name] = self._as_many("run-now", words, "NAME")
         run = run_schedule_now(name, **self.how_audited)
         if not run.is_new:
-            self.note("a job of this identifier is queued already, so none was added")
+            self.note(f"a job of this identifier {run.why_not_added}, so none was added")
         if not self.print_as_json({"ident": run.ident, "added": run.is_new}):
             print(one_line(run.ident))
 

@@ -28,10 +28,11 @@ _OWN: dict[str, Callable[[Any], str]] = {
     "retry_policy": stored_policy,
     "start_within": partial(stored_duration, "start_within"),
     "retry_for": partial(stored_duration, "retry_for"),
+    "unique_for": partial(stored_duration, "unique_for"),
 }
 
 # Those that may be None: then the attribute of the class counts.
-_MAY_BE_NONE = ("start_within", "retry_for")
+_MAY_BE_NONE = ("start_within", "retry_for", "unique_for")
 
 
 def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:

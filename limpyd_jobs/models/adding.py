@@ -27,7 +27,12 @@ Step = Steps["list[Any]"]  # jobs of the class they are added of
 Row = tuple[str, Mapping[str, str]]  # the identifier of a new job, and its other fields as they are stored
 Added = tuple[str, str]  # the outcome, and the pk of the job
 
-AddOutcome = Literal["added", "existing", "moved", "replaced", "running"]
+AddOutcome = Literal["added", "existing", "moved", "replaced", "running", "throttled"]
+
+
+def why_not_added(outcome: str | None) -> str:
+    """Return what is to be said of a job that was found instead of a new one."""
+    return "ended too short a while ago (unique_for)" if outcome == "throttled" else "is queued already"
 
 
 class OutcomeOfAdding:

@@ -85,6 +85,9 @@ class Job(JobRecord):
     max_run_time: float or timedelta
         After how long a job gives way, in seconds unless a timedelta: at its next item of `iterate`, or after its next
         `step`. It goes on later, from the end of its waiting list. None or 0 for no limit.
+    unique_for: float or timedelta
+        For how long after a job of it ended, as a success or an error, no other one of the same identifier is added, in
+        seconds unless a timedelta. None or 0 to add one at once.
     restart_after_error: bool
         True to let a job that failed begin anew, instead of going on from the cursors of its `iterate` and `step`.
     max_job_bytes: int
@@ -102,6 +105,7 @@ class Job(JobRecord):
     queue_name: str | None = None
     start_within: float | timedelta | None = None
     retry_for: float | timedelta | None = None
+    unique_for: float | timedelta | None = None
     max_run_time: float | timedelta | None = None
     restart_after_error: bool = False
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -164,7 +168,8 @@ class Job(JobRecord):
         In that case, the queued job is returned. If the given priority is higher than its own, or with ``prepend``, it
         is moved to the place of the new one, but never while it runs. The attribute ``add_outcome`` of what is returned
         says what was done: ``added``; ``existing`` or ``moved``; with ``on_duplicate="replace"``, ``replaced`` or
-        ``running``.
+        ``running``; and ``throttled`` if a job of the identifier ended less than ``unique_for`` ago: that one, which
+        may be deleted by now, is returned, and none is added.
 
         Parameters
         ----------
@@ -183,7 +188,7 @@ class Job(JobRecord):
             How long to wait before the job may run, in seconds unless a timedelta.
         delayed_until: datetime
             When the job may run: naive UTC, or aware.
-        start_within, retry_for: int, float or timedelta
+        start_within, retry_for, unique_for: int, float or timedelta
             For a new job only: its own value in place of the attribute of the class; 0 for no limit.
         on_duplicate: str
             ``"replace"`` to let a queued job of the same identifier become the one that would be added, in one step:

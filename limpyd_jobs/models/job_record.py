@@ -109,6 +109,7 @@ class JobRecord(BaseJobsModel):
     retry_policy = OwnField(AtomicHashField())
     start_within = OwnSetting(AtomicHashField())
     retry_for = OwnSetting(AtomicHashField())
+    unique_for = OwnSetting(AtomicHashField())
     uncounted_tries = OwnField(AtomicHashField())
     quick_returns = OwnField(AtomicHashField())
     requeued_at = OwnField(AtomicHashField())

@@ -15,6 +15,7 @@ from limpyd_jobs.arguments import read_priority, read_seconds
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.models.adding import why_not_added
 from limpyd_jobs.query.schedules import notes_of
 from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import audited
@@ -111,10 +112,17 @@ class Schedules(NamedTuple):
 
 
 class ScheduledRun(NamedTuple):
-    """The job that a schedule was asked for; and whether it was added, as it was not queued already."""
+    """The job that a schedule was asked for; whether it was added; and what `add_job` says of it, see
+    `Job.add_outcome`."""
 
     ident: str
     is_new: bool
+    outcome: str = "added"
+
+    @property
+    def why_not_added(self) -> str:
+        """What is to be said of the job if it is not new."""
+        return why_not_added(self.outcome)
 
 
 def schedules(
@@ -217,8 +225,11 @@ def run_schedule_now(name: str, database: JobsDatabase | None = None, *, unaudit
             raise ValueError(not_imported(path, error)) from None
         before = now_of_redis(type(schedule))
         job = schedule.run_now()
-        added = aware(job.added.hget())
-        return ScheduledRun(job.ident, added is None or added >= before)
+        outcome = vars(job).get("_add_outcome")
+        if outcome is None:  # it is of an `add_job` of the application
+            added = aware(job.added.hget())
+            outcome = "added" if added is None or added >= before else "existing"
+        return ScheduledRun(job.ident, outcome == "added", outcome)
 
 
 @contextmanager

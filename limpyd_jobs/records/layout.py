@@ -83,9 +83,10 @@ def layout_of(model: type[RedisModel]) -> Layout:
     plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
     check_found_by(model, (name for base, names in _LOOKED_UP.items() if issubclass(model, base) for name in names))
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
-    within = own_duration(getattr(model, "start_within", None)) if "_start_within" in fields else None
-    if within:
-        defaults["_start_within"] = stored_duration("start_within", within)
+    for name in ("start_within", "unique_for"):  # settings whose value each job has
+        seconds = own_duration(getattr(model, name, None)) if f"_{name}" in fields else None
+        if seconds:
+            defaults[f"_{name}"] = stored_duration(name, seconds)
     description = {
         "name": model._name,
         "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",

@@ -87,6 +87,11 @@ local function add(model, identifier, where, fields, reserve, reserved_pk)
     if where.replaces then return replace_queued(model, existing, where, fields) end
     return move_up(model, existing, where)
   end
+  local unique_for = fields._unique_for or model.defaults._unique_for
+  local ended = unique_for and throttled_by(model, identifier, unique_for)
+  if ended then
+    return 'throttled', {pk = ended}
+  end
   fields.identifier = identifier
   local conflict = not_unique(model, fields)
   if conflict then

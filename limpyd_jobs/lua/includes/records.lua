@@ -120,6 +120,7 @@ end
 -- indexed fields. A field without a value has the value false.
 local function values_before(model, pk, changes, values)
   local indexes, ranges, special, names = model.indexes, model.ranges, model.special, nil
+  if changes.queued == false and values._unique_for == nil then names = {'_unique_for'} end
   for field in pairs(changes) do
     if values[field] == nil and (indexes[field] or ranges[field] or special[field]) then
       names = names or {}
@@ -205,11 +206,47 @@ local function note_history(model, pk, changes, before)
   redis.pcall('LTRIM', key, -model.history, -1)
 end
 
--- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
+-- The key that keeps an identifier from being added again for a while: the pk of the job that ended, and until when, in
+-- microseconds. The tests of an application may move the time, so the key may live longer.
+--@rarely
+local function throttle_key(model, identifier)
+  return model.name .. ':_throttle:' .. identifier
+end
+
+-- The pk of the job that ended a while ago, so that its identifier is not to be added again yet; nil if it may be.
+--@rarely
+local function throttled_by(model, identifier, seconds)
+  local found = (tonumber(seconds) or 0) > 0 and redis.pcall('GET', throttle_key(model, identifier))
+  local pk, til = string.match(type(found) == 'string' and found or '', '^(%S+) (%d+)$')
+  return til and tonumber(til) > now() and pk or nil
+end
+
+-- Keeps the identifier of a job that ended as a success or an error from being added again for some seconds. After the
+-- other ends, it may be.
+--@rarely
+local function throttle(model, pk, seconds, identifier, status)
+  local milliseconds = math.ceil((tonumber(seconds) or 0) * 1000)
+  local has_run = status == STATUSES.SUCCESS or status == STATUSES.ERROR
+  if not identifier or not has_run or milliseconds <= 0 then return end
+  local value = string.format('%s %.0f', pk, now() + milliseconds * 1000)
+  redis.call('SET', throttle_key(model, identifier), value, 'PX', string.format('%.0f', milliseconds))
+end
+
+-- The same for a job that has just left its queue.
+--@rarely
+local function throttle_ended(model, pk, changes, values)
+  if values.queued ~= '1' then return end
+  local identifier, status = unpack(redis.call('HMGET', hash_key(model, pk), 'identifier', 'status'))
+  throttle(model, pk, values._unique_for, identifier, changes.status or status)
+end
+
+-- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any:
+-- with `queued`, also `_unique_for`.
 local function update(model, pk, changes, known)
   local values = values_before(model, pk, changes, known or {})
   local is_new = model.tells and not values.status and redis.call('EXISTS', hash_key(model, pk)) == 0
   write_fields(model, pk, changes, values)
+  if values._unique_for and changes.queued == false then throttle_ended(model, pk, changes, values) end
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
   if model.history then note_history(model, pk, changes, values.status) end
 end
@@ -237,11 +274,13 @@ local function all_indexed_unset(model)
   return changes
 end
 
--- Takes a record out of all its indexes.
+-- Takes a record out of all its indexes; returns the values that it had.
 --@rarely
 local function remove_from_indexes(model, pk)
   local changes = all_indexed_unset(model)
-  write_fields(model, pk, changes, values_before(model, pk, changes, {}))
+  local values = values_before(model, pk, changes, {})
+  write_fields(model, pk, changes, values)
+  return values
 end
 
 -- Deletes the hash of a record, its other fields, and its entries in indexes and its collection; 1, or 0 if it was not
@@ -252,7 +291,10 @@ local function delete_record(model, pk, status)
   probe('SCARD', collection)
   local is_to_tell = model.tells and redis.call('EXISTS', key) == 1
   local status_before, queue_key = unpack(is_to_tell and redis.call('HMGET', key, 'status', '_queue_key') or NOTHING)
-  remove_from_indexes(model, pk)
+  local values = remove_from_indexes(model, pk)
+  if status and values._unique_for and values.queued == '1' then
+    throttle(model, pk, values._unique_for, values.identifier, status)
+  end
   if model.leases then redis.call('ZREM', model.leases, pk) end
   if model.path then  -- so it is a job, which may have any of these
     local base = model.name .. ':' .. pk

@@ -16,6 +16,7 @@
 --   added, existing, moved   {pk}
 --   replaced      {pk}
 --   running       {pk}: of a job that is not replaced, as it is claimed, or its end is being recorded
+--   throttled     {pk}: of a job of the identifier that ended too short a while ago; it may be deleted
 --   reserved      {pk}
 --   outranked     {pk}: of a job that the caller has to move
 --   not unique    {field, value, pk of its owner}

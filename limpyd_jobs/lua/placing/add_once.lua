@@ -7,7 +7,7 @@
 --   job_model, identifier, queue_model, queue_name, priority, delay, fields
 --   prepend, custom, reserve, reserved_pk, registry, replaces   see add.lua
 -- reply
---   added, existing, moved, replaced, running   {pk}
+--   added, existing, moved, replaced, running, throttled   {pk}
 --   reserved      {pk}
 --   outranked     {pk}: of a job that the caller has to move
 --   not unique    {field, value, pk of its owner}

@@ -13,7 +13,7 @@
 --   queue_model, queue_name, priority, delay
 --   reserve, reserved_pk, registry   see add.lua
 -- reply
---   added, existing, moved   {pk}
+--   added, existing, moved, throttled   {pk}
 --   reserved      {pk}
 --   outranked     never, as the job is always placed here
 --   replaced, running   never, as no schedule replaces a queued job

@@ -42,6 +42,7 @@ OPTIONS = (
     "timeout",
     "start_within",
     "retry_for",
+    "unique_for",
     "schedules",
     "base",
 )
@@ -126,7 +127,7 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
         if own_seconds(options["timeout"]) is None:
             raise ValueError(f"timeout is a number of seconds, not {options['timeout']!r}")
         yield "default_job_timeout", options["timeout"]
-    for name in ("start_within", "retry_for"):
+    for name in ("start_within", "retry_for", "unique_for"):
         if options.get(name) is not None:
             checked_duration(name, options[name])
             yield name, options[name]

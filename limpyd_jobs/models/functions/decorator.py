@@ -46,6 +46,7 @@ def job(
     timeout: float | None = None,
     start_within: float | timedelta | None = None,
     retry_for: float | timedelta | None = None,
+    unique_for: float | timedelta | None = None,
     schedules: Mapping[str, Mapping[str, Any]] | None = None,
     base: type[Job] | None = None,
 ) -> JobDecorator: ...
@@ -81,6 +82,8 @@ def job(function: Any = None, /, **options: Any) -> Any:
     start_within, retry_for: float or timedelta
         How long its jobs may wait for their first run, and be tried after their first failure, in seconds unless a
         timedelta: see `Job`.
+    unique_for: float or timedelta
+        For how long after the end of a job no other one of the same identifier is added: see `unique`, and `Job`.
     schedules: mapping
         When to add jobs of it: names, each with the arguments of `Schedule.add`, and those of the function, as
         ``{"weekly": {"cron": "0 8 * * 1", "to": "eve"}}``. Workers make them when they start.

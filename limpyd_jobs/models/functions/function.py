@@ -158,6 +158,7 @@ class JobFunction(Generic[P, Returned, Result]):
         timeout: float | None = None,
         start_within: float | timedelta | None = None,
         retry_for: float | timedelta | None = None,
+        unique_for: float | timedelta | None = None,
         on_duplicate: Literal["keep", "replace"] | None = None,
     ) -> Adding[P, Result]:
         """Say how to add jobs: ``send_mail.configure(priority=5, delayed_for=60).add("ann")``.
@@ -176,7 +177,7 @@ class JobFunction(Generic[P, Returned, Result]):
             When to try it again after an error.
         timeout: float
             After how many seconds of running it is an error.
-        start_within, retry_for: float or timedelta
+        start_within, retry_for, unique_for: float or timedelta
             As `Job.add_job` takes them.
         on_duplicate: str
             ``"replace"`` to let a queued job of the identifier become this one.
@@ -192,6 +193,7 @@ class JobFunction(Generic[P, Returned, Result]):
             "job_timeout": timeout,
             "start_within": start_within,
             "retry_for": retry_for,
+            "unique_for": unique_for,
             "on_duplicate": on_duplicate,
         }
         return Adding(self, {name: value for name, value in given.items() if value is not None})

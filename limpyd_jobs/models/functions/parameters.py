@@ -28,7 +28,7 @@ _NAMES_OF_JOBS = (
 _OF_JOBS = frozenset(_NAMES_OF_JOBS.split())
 
 # What `add_job` takes beside fields, so that a parameter of the same name and an option of `configure` are two things.
-_OF_CALLS = frozenset({"on_duplicate"})
+_OF_CALLS = frozenset({"on_duplicate", "unique_for"})
 
 
 class Parameter(NamedTuple):

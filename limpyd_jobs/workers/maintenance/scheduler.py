@@ -17,6 +17,7 @@ from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.models.adding import why_not_added
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import pk_of
@@ -46,7 +47,7 @@ class Occurrence(NamedTuple):
     schedule: Schedule
     name: str
     time: datetime | None  # when it was due, as naive UTC
-    outcome: str  # ``added``, ``existing`` or ``moved`` with a job; ``passed over`` or ``failed`` without
+    outcome: str  # with a job: as its `add_outcome`; without: ``passed over`` or ``failed``
     job: Job | None = None
     error: Exception | None = None
 
@@ -83,9 +84,9 @@ class Scheduler:
             context.log_repeated(failed, f"[{one_line(name)}] {failed}: {why}")
         elif job is None:
             self._call(context, name, self._on_missed, schedule, time)
-        elif outcome == "existing":
-            queued = f"job {pk_of(job)} of that identifier is queued already"
-            context.log(f"[{one_line(name)}] due at {time}, but {queued}")
+        elif outcome in ("existing", "throttled"):
+            why = f"job {pk_of(job)} of that identifier {why_not_added(outcome)}"
+            context.log(f"[{one_line(name)}] due at {time}, but {why}")
         else:
             self._call(context, name, self._on_added, job, schedule, time)
 

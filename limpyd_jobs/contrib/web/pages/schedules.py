@@ -124,7 +124,7 @@ def run_now(asked: Asked, form: Form) -> Plan:
 
     def do(_: OnStep) -> str:
         run = run_schedule_now(name, asked.database)
-        return f"{run.ident} is added" if run.is_new else f"{run.ident} is queued already, so no job was added"
+        return f"{run.ident} is added" if run.is_new else f"{run.ident} {run.why_not_added}, so no job was added"
 
     return Plan(f"Run {name} now", do, back=_address(name), is_short=True)
 
