@@ -31,6 +31,7 @@ from limpyd_jobs.exceptions import (
 from limpyd_jobs.fields.argument import Argument, ValueField
 from limpyd_jobs.indexes import DateTimeRangeIndex
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
+from limpyd_jobs.models.functions.current import current_job
 from limpyd_jobs.models.functions.decorator import job
 from limpyd_jobs.models.functions.function import AddedJob, JobFunction
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
@@ -78,6 +79,7 @@ __all__ = [
     "ValueField",
     "Worker",
     "WorkerPresence",
+    "current_job",
     "job",
 ]
 

@@ -79,7 +79,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from limpyd_jobs import Job, job
+from limpyd_jobs import Job, current_job, job
 
 
 @job
@@ -109,9 +109,12 @@ reveal_type(with_options("ann"))
 reveal_type(plain.add("ann").result())
 reveal_type(with_options.configure(priority=5, delayed_for=60, identifier="a").add("ann").result())
 reveal_type(plain.add("ann").added)
+reveal_type(current_job())
+reveal_type(current_job(None))
 """
 
 KNOWN_OF_FUNCTIONS = ["AddedJob[int]", "int", "int", "int", "int", "list[str]", "int", "list[str]", "bool"]
+KNOWN_OF_FUNCTIONS += ["Job", "Job | None"]
 
 # Each line is refused, and no other one.
 WRONG_CALLS = """

@@ -30,6 +30,10 @@ _OF_JOBS = frozenset(_NAMES_OF_JOBS.split())
 # What `add_job` takes beside fields, so that a parameter of the same name and an option of `configure` are two things.
 _OF_CALLS = frozenset({"on_duplicate", "unique_for"})
 
+# What the code of a function may ask of `current_job()`, so that no parameter hides it.
+_NAMES_OF_RUNNING = "progress aprogress log alog iterate step is_cancelled attempt_token aget aset"
+_OF_RUNNING = frozenset(_NAMES_OF_RUNNING.split())
+
 
 class Parameter(NamedTuple):
     """A parameter of a function: its name there, the name of the argument of the job class, and how it is given."""
@@ -87,7 +91,7 @@ def _taken_names(base: type[Job]) -> set[str]:
     those that the application's own base has. A name that is ours alone may be hidden, as in any subclass."""
     own = {*dir(base), *base._fields} - {*dir(Job)}
     of_adding = {*inspect.signature(Job.add_job).parameters, *inspect.signature(base.add_job).parameters}
-    return {*_OF_JOBS, *_OF_CALLS, *dir(RelatedModel), *of_adding - {"args", "kwargs"}, *own}
+    return {*_OF_JOBS, *_OF_CALLS, *_OF_RUNNING, *dir(RelatedModel), *of_adding - {"args", "kwargs"}, *own}
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:

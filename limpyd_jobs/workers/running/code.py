@@ -14,6 +14,7 @@ from limpyd_jobs.exceptions import CodeNotRun, JobTimeout
 from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.functions import is_async, is_coroutine, is_unrun, memoized, why_unrun
 from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models.functions.current import running_job
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
 from limpyd_jobs.redis.forks import end_child, this_process
@@ -26,7 +27,7 @@ from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.event_loop import Awaiting, AwaitingBeside, EventLoop
 from limpyd_jobs.workers.running.interrupting import Canceling, Limits
 from limpyd_jobs.workers.running.slots import Slot, Slots
-from limpyd_jobs.workers.running.threads import code_of, running_job
+from limpyd_jobs.workers.running.threads import code_of
 from limpyd_jobs.workers.timers import JobTimer
 
 
@@ -51,6 +52,7 @@ class JobCode:
     def call(self, run: Run) -> Any:
         """Call the hook for the start of a job, then its code, and end that when its time is over."""
         job, worker, pid = run.job, self.worker, this_process.pid
+        running_job.set(job)  # in the context that this job has for itself
         run.way.start(run)
         if this_process.pid != pid:
             end_child()

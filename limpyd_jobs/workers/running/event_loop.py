@@ -15,6 +15,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
+from limpyd_jobs.models.functions.current import running_job
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import await_in_task
 from limpyd_jobs.redis.blocking import guarded
@@ -23,7 +24,7 @@ from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import OnDeath
 from limpyd_jobs.workers.run import Run
-from limpyd_jobs.workers.running.threads import ThreadsOfJobs, running_job, stepped_task
+from limpyd_jobs.workers.running.threads import ThreadsOfJobs, stepped_task
 from limpyd_jobs.workers.running.watchdog import Watchdog
 from limpyd_jobs.workers.timers import JobTimer
 

@@ -8,16 +8,13 @@ from asyncio import AbstractEventLoop, Task
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from typing import Any
 
+from limpyd_jobs.models.functions.current import running_job
 from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.threads import DaemonThreads
-
-# The job whose code runs. The tasks that it makes have it, too.
-running_job: ContextVar[Any] = ContextVar("limpyd_jobs_running_job", default=None)
 
 BROKEN = "The pipe that wakes the worker is closed (the code of a job may have closed its files)"
 
