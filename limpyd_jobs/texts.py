@@ -76,10 +76,15 @@ def one_line(value: object, most: int = NAME) -> str:
 
 def table_lines(rows: Iterable[Sequence[object]], most: int = NAME) -> Iterator[str]:
     """Yield the lines of a table with columns as wide as needed. None is an empty cell."""
+    for row in cells_of(rows, most):
+        yield "  ".join(row).rstrip()
+
+
+def cells_of(rows: Iterable[Sequence[object]], most: int = NAME) -> list[list[str]]:
+    """Return the cells of a table as texts of one line, those of a column as wide as its widest."""
     shown = [["" if cell is None else one_line(cell, most) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in shown]
 
 
 def as_lines(text: str, most: int = LOGGED) -> str:

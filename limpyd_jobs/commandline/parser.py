@@ -10,6 +10,7 @@ from contextlib import suppress
 from glob import glob
 from itertools import chain
 from optparse import BadOptionError, IndentedHelpFormatter, Option, OptionContainer, OptionParser, Values
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any, NoReturn
 
@@ -95,7 +96,7 @@ class WorkerOptionParser(OptionParser):
 
     def exit(self, status: int = 0, msg: str | None = None) -> NoReturn:
         """End the program with an exit status, and a message on standard error."""
-        super().exit(status, msg and as_typed(msg))
+        super().exit(status, msg and on_stderr(as_typed(msg)))
 
     def format_help(self, formatter: Any = None) -> str:
         return as_typed(super().format_help(formatter))
@@ -109,6 +110,18 @@ class WorkerOptionParser(OptionParser):
             names = {flag.removeprefix("--"): flag for flag in self._long_opt}
             raise UnknownOption(opt, is_meant(opt.removeprefix("--"), names).replace("is ", "is --", 1))
         return super()._match_long_opt(opt)
+
+
+def on_stderr(text: str) -> str:
+    """Return a message as standard error shows it: on a terminal, in lines that end between two words."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        return text
+    width = get_terminal_size().columns
+    lines = (
+        fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+    return "\n".join(lines)
 
 
 def _column(entry: str) -> int:

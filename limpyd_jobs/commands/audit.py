@@ -16,6 +16,7 @@ class Audit(Command):
     """Exit status: 0."""
 
     summary = "Tell who changed many jobs at once, queues, schedules or workers, the newest first"
+    examples = ("limpyd-jobs audit --limit=10",)
     option_list = (
         *READING_OPTIONS,
         LIMIT,

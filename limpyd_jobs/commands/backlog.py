@@ -20,6 +20,7 @@ class Backlog(Command):
     """Exit status: 0, also after SIGTERM; 2 if the command line is wrong, or it cannot listen there."""
 
     summary = "Tell what has to be run, and how many workers that needs: once, or to autoscalers over HTTP"
+    examples = ("limpyd-jobs backlog --queues=mails --within=2m",)
     merged = ("",)
     option_list = (
         *READING_OPTIONS,

@@ -24,6 +24,10 @@ class Check(Command):
     and something is warned of."""
 
     summary = "Look for jobs, queues and keys that are not as they should be, and repair them"
+    examples = (
+        "limpyd-jobs check",
+        "limpyd-jobs check --repair",
+    )
     option_list = (
         *COMMON_OPTIONS,
         WorkerOption(

@@ -72,6 +72,11 @@ A filter is made of words. All of them must be met:
   type=KeyError, fingerprint=b26a57955b34a28f, queue=mails, class=shop.jobs.*, app_version=2026.11
   date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
+    examples = (
+        "limpyd-jobs errors",
+        "limpyd-jobs errors show b26a57955b34a28f",
+        "limpyd-jobs errors requeue b26a57955b34a28f --rate=50/s --stop-if-failing=20%",
+    )
     merged = ("", "groups", "list")
     option_list = (
         *COMMON_OPTIONS,

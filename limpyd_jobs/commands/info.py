@@ -14,6 +14,7 @@ from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.queues import table_of
+from limpyd_jobs.commands.shared.colours import has_colours, painted
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.names import unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
@@ -23,6 +24,7 @@ from limpyd_jobs.commands.shared.tables import (
     fitted,
     not_shown,
     print_json,
+    shown_lines,
     width_of_terminal,
     with_shards,
 )
@@ -30,15 +32,18 @@ from limpyd_jobs.commands.shared.watching import EVERY, look_again
 from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import shown_span, utcnow
 from limpyd_jobs.query import (
+    AppVersion,
     Glance,
     Incident,
     Overview,
+    Verdict,
     attention,
     glance,
     large_jobs_of,
+    verdict,
 )
 from limpyd_jobs.query.overview import kept_without_limit
-from limpyd_jobs.texts import MESSAGE, one_line, table_lines
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.views.documents import document
 from limpyd_jobs.views.merged import glance_of_all
 from limpyd_jobs.views.workers import shown_workers
@@ -68,7 +73,7 @@ DISPENSABLE = (
     "priority",
 )
 
-# The style of a title, as rich calls it.
+# The style of a title.
 TITLE = "bold"
 
 
@@ -76,6 +81,11 @@ class Info(Command):
     """Exit status: 0, with --watch also after Ctrl-C."""
 
     summary = "Show a database at a glance: how many jobs there are, the queues, the workers"
+    examples = (
+        "limpyd-jobs info",
+        "limpyd-jobs info --watch --every=5",
+        "limpyd-jobs info --json",
+    )
     merged = ("",)
     option_list = (
         *COMMON_OPTIONS,
@@ -96,25 +106,38 @@ class Info(Command):
         seen, found = glanced.overview, attention(glanced)
         warnings = [*map(str, self.look(large_jobs_of, lambda found: [*chain.from_iterable(found.values())]))]
         if self.options.json:
-            print_json({**_fields_of(seen), "attention": found, "warnings": warnings})
+            versions = glanced.versions
+            said = {"verdict": verdict(glanced, found), "attention": found, "versions": versions, "warnings": warnings}
+            print_json({**_fields_of(seen), **said})
         else:
             told = [f"warning: {warning}" for warning in warnings] + [kept_without_limit(seen)]
-            sections = fitting_sections([*_tables(seen), *of_attention(found)], width_of_terminal())
-            print(text_of(lines_of([*sections, *((line, []) for line in told if line)])))
+            print(text_of(self._lines(glanced, [line for line in told if line])))
         return 0
 
     def _watch(self) -> int:
         before, end = ("\x1b[H\x1b[J", "\n") if sys.stdout.isatty() else ("", "\n\n")
 
         def look() -> None:
-            seen = self._seen(lambda: fitting_sections(self._sections(), width_of_terminal()))
-            print(f"{before}{text_of(lines_of(seen))}", end=end, flush=True)
+            self.unseen = {}
+            try:
+                lines = self._lines(self._glance())
+            except RedisError as error:
+                lines = [*lines_of([_away(error)])]
+            print(f"{before}{text_of(lines)}", end=end, flush=True)
 
         return look_again(look, self.options.every)
 
-    def _sections(self) -> list[Section]:
-        glanced = self._glance()
-        return [*_tables(glanced.overview), *of_attention(attention(glanced))]
+    def _lines(self, glanced: Glance, told: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """Return the lines, each with its style: what needs attention is first on a terminal. Programs that read lines
+        find each where it always was."""
+        seen, found = glanced.overview, attention(glanced)
+        told = [*told, *self.not_seen()]
+        if not sys.stdout.isatty():
+            sections = fitting_sections([*_tables(seen), *of_attention(found)], width_of_terminal())
+            return [*lines_of([*sections, *((line, []) for line in told)])]
+        sections = fitting_sections(_tables(seen, glanced.versions), width_of_terminal())
+        first = lines_of_attention(verdict(glanced, found), found, width_of_terminal())
+        return [*first, ("", ""), *lines_of([*sections, *((line, []) for line in told)])]
 
     def _glance(self, most_running: int = 0) -> Glance:
         how = {"most_running": most_running, "queue_model": self.options.queue_model}
@@ -126,8 +149,25 @@ class Info(Command):
         try:
             sections = look()
         except RedisError as error:
-            return [(f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}", [])]
+            return [_away(error)]
         return [*sections, *((line, []) for line in self.not_seen())]
+
+
+def _away(error: RedisError) -> Section:
+    return f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}", []
+
+
+def lines_of_attention(said: Verdict, found: Sequence[Incident], width: int) -> Iterator[tuple[str, str]]:
+    """Yield the verdict, and what needs attention, each with its message and what helps."""
+    yield f"{said.title}: {said.text}" if found else f"{said.title}. {said.text}", said.gravity if found else "well"
+    for each in found:
+        for line in wrap(as_typed(one_line(each.text, MESSAGE)), width, break_on_hyphens=False):
+            yield line, each.gravity
+        if each.message:
+            yield cut(f"  {each.type}: {one_line(each.message, MESSAGE)}", width), "weak"
+        if each.remedy:
+            note = f"  ({each.remedy.note})" if each.remedy.note else ""
+            yield cut(f"  {as_typed(each.remedy.command)}{note}", width), "bold"
 
 
 def _fields_of(seen: Overview) -> dict[str, Any]:
@@ -137,9 +177,13 @@ def _fields_of(seen: Overview) -> dict[str, Any]:
     return {"database": seen.database, "totals": seen.totals, "queues": seen.queues, "workers": workers}
 
 
-def _tables(seen: Overview) -> list[Section]:
+def _tables(seen: Overview, versions: Sequence[AppVersion] = ()) -> list[Section]:
     unknown: list[Section] = [] if seen.queues or seen.parts else [(line, []) for line in unknown_models()]
-    return [totals_of(seen), *unknown, ("", table_of(seen.queues)), workers_of(seen)]
+    told: list[Section] = [
+        (f"version {one_line(it.version)} of the application, seen since {it.first_seen:%Y-%m-%d %H:%M} (UTC)", [])
+        for it in versions[-1:]
+    ]
+    return [totals_of(seen), *unknown, ("", table_of(seen.queues)), workers_of(seen), *told]
 
 
 def of_attention(found: Iterable[Incident]) -> list[Section]:
@@ -191,9 +235,11 @@ def lines_of(sections: list[Section]) -> Iterator[tuple[str, str]]:
             yield "", ""
         for line in wrap(one_line(title, MESSAGE), width_of_terminal(), break_on_hyphens=False):
             yield line, TITLE
-        for at, line in enumerate(table_lines(rows)):
-            yield cut(line, width_of_terminal()), "" if at else "bold cyan"
+        for line in shown_lines(rows, width_of_terminal()) if rows else ():
+            yield line, ""
 
 
 def text_of(lines: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(line for line, _ in lines)
+    """Return the text of lines, with colours if the terminal has them."""
+    has_styles = has_colours()
+    return "\n".join(painted(line, style) if has_styles else line for line, style in lines)

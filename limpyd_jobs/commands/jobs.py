@@ -121,6 +121,12 @@ A filter is made of words. All of them must be met:
   added>-1h            added, start, end, delayed_until: -30m, +2d, 2026-11-20T10:30 (UTC)
   to=ann@example.com   any other field of a job
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""
+    examples = (
+        "limpyd-jobs jobs list status=error added>-1h",
+        "limpyd-jobs jobs follow myapp.jobs.Import:12",
+        "limpyd-jobs jobs explain identifier=welcome:42",
+        "limpyd-jobs jobs requeue status=error queue=mails --rate=50/s",
+    )
     merged = ("", "list", "count")
     option_list = (
         *COMMON_OPTIONS,
@@ -128,7 +134,7 @@ A filter is made of words. All of them must be met:
         *for_verbs(
             "list", WorkerOption("--watch", action="store_true", help="list them again and again, until Ctrl-C")
         ),
-        *for_verbs("list follow", EVERY),
+        *for_verbs("list", EVERY),
         *for_verbs(
             "list count",
             WorkerOption(

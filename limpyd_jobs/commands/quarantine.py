@@ -25,6 +25,10 @@ class Quarantine(VerbCommand):
   drop ENTRY...    drop entries; the records of jobs stay
 
 Without a word, it lists. retry and drop need entries as list shows them, or --all, and ask."""
+    examples = (
+        "limpyd-jobs quarantine",
+        "limpyd-jobs quarantine retry --all --dry-run",
+    )
     option_list = (
         *COMMON_OPTIONS,
         QUEUE_MODEL,

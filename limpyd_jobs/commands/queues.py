@@ -50,6 +50,11 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
+    examples = (
+        "limpyd-jobs queues",
+        "limpyd-jobs queues pause mails",
+        "limpyd-jobs queues clear mails --dry-run",
+    )
     merged = ("", "list")
     option_list = (
         *COMMON_OPTIONS,

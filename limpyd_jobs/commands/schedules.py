@@ -47,6 +47,11 @@ class Schedules(VerbCommand):
   pause NAME, resume NAME
   run-now NAME            add its job now, beside its times
   remove NAME             for good; jobs that are queued stay"""
+    examples = (
+        "limpyd-jobs schedules",
+        "limpyd-jobs schedules add nightly myapp.jobs.Report --cron='0 3 * * *'",
+        "limpyd-jobs schedules next nightly",
+    )
     merged = ("", "list")
     option_list = (
         *COMMON_OPTIONS,

@@ -31,6 +31,10 @@ class Stats(Command):
     """Exit status: 0; 2 if the command line is wrong."""
 
     summary = "Tell how many jobs are run, how they end, how long they wait and run"
+    examples = (
+        "limpyd-jobs stats --since=-6h",
+        "limpyd-jobs stats --daily --by=class",
+    )
     merged = ("",)
     option_list = (
         *READING_OPTIONS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -48,7 +49,12 @@ class Workers(VerbCommand):
 
 Without a word, it lists. Call a worker by its name, by the host and pid of its process or of its parent process
 (web1:4711), or by the six digits that its log lines begin with; --all means all. A worker obeys with its next
-heartbeat, by default within 15 seconds."""
+heartbeat, by default within 15 seconds. On a terminal, stop asks."""
+    examples = (
+        "limpyd-jobs workers",
+        "limpyd-jobs workers stop web1:4711",
+        "limpyd-jobs workers quiet --all",
+    )
     merged = ("", "list")
     option_list = (
         *READING_OPTIONS,
@@ -101,11 +107,19 @@ heartbeat, by default within 15 seconds."""
         if self.options.dry_run:
             self._note_asked(workers)
             return 0
-        if verb == "stop" and self.options.all and not self.is_sure(f"stop all {count_of(len(workers), 'worker')}?"):
+        if verb == "stop" and not self._is_sure_to_stop(workers):
             return 1
         asked = [worker for worker in workers if self._is_asked(worker, verb, value)]
         self._note_asked(asked)
         return 0 if len(asked) == len(workers) or self.options.all else 1
+
+    def _is_sure_to_stop(self, workers: Sequence[ShownWorker]) -> bool:
+        """Ask whether to stop workers. Those that are named are stopped without a question where no one can answer."""
+        if self.options.all:
+            return self.is_sure(f"stop all {count_of(len(workers), 'worker')}?")
+        can_answer = sys.stdin and sys.stdin.isatty()
+        names = ", ".join(one_line(worker.name) for worker in workers)
+        return not can_answer or self.is_sure(f"stop {count_of(len(workers), 'worker')}, {names}?")
 
     def _is_asked(self, worker: ShownWorker, verb: str, value: str) -> bool:
         """Ask something of a worker; return whether it is still there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from io import StringIO
 from typing import Any
@@ -107,11 +108,53 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, wor
         monkeypatch.setattr(sys, "stdout", output)
         command: Command = COMMANDS[name](f"limpyd-jobs {name}", argv)
         assert command.execute() == int(name == "check")
-    lines = [
-        line for line in narrow.getvalue().splitlines() if not line.startswith(("    V", "     "))
-    ]  # of a traceback
+    plain = re.sub(r"\x1b\[[\d;]*m", "", narrow.getvalue())
+    lines = [line for line in plain.splitlines() if not line.startswith(("    V", "     "))]  # of a traceback
     assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
     assert "no room for" not in whole.getvalue()
+
+
+@pytest.mark.usefixtures("_full")
+def test_a_terminal_has_colours_for_states_unless_it_is_asked_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(output: StringIO, *argv: str) -> str:
+        monkeypatch.setattr(sys, "stdout", output)
+        COMMANDS[argv[0]](f"limpyd-jobs {argv[0]}", argv[1:]).execute()
+        return output.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[31merror" in shown(Terminal(), "jobs", "list", "status=error")
+    first, *_ = shown(Terminal(), "info").splitlines()
+    assert re.fullmatch(r"\x1b\[3[13]m\d problems: .+ are well\.\x1b\[0m", first)
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert "\x1b" not in shown(Terminal(), "jobs", "list", "status=error")
+    assert "\x1b" not in shown(StringIO(), "info")
+
+
+def test_what_is_the_same_in_all_rows_is_left_out_first() -> None:
+    rows = [
+        ("job", "queue", "place", "at"),
+        *((f"{number}", "mails", f"{number}" * 30, f"{number}") for number in range(3)),
+    ]
+    heading, *_ = fitted(rows, 40, ["place"])[0]
+    assert (heading, fitted(rows, 40, ["place"])[1]) == (("job", "place", "at"), ["queue (mails in all rows)"])
+
+
+@pytest.mark.usefixtures("_full")
+def test_to_stop_a_worker_is_asked_about_at_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(answers: StringIO) -> tuple[int, str]:
+        error = Terminal()
+        monkeypatch.setattr(sys, "stdin", answers)
+        monkeypatch.setattr(sys, "stderr", error)
+        status = COMMANDS["workers"]("limpyd-jobs workers", ["stop", "web1:17"]).execute()
+        return status, error.getvalue()
+
+    monkeypatch.setenv("COLUMNS", "60")
+    status, said = stop(Terminal("n\n"))
+    assert (status, "stop 1 worker, web1:17:aaaaaaaaaaaa? [y/N]" in said) == (1, True)
+    assert [status for status, _ in (stop(Terminal("y\n")), stop(StringIO()))] == [0, 0]
+    assert max(map(len, stop(StringIO())[1].splitlines())) <= 60  # it may not obey, as it is silent
 
 
 @each("name", ["", *COMMANDS])

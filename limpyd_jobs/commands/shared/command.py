@@ -21,10 +21,11 @@ from limpyd_jobs.commandline.parser import (
     import_for,
     import_worker_config,
     made_config,
+    on_stderr,
     require_subclass,
 )
 from limpyd_jobs.commandline.programs import as_typed
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
+from limpyd_jobs.commands.shared.options import COMMON, COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import Row, print_fitted, print_json, print_json_lines, with_shards, wrapped
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
@@ -63,6 +64,7 @@ class Command:
     summary = ""
     siblings: ClassVar[Mapping[str, type[Command]]] = {}
     words = ""  # and options, as the help shows them
+    examples: Sequence[str] = ()  # command lines, as the help shows them
     first_words: Sequence[str] = ()  # of which it needs one, unless it has verbs
     ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"
     option_list: tuple[Option, ...] = COMMON_OPTIONS
@@ -77,9 +79,11 @@ class Command:
         self.argv = list(argv)
         self.unseen: dict[int, str] = {}  # why a shard was not looked at, by its number
         statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
+        examples = "".join(f"\n  {line}" for line in self.examples)
         usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}{self.ends}."
+        usage += f"\n\nExamples:{examples}" if examples else ""
         self.parser = WorkerOptionParser(prog=prog, usage=usage)
-        self.parser.add_grouped_options(self.option_list)
+        self.parser.add_grouped_options(sorted(self.option_list, key=lambda each: getattr(each, "group", "") == COMMON))
 
     def run(self) -> int:
         """Do it, and return the exit status."""
@@ -229,7 +233,7 @@ class Command:
     def note(self, *texts: str) -> None:
         """Say something on standard error, beside the output."""
         for text in texts:
-            print(as_typed(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}"), file=sys.stderr)
+            print(as_typed(on_stderr(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}")), file=sys.stderr)
 
     def note_unknown(self, lines: Callable[..., Iterable[str]], **how: Any) -> None:
         """Note the lines of a function about what is not known; with shards, those that are so for all of them."""

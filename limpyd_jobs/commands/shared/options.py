@@ -4,35 +4,53 @@ from __future__ import annotations
 
 from optparse import Option
 
-from limpyd_jobs.commandline.options import SCRIPT_OPTIONS, WorkerOption, between, modules, part, rate, time_span
+from limpyd_jobs.commandline.options import WorkerOption, between, modules, part, rate, time_span
 
-_OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
+# The title of what most commands have, in a line each: the manual says more.
+COMMON = "Common options"
+
+# The titles of what says how something is printed, and changed.
+OUTPUT, CHANGES = "Output", "Changes"
+
+DATABASE = WorkerOption(
+    "--database",
+    metavar="URL",
+    group=COMMON,
+    help="or host:port:db (default: LIMPYD_JOBS_DATABASE)",
+)
 
 # It takes one value: words may follow.
-PYTHONPATH = WorkerOption("--pythonpath", action="append", help=_OF_WORKERS["--pythonpath"].help)
+PYTHONPATH = WorkerOption(
+    "--pythonpath",
+    metavar="PATH",
+    action="append",
+    group=COMMON,
+    help="of your modules (default: LIMPYD_JOBS_PYTHONPATH)",
+)
 
 # The options of commands that need no models of the application.
-READING_OPTIONS: tuple[Option, ...] = (_OF_WORKERS["--database"], PYTHONPATH)
+READING_OPTIONS: tuple[Option, ...] = (DATABASE, PYTHONPATH)
 
 COMMON_OPTIONS: tuple[Option, ...] = (
     *READING_OPTIONS,
     WorkerOption(
         "--job-modules",
+        metavar="A,B",
         check=modules,
-        help="The modules and packages that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they "
-        "are imported, packages with all that is in them; no job makes the command import others (default: the "
-        "environment variable LIMPYD_JOBS_MODULES, or any module of jobs in the queues, if it defines a job class)",
+        group=COMMON,
+        help="modules of job classes (default: LIMPYD_JOBS_MODULES)",
     ),
     WorkerOption(
         "--worker-config",
-        help="The class that limpyd-jobs-worker is given: it is made before anything else, e.g. to set Django up "
-        "(default: the environment variable LIMPYD_JOBS_WORKER_CONFIG, or none)",
+        metavar="C",
+        group=COMMON,
+        help="a class (default: LIMPYD_JOBS_WORKER_CONFIG)",
     ),
 )
 
 LIMIT = WorkerOption("--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)")
-JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
-JSONL = WorkerOption("--jsonl", action="store_true", help="Print JSON, one object per line (default: a table)")
+JSON = WorkerOption("--json", action="store_true", group=OUTPUT, help="Print JSON (default: a table)")
+JSONL = WorkerOption("--jsonl", action="store_true", group=OUTPUT, help="Print one object of JSON per line")
 
 ERROR_MODEL = WorkerOption(
     "--error-model", help="Errors of this model only, e.g. --error-model=my.module.ErrorModel (default: of all models)"
@@ -49,11 +67,12 @@ SHARDS = WorkerOption(
     "the order in which they were first used",
 )
 
-DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
-YES = WorkerOption("--yes", action="store_true", help="Do not ask")
+DRY_RUN = WorkerOption("--dry-run", action="store_true", group=CHANGES, help="Only tell what would be done")
+YES = WorkerOption("--yes", action="store_true", group=CHANGES, help="Do not ask")
 UNAUDITED = WorkerOption(
     "--unaudited",
     action="store_true",
+    group=CHANGES,
     help="Do it even if Redis refuses to write it to the audit, because it is full for example",
 )
 VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)
@@ -66,6 +85,6 @@ PACE_OPTIONS = (
         "--stop-if-failing",
         metavar="PART",
         check=part,
-        help="follow the jobs until they end, and put no more back if more than this part fails again, as 20%%",
+        help="follow the jobs until they end, and put no more back if more than this part fails again, as 20%",
     ),
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from shutil import get_terminal_size
 from textwrap import TextWrapper
 from typing import Any
 
+from limpyd_jobs.commands.shared.colours import has_colours, painted, painted_row
 from limpyd_jobs.dates import span
-from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened, table_lines
+from limpyd_jobs.texts import MESSAGE, NAME, cells_of, one_line, shortened, table_lines
 from limpyd_jobs.views.documents import text_of
 
 Row = Sequence[object]
@@ -42,13 +44,25 @@ def width_of_terminal() -> int:
 
 
 def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
-    """Print a table, at most as wide as the terminal; columns of `spare` go first, then those at the right."""
+    """Print a table, at most as wide as the terminal; what is the same in all rows goes first, then columns of `spare`,
+    then those at the right. States have colours on a terminal."""
     width = width_of_terminal()
     rows, left_out = fitted(rows, width, spare)
-    for line in table_lines(rows):
-        print(cut(line, width))
+    for line in shown_lines(rows, width):
+        print(line)
     if left_out:
         print(wrapped(f"({not_shown(left_out)})", hang=""))
+
+
+def shown_lines(rows: Sequence[Row], width: int) -> Iterator[str]:
+    """Yield the lines of a table for the output, cut where they are wider."""
+    lines = table_lines(rows)
+    if not has_colours():
+        yield from (cut(line, width) for line in lines)
+        return
+    yield from (painted(cut(line, width), "heading") for line in islice(lines, 1))
+    for line, cells in zip(lines, cells_of(rows)[1:], strict=True):
+        yield cut(line, width) if len(line) > width else "  ".join(painted_row(cells, rows[0])).rstrip()
 
 
 def print_fields(rows: Sequence[Row], most: int = NAME) -> None:
@@ -68,12 +82,20 @@ def not_shown(left_out: Sequence[str]) -> str:
 def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
     """Shorten the long texts of a table, then leave out columns, until it fits; return it, and the columns left out."""
     rows, left_out = _shortened(rows, width), []
-    names = iter((*spare, *map(str, reversed(rows[0][1:]))))
+    same = {} if len(rows) < 3 else _same_in_all(rows)
+    names = iter((*(name for name in spare if name in same), *same, *spare, *map(str, reversed(rows[0][1:]))))
     while _width(rows) > width and (name := next((each for each in names if each in rows[0]), "")):
         at = rows[0].index(name)
         rows = [(*row[:at], *row[at + 1 :]) for row in rows]
-        left_out.append(name)
+        left_out.append(f"{name} ({same[name]} in all rows)" if same.get(name) else name)
     return rows, left_out
+
+
+def _same_in_all(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the columns, but the first one, in which all rows have the same, and what that is; the last one first."""
+    columns = [("" if cell is None else one_line(cell) for cell in column) for column in zip(*rows[1:], strict=True)]
+    found = {str(name): {*cells} for name, cells in zip(rows[0], columns, strict=True)}
+    return {name: cells.pop() for name, cells in reversed([*found.items()][1:]) if len(cells) == 1}
 
 
 def wrapped(text: str, command: str = "", margin: str = "", hang: str = "  ") -> str:
