@@ -15,7 +15,7 @@ from limpyd_jobs.query.overview import Overview, overview
 from limpyd_jobs.records.app_versions import AppVersion, read_versions
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.causes import Mask
-from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
+from limpyd_jobs.search.classes import asking_once, classes_of, connection_to, replies_to
 from limpyd_jobs.search.errors import ErrorFilter, RecentError
 from limpyd_jobs.statuses import STATUSES
 
@@ -99,18 +99,19 @@ def glance(
     mask: callable
         Returns what to show instead of the message of an error.
     """
-    seen = overview(database, most_running, queue_model)
-    periods = read_metrics(since, database=database)
-    fails = any(each.failed for period in periods for each in period.metrics.values())
-    paused = {state.name for state in seen.queues if state.is_paused}
-    return Glance(
-        seen,
-        periods,
-        recent_errors(database, mask) if fails else RecentErrors(),
-        _pauses(paused, database) if paused else {},
-        app_versions(database),
-        utcnow(),
-    )
+    with asking_once():
+        seen = overview(database, most_running, queue_model)
+        periods = read_metrics(since, database=database)
+        fails = any(each.failed for period in periods for each in period.metrics.values())
+        paused = {state.name for state in seen.queues if state.is_paused}
+        return Glance(
+            seen,
+            periods,
+            recent_errors(database, mask) if fails else RecentErrors(),
+            _pauses(paused, database) if paused else {},
+            app_versions(database),
+            utcnow(),
+        )
 
 
 def recent_errors(database: JobsDatabase | None = None, mask: Mask = str) -> RecentErrors:
