@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -57,6 +58,7 @@ from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import NOTHING, VERBS, Change, filter_of_job
 from limpyd_jobs.views.hints import some_of
+from limpyd_jobs.views.jobs import job_rows
 from limpyd_jobs.views.merged import page_of_all
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
@@ -238,7 +240,8 @@ A filter is made of words. All of them must be met:
             lambda job: job.added,
             newest_first=not self.options.oldest_first,
         )
-        self.print_list(page.found, FoundJob._fields, map(_shown, page.found), SPARE, shards)
+        heading, rows = self._with_messages(page.found)
+        self.print_list(page.found, heading, rows, SPARE, shards)
         asked = [look.asked for look in looks.values()]
         if not (page.found or self.options.after):
             self.note_unknown(unknown_names, conditions=asked[0].conditions)
@@ -247,6 +250,14 @@ A filter is made of words. All of them must be met:
             self.note(f"the lease ended of what is shown as running: {some_of(ended, MAX_NAMED)}")
         self._note_unseen(*asked)
         self._note_indexes(asked[0], took, page.is_complete)
+
+    def _with_messages(self, found: Sequence[FoundJob]) -> tuple[Sequence[str], list[Sequence[object]]]:
+        """Return a table of jobs: on a terminal, with the message of those that are in error."""
+        rows: list[Sequence[object]] = [*map(_shown, found)]
+        if self.shards or not sys.stdout.isatty() or all(job.status != "error" for job in found):
+            return FoundJob._fields, rows
+        messages = (each.message for each in job_rows(found))
+        return (*FoundJob._fields, "message"), [(*row, each) for row, each in zip(rows, messages, strict=True)]
 
     def _page(self, words: Sequence[str], database: JobsDatabase | None = None) -> _Look:
         asked, newest_first = self._filter(*words, database=database), not self.options.oldest_first

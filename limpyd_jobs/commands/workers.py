@@ -14,13 +14,16 @@ from limpyd_jobs.commands.shared.tables import Row, print_fields, time_between, 
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import shown_span, span, utcnow
 from limpyd_jobs.models.presence import checked_level, order_lasts
-from limpyd_jobs.query import alive_workers, order_worker, worker_dump
+from limpyd_jobs.query import EndedWorker, alive_workers, ended_workers, order_worker, worker_dump
+from limpyd_jobs.query.workers import IN_ORDER
 from limpyd_jobs.texts import MESSAGE, count_of, one_line
 from limpyd_jobs.views.documents import document
 from limpyd_jobs.views.hints import names_near
 from limpyd_jobs.views.workers import ShownWorker, lines_of_silent, shown_workers
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
+
+OF_ENDED = ("worker", "status", "queues", "since", "ended", "runs", "done", "failed", "memory", "version")
 
 # The columns that a narrow terminal has no room for, the least important first.
 SPARE = ("memory", "since", "last sign", "done", "failed", "queues", "model")
@@ -39,7 +42,8 @@ class Workers(VerbCommand):
     summary = "Show which workers are there, and what they run; quiet them, stop them"
     words = """[list|show|quiet|resume|stop|dump|log-level] [WORKER...] [options]
 
-  list [WORKER...]           which workers are there, what they do, and when each gave its last sign of life
+  list [WORKER...]           which workers are there, what they do, and when each gave its last sign of life;
+                             --ended: those that ended within a day, in order, or silent: killed, cut off or stopped
   show WORKER...             all that is known of some workers
   quiet WORKER...            begin no other job
   resume WORKER...           begin jobs again
@@ -63,6 +67,10 @@ heartbeat, by default within 15 seconds. On a terminal, stop asks."""
             WorkerOption("--all", action="store_true", help="All workers (default: the workers that are named)"),
         ),
         *for_verbs(" ".join(["log-level", *ORDERS]), *VERB_OPTIONS),
+        *for_verbs(
+            "list",
+            WorkerOption("--ended", action="store_true", help="those that ended within a day (default: those there)"),
+        ),
         JSON,
         JSONL,
     )
@@ -80,6 +88,9 @@ heartbeat, by default within 15 seconds. On a terminal, stop asks."""
     # -- Looking
 
     def _list(self, names: Sequence[str]) -> None:
+        if self.options.ended:
+            self._list_ended(names)
+            return
         found = self.look_at_each(alive_workers)
         everyone = shown_workers([*chain.from_iterable(found.values())])
         workers = _named(names, everyone)
@@ -88,6 +99,14 @@ heartbeat, by default within 15 seconds. On a terminal, stop asks."""
         shards = [number for number, worker in zip(numbers, everyone, strict=True) if worker in workers]
         self.print_list(workers, heading, rows, SPARE, shards)
         self.print_notes(lines_of_silent(workers))
+
+    def _list_ended(self, names: Sequence[str]) -> None:
+        if names:
+            self.parser.error("--ended takes no names")
+        found = self.look_at_each(ended_workers)
+        ended = [*chain.from_iterable(found.values())]
+        numbers = [number for number, each in found.items() for _ in each]
+        self.print_list(ended, OF_ENDED, map(_row_of_ended, ended), SPARE, numbers)
 
     def _show(self, names: Sequence[str]) -> None:
         workers = self._asked("show", names)
@@ -168,10 +187,29 @@ def as_row(worker: ShownWorker) -> list[str]:
         f"{time_between(worker.last_seen, utcnow())} ago",
         f"{worker.done:,}",
         f"{worker.failed:,}",
-        f"{worker.memory / 1e6:,.0f} MB",
+        _memory(worker.memory),
         f"{first.ident}{more}" if first else "",
         shown_span(worker.seconds_of(first)) if first else "",
     ]
+
+
+def _row_of_ended(worker: EndedWorker) -> list[str]:
+    return [
+        worker.name,
+        "ended" if worker.how == IN_ORDER else "silent",
+        ",".join(worker.queues),
+        time_between(worker.since, worker.last_seen),
+        f"{time_between(worker.ended, utcnow())} ago",
+        count_of(worker.running, "job") if worker.running else "",
+        f"{worker.done:,}",
+        f"{worker.failed:,}",
+        _memory(worker.memory),
+        worker.versions.get("application", ""),
+    ]
+
+
+def _memory(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
 
 
 def _print_details(workers: Sequence[ShownWorker]) -> None:

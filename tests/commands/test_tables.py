@@ -122,7 +122,10 @@ def test_a_terminal_has_colours_for_states_unless_it_is_asked_not_to(monkeypatch
         return output.getvalue()
 
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[31merror" in shown(Terminal(), "jobs", "list", "status=error")
+    failed = shown(Terminal(), "jobs", "list", "status=error")
+    assert "\x1b[31merror" in failed
+    assert "ValueError: " in failed
+    assert "ValueError" not in shown(StringIO(), "jobs", "list", "status=error")
     first, *_ = shown(Terminal(), "info").splitlines()
     assert re.fullmatch(r"\x1b\[3[13]m\d problems: .+ are well\.\x1b\[0m", first)
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+from reading import limpyd_jobs
 from worlds import World
 
 from limpyd_jobs import WorkerPresence
@@ -38,6 +39,8 @@ def test_one_that_leaves_has_ended_in_order_and_nothing_else_of_it_stays(world: 
     assert worker.last_seen is not None
     assert abs(worker.ended - worker.last_seen) < timedelta(seconds=30)
     assert 0 < world.client.ttl(ENDED) <= 86400
+    status, out, _ = limpyd_jobs("workers", "list", "--ended")
+    assert (status, out.splitlines()[1].split()[:3]) == (0, ["web1:7:a", "ended", "mails"])
     assert not world.client.keys("jobs:workerpresence:*")
     assert "ann@example.com" not in str(world.client.xrange(ENDED))
     with world.unchanged():

@@ -81,14 +81,14 @@ def not_shown(left_out: Sequence[str]) -> str:
 
 def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
     """Shorten the long texts of a table, then leave out columns, until it fits; return it, and the columns left out."""
-    rows, left_out = _shortened(rows, width), []
+    whole, rows, left_out = rows, _shortened(rows, width), []
     same = {} if len(rows) < 3 else _same_in_all(rows)
     names = iter((*(name for name in spare if name in same), *same, *spare, *map(str, reversed(rows[0][1:]))))
     while _width(rows) > width and (name := next((each for each in names if each in rows[0]), "")):
         at = rows[0].index(name)
-        rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+        whole, rows = ([(*row[:at], *row[at + 1 :]) for row in each] for each in (whole, rows))
         left_out.append(f"{name} ({same[name]} in all rows)" if same.get(name) else name)
-    return rows, left_out
+    return _shortened(whole, width), left_out  # there may be more room now
 
 
 def _same_in_all(rows: Sequence[Row]) -> dict[str, str]:
