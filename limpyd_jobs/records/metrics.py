@@ -195,7 +195,7 @@ def read_totals(connection: Any) -> OfNames:
 def metrics_of(text: str, digits: int = DIGITS) -> Metrics | None:
     """Return the metrics of a field; None if it has no such numbers."""
     words = text.split()
-    if len(words) != LENGTH or not all(is_number(word, digits) for word in words):
+    if len(words) != LENGTH or not is_number("".join(words), LENGTH * digits) or max(map(len, words)) > digits:
         return None
     return Metrics(map(int, words))
 

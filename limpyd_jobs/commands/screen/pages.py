@@ -44,6 +44,9 @@ OF_GRAVITY = {"error": ("error", "error"), "warning": ("warning", "warning"), "o
 
 WIDTH_OF_BAR = 12
 
+# How many queues are listed, the first of those that are sorted.
+MAX_QUEUES = 500
+
 
 class Item(NamedTuple):
     """A row that can be chosen: what it is, its value, and the text that a filter looks at."""
@@ -165,11 +168,14 @@ def queue_table(asked: Asked, rows: Sequence[QueueRow]) -> Iterator[Row]:
         return
     if by := SORTS.get(asked.sort):
         rows = sorted(rows, key=by)
+    rows, more = rows[:MAX_QUEUES], len(rows[MAX_QUEUES:])
     cells = [_cells_of(row, asked) for row in rows]
     heading, lines = table(_OF_QUEUES, cells, asked.width, asked.sort)
     yield Row(heading)
     for row, each in zip(rows, lines, strict=True):
         yield Row(each, Item("queue", row, row.name))
+    if more:
+        yield Row(line((f"{count_of(more, 'more queue')}: / finds one by its name", "weak")))
 
 
 def _cells_of(row: QueueRow, asked: Asked) -> list[Part]:
