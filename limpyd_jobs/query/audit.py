@@ -59,7 +59,7 @@ class AuditEntry(NamedTuple):
 
 FOLLOWED = (
     *("succeeded", "failed", "retrying", "others", "open", "not_followed"),
-    *("looked", "size", "stop_above"),
+    *("taken", "looked", "size", "stop_above"),
 )
 
 _NUMBERS = {"done", "skipped", "refused"}

@@ -154,7 +154,9 @@ class Following:
 
     @property
     def numbers(self) -> Mapping[str, Any]:
-        return {**self.outcomes._asdict(), "stop_above": self._stop_above or ""}
+        stop_above = "" if self._stop_above is None else self._stop_above
+        how_far = {"taken": self._taken, "looked": self._looked, "size": self._size}  # all of one moment
+        return {**self.outcomes._asdict(), **how_far, "stop_above": stop_above}
 
     def begins(self, entry: Entry) -> None:
         self._entry = entry
@@ -231,7 +233,7 @@ class Following:
         if not self._entry or (time.monotonic() < self._next_note and not is_last):
             return
         self._next_note = time.monotonic() + ORDERS_AFTER
-        found = self._entry.noting({**self.numbers, "looked": self._looked, "size": self._size})
+        found = self._entry.noting(self.numbers)
         self._order = found.get("order", self._order)
         if self._order == STOP and not self.why_stopped:
             self.why_stopped = f"stopped by {found.get('ordered_by') or 'a user'}"
@@ -335,7 +337,10 @@ def _requeue_of(entry: AuditEntry) -> Requeue:
         state = "stopped"
     if is_running and entry.order == PAUSE:
         state = "paused"
-    number = {name: read_priority(entry.followed.get(name, "")) or 0 for name in (*Outcomes._fields, "looked", "size")}
+    number = {
+        name: read_priority(entry.followed.get(name, "")) or 0
+        for name in (*Outcomes._fields, "taken", "looked", "size")
+    }
     stop = entry.followed.get("stop_above", "")
     return Requeue(
         token=entry.token,
@@ -346,7 +351,7 @@ def _requeue_of(entry: AuditEntry) -> Requeue:
         at=entry.at if not is_running else "",
         state=state,
         outcome=entry.outcome,
-        done=entry.done or 0,
+        done=number["taken"] if is_running else entry.done or 0,
         looked=number["looked"],
         size=number["size"],
         stop_above=float(stop) if stop else None,

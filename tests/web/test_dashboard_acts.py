@@ -48,12 +48,12 @@ def test_all_jobs_that_match_are_requeued(workshop: Site, browser: Browser) -> N
     browser.settle()
     assert "60 jobs" in browser.text
     browser.driver.find_element(By.NAME, "all").click()
-    browser.click("Requeue")
+    browser.click("Requeue all")
     assert "Requeue 60 jobs" in browser.text
     assert browser.violations() == []
     assert JobFilter(status="error").count().number == 60
     browser.confirm()
-    assert "60 done" in browser.text
+    assert "Requeue of 60 jobs" in browser.text
     assert browser.violations() == []
     assert JobFilter(status="waiting").count().number == 60
 
@@ -63,13 +63,15 @@ def test_selected_jobs_are_deleted(workshop: Site, browser: Browser) -> None:
     browser.open(workshop("/jobs"))
     for box in browser.driver.find_elements(By.NAME, "ident")[:2]:
         box.click()
-    browser.click("Delete")
-    assert "Delete 2 jobs" in browser.text
-    assert "deleted for good" in browser.text
-    browser.click("No", "a")
+    wait_until(lambda: "Delete 2…" in browser.text, "the number")
+    browser.click("Delete 2…")
+    assert "Delete 2 jobs for good?" in browser.text
+    assert "Their errors stay" in browser.text
+    browser.click("No, keep them", "a")
     assert JobFilter().count().number == 3
     browser.driver.find_element(By.CSS_SELECTOR, "input[data-all]").click()
-    browser.click("Delete")
+    wait_until(lambda: "Delete 3…" in browser.text, "the number")
+    browser.click("Delete 3…")
     browser.confirm()
     assert "3 done" in browser.text
     assert JobFilter().count().number == 0
@@ -98,12 +100,12 @@ def test_a_job_is_shown_live(workshop: Site, browser: Browser) -> None:
     job = ResizeImage.add_job("photo")
     claim = job.claim(owner="web1:12")
     browser.open(workshop(f"/jobs/{job.ident}"))
-    assert "running" in browser.text
+    assert "Running" in browser.text
     job.log("the first line")
     job.progress(0.5, "half of it")
     wait_until(lambda: "the first line" in browser.text and "half of it" in browser.text, "the log and the progress")
     claim.succeed()
-    wait_until(lambda: "success" in browser.text, "the end of the job")
+    wait_until(lambda: "Success" in browser.text, "the end of the job")
     assert browser.complaints() == []
 
 
@@ -111,10 +113,9 @@ def test_a_job_is_requeued_and_canceled(workshop: Site, browser: Browser) -> Non
     fail(1)
     [job] = ResizeImage.collection().instances()
     browser.open(workshop(f"/jobs/{job.ident}"))
-    browser.click("Requeue")
-    browser.confirm()
+    browser.click("Run again")
     assert job.status.hget() == STATUSES.WAITING
-    browser.click("Cancel")
+    browser.click("Cancel…")
     browser.confirm()
     assert "1 done" in browser.text
     assert job.status.hget() == STATUSES.CANCELED
@@ -141,12 +142,15 @@ def test_jobs_of_a_cause_are_requeued_at_a_rate_and_its_errors_deleted(workshop:
     browser.open(workshop("/errors"))
     browser.click("ValueError", "a")
     browser.fill("rate", "1/m")
-    browser.click("Requeue")
+    browser.click("Requeue 3…")
     browser.confirm()
-    assert JobFilter(status="delayed").count().number >= 2
+    assert "Requeue of 3 jobs" in browser.text
+    browser.click("Stop")
+    wait_until(lambda: "Stopped" in browser.text, "the end")
+    assert JobFilter(status="error").count().number == 2
     browser.open(workshop("/errors"))
     browser.click("ValueError", "a")
-    browser.click("Delete the errors")
+    browser.click("Delete the errors…")
     browser.confirm()
     assert len(Error.collection()) == 0
 

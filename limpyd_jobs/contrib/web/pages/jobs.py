@@ -97,6 +97,7 @@ OF_VERBS = (
     "force",
     "counted",
     "typed",
+    STOP,
 )
 
 

@@ -1,0 +1,135 @@
+"""What an operator does most often, by clicks and by keys: how many each takes is part of the promise."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Thread
+
+from browser import Browser
+from conftest import Site
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from servers import wait_until
+from webshop import ResizeImage, SendMail
+
+from limpyd_jobs import Worker
+from limpyd_jobs.query import JobFilter
+
+
+def fail(number: int) -> None:
+    for each in range(number):
+        with ResizeImage.add_job(f"photo:{each}", path=f"/photos/{each}.txt").claim(owner="web1:12") as claim:
+            claim.fail(ValueError("not an image"))
+
+
+def leaves_by(browser: Browser, *keys: str) -> None:
+    """Press keys, the last of which leads to another page."""
+    browser.run("document.documentElement.dataset.left = 1")
+    for key in keys:
+        browser.press(key)
+    wait_until(lambda: browser.run("return !document.documentElement.dataset.left"), "the next page")
+    browser.settle()
+
+
+def test_a_cause_is_requeued_by_six_keys_and_followed_to_its_end(workshop: Site, browser: Browser) -> None:
+    """Enter alone does nothing: No has the focus."""
+    fail(12)
+    browser.open(workshop("/"))
+    leaves_by(browser, "g", "e")
+    assert "1 cause fails now" in browser.text
+    browser.press("j")
+    leaves_by(browser, "r")
+    assert "Requeue 12 jobs?" in browser.text
+    assert browser.violations() == []
+    assert browser.run("return document.activeElement.textContent") == "No"
+    leaves_by(browser, Keys.TAB, Keys.ENTER)
+    assert "/requeues/" in browser.driver.current_url
+    assert "Requeue of 12 jobs" in browser.text
+    assert browser.violations() == []
+    worker = Thread(target=Worker("images", max_loops=12, logger_level=60).run)
+    worker.start()  # they fail again
+    wait_until(lambda: "failed again 12" in browser.text, "the outcomes, live")
+    worker.join(30)
+    wait_until(lambda: "Over" in browser.text, "the end")
+    assert "100.0 % failed again" in browser.text
+    assert browser.complaints() == []
+
+
+def test_anything_that_is_pasted_is_found_by_the_palette(workshop: Site, browser: Browser) -> None:
+    job = SendMail.add_job("order:7", to="ann@example.com")
+    ResizeImage.add_job("photo", path="/photos/holiday.jpg")
+    browser.open(workshop("/queues"))
+
+    def ask(text: str) -> None:
+        browser.press(Keys.CONTROL + "k")
+        field = browser.driver.find_element(By.CSS_SELECTOR, "#palette input")
+        wait_until(lambda: browser.driver.switch_to.active_element == field, "the palette")
+        field.clear()
+        field.send_keys(text)
+
+    ask("ann@example.com")
+    wait_until(
+        lambda: browser.run("return document.querySelector('#palette input').dataset.found") == "ann@example.com"
+    )
+    assert browser.violations() == []
+    field = browser.driver.find_element(By.CSS_SELECTOR, "#palette input")
+    chosen = browser.driver.find_element(By.ID, field.get_attribute("aria-activedescendant") or "")
+    assert (chosen.get_attribute("role"), chosen.get_attribute("aria-selected")) == ("option", "true")
+    leaves_by(browser, Keys.ENTER)
+    assert browser.driver.current_url == workshop(f"/jobs/{job.ident}")
+    ask("holiday.jpg")  # which is in a field without an index
+    palette = browser.driver.find_element(By.ID, "palette")
+    wait_until(lambda: "looked at 2 of 2 jobs" in palette.text, "a look through all jobs")
+    assert "ResizeImage" in palette.text
+    browser.press(Keys.ESCAPE)
+    assert not browser.driver.find_element(By.ID, "palette").is_displayed()
+    assert browser.complaints() == []
+
+
+def test_a_delayed_job_says_why_and_is_edited_in_three_clicks(workshop: Site, browser: Browser) -> None:
+    SendMail.add_job("later", to="ann@example.com", delayed_for=timedelta(hours=1))
+    browser.open(workshop("/jobs"))
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[data-row] a"))
+    assert "Why? It is delayed until" in browser.text
+    assert not browser.driver.find_elements(By.XPATH, "//button[normalize-space()='Run again']")
+    browser.find("Edit", "a").click()
+    wait_until(lambda: browser.driver.find_element(By.NAME, "field.to").is_displayed(), "the form")
+    browser.fill("field.to", "bob@example.com")
+    browser.click("Change")
+    browser.confirm()
+    assert [job.ident for job in JobFilter("bob@example.com").page().found]
+    browser.click("Run now")
+    assert JobFilter("bob@example.com", "status=waiting").count().number == 1
+
+
+def test_a_wrong_filter_is_mended_where_it_was_typed_and_verbs_say_their_number(
+    workshop: Site, browser: Browser
+) -> None:
+    fail(3)
+    browser.open(workshop("/jobs"))
+    browser.press("/")
+    leaves_by(browser, "stauts=error", Keys.ENTER)
+    field = browser.driver.find_element(By.ID, "q")
+    assert (field.get_attribute("value"), "is status meant?" in browser.text) == ("stauts=error", True)
+    assert browser.violations() == []
+    field.clear()
+    leaves_by(browser, "/", "status=error", Keys.ENTER)
+    browser.press("j")
+    browser.press("x")
+    browser.press("j")
+    browser.press("x")
+    wait_until(lambda: "Requeue 2" in browser.text, "the number")
+    assert browser.violations() == []
+    leaves_by(browser, "r")
+    assert "Requeue 2 jobs" in browser.text
+    leaves_by(browser, Keys.ESCAPE)
+    assert JobFilter(status="error").count().number == 3
+    browser.open(workshop("/jobs?q=status%3Derror&columns=job,identifier,tries"))
+    assert [each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, "thead a")] == [
+        "Job",
+        "Identifier",
+        "Tries",
+    ]
+    leaves_by(browser, "/", Keys.BACKSPACE)
+    assert "status=error" not in browser.driver.current_url
+    assert {"400 (Bad Request)" in each for each in browser.complaints()} == {True}  # the wrong filter
