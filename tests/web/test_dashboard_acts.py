@@ -66,7 +66,7 @@ def test_selected_jobs_are_deleted(workshop: Site, browser: Browser) -> None:
     wait_until(lambda: "Delete 2…" in browser.text, "the number")
     browser.click("Delete 2…")
     assert "Delete 2 jobs for good?" in browser.text
-    assert "Their errors stay" in browser.text
+    assert "What stays: their errors" in browser.text
     browser.click("No, keep them", "a")
     assert JobFilter().count().number == 3
     browser.driver.find_element(By.CSS_SELECTOR, "input[data-all]").click()

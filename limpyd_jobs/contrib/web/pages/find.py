@@ -122,6 +122,8 @@ def _of_place(place: Place) -> Option:
 def _address_of(place: Place) -> str:
     if place.kind == "cause":
         return address("/errors/cause", fingerprint=place.name)
+    if place.kind in ("queue", "class"):
+        return address(f"/queues/{place.kind}", name=place.name)
     if place.kind == "schedule":
         return address("/schedules/schedule", name=place.name)
     return (

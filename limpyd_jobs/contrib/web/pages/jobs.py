@@ -78,7 +78,7 @@ STOP = "stop_if_failing"
 # Of how many queues a page that asks shows the numbers; and what it says that a verb leaves alone.
 MAX_PARTS = 8
 STAYS = {
-    "delete": "their errors, what was counted, and one line in the audit, with your name.",
+    "delete": "their errors, what was counted of them, and a line in the audit with your name.",
     "cancel": "the jobs with their arguments: Run again adds each anew.",
 }
 
@@ -485,11 +485,11 @@ _SHOWN = {
 
 def _danger(verb: str, asked: Asked, given: Mapping[str, Any]) -> str:
     if verb == "delete":
-        return "The jobs are deleted for good. Their errors stay."
+        return "the jobs, their arguments, logs and results. Nothing brings them back."
     target = given.get("queue_name")
     if target and target not in queue_names(asked.database):
         return f"There is no queue {target} yet: it is made. A worker has to serve it."
-    return "Running jobs are told to stop." if verb == "cancel" else ""
+    return "the places of the jobs in their queues. Running jobs are asked to stop." if verb == "cancel" else ""
 
 
 def release(asked: Asked, form: Form) -> Plan:
