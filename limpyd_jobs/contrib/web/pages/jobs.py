@@ -9,6 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from limpyd_jobs.contrib.web.masking import HIDDEN
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
@@ -250,7 +251,10 @@ def rows_of(asked: Asked, found: Sequence[FoundJob]) -> list[JobRow]:
 
     rows = job_rows(found, asked.database, mask)
     return [
-        row._replace(job=row.job._replace(identifier=asked.masking.identifier(row.job.identifier, row.job.ident)))
+        row._replace(
+            job=row.job._replace(identifier=asked.masking.identifier(row.job.identifier, row.job.ident)),
+            arguments={name: value for name, value in row.arguments.items() if value != HIDDEN},
+        )
         for row in rows
     ]
 
