@@ -340,7 +340,7 @@ class Site:
             outcome = task.tally or task.text or None
             value = {"title": task.title, "outcome": outcome, "error": task.error or None, "confirmed": True}
             return _json({**value, "progress": progress}, status)
-        if not task.is_over or (plan.follows and not task.error):
+        if not task.is_over or (plan.follows and task.tally and task.tally.done):
             return RedirectResponse(progress, 303)
         mark = "&" if "?" in plan.back else "?"
         return RedirectResponse(f"{root}{plan.back}{mark}done={task.pk}", 303)
