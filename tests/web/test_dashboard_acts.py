@@ -206,7 +206,7 @@ def test_what_is_stored_is_checked_and_repaired(workshop: Site, browser: Browser
     browser.click("Check now")
     wait_until(lambda: _reloaded(browser, workshop("/check"), "1 found, 0 repaired"), "the end of the check")
     assert browser.violations() == []
-    browser.click("Repair")
+    browser.click("Repair…")
     browser.confirm()
     wait_until(lambda: _reloaded(browser, workshop("/check"), "1 found, 1 repaired"), "the end of the repair")
     assert queue.waiting.lmembers() == [job.ident]
@@ -224,11 +224,11 @@ def test_entries_are_put_back_from_quarantine_and_dropped(workshop: Site, browse
     queue.quarantine.rpush(job.ident, "not an ident")
     browser.open(workshop("/quarantine"))
     browser.driver.find_element(By.CSS_SELECTOR, f"[aria-label='Select {job.ident}']").click()
-    browser.click("Put back")
+    browser.click("Put back…")
     browser.confirm()
     assert queue.waiting.lmembers() == [job.ident]
     browser.open(workshop("/quarantine"))
     browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='Select not an ident']").click()
-    browser.click("Drop")
+    browser.click("Drop…")
     browser.confirm()
     assert queue.quarantine.lmembers() == []

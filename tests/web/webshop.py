@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from math import sin
 from random import Random
 from typing import Any
@@ -57,6 +57,15 @@ PATH = SendMail.get_model_repr()
 
 # Queues in which all is well, and about how many jobs of each run in a minute.
 PACES = {"search-index": 1200, "stock-sync": 800, "webhooks": 180, "invoices": 90, "reports": 2}
+
+# Other workers: the pk, the name, how many jobs it runs, how many at once, and its queue.
+OTHERS = (
+    ("3", "web1:1902", 15, 16, "search-index"),
+    ("4", "web2:1760", 6, 8, "stock-sync"),
+    ("5", "web3:2077", 3, 12, "webhooks"),
+    ("6", "web3:2240", 1, 4, "invoices"),
+    ("7", "web1:1955", 0, 2, "reports"),
+)
 
 # How many mails wait: more than a page has.
 WAITING = 120
@@ -125,6 +134,44 @@ def _register_workers(client: redis.Redis) -> None:
             takes_orders="1",
         )
         client.zadd("jobs:workerpresence:leases", {pk: ends})
+    for pk, name, busy, slots, queue in OTHERS:
+        _register(client, pk, name, busy, slots, queue)
+    for how, name in (("silent", "web3:1544"), ("ended", "web1:1201")):
+        details = json.dumps({"queues": ["mails"], "queue_model": "jobs:queue", "done": 6480, "failed": 2})
+        fields_of = {
+            "name": name,
+            "host": name.split(":")[0],
+            "pid": name.split(":")[1],
+            "how": how,
+            "until": "",
+            "_lease": "",
+        }
+        client.xadd(presences.ENDED, {**fields_of, "since": "2026-11-27 09:00:00", "details": details})
+
+
+def _register(client: redis.Redis, pk: str, name: str, busy: int, slots: int, queue: str) -> None:
+    """Register a worker in which all is well."""
+    began = f"{datetime.now(timezone.utc) - timedelta(seconds=busy):%Y-%m-%d %H:%M:%S}"
+    details = {
+        "queues": [queue],
+        "queue_model": "jobs:queue",
+        "status": "busy" if busy else "idle",
+        "running": [[f"shop.{queue.title().replace('-', '')}:{number}", f"{number}", began] for number in range(busy)],
+        "done": 900 * slots + busy,
+        "memory": 52_000_000 + 4_000_000 * slots,
+        "options": {"concurrency": slots},
+        "versions": {"application": "2026.11.28-2"},
+        "lease": 3600,
+    }
+    host, pid = name.split(":")
+    fields_of = {
+        "kind": "worker",
+        "name": f"{name}:{pk * 12}",
+        "host": host,
+        "pid": pid,
+        "details": json.dumps(details),
+    }
+    presences.keep(WorkerPresence, pk, fields_of, 3600)
 
 
 def _write_metrics(client: redis.Redis) -> None:
@@ -139,6 +186,9 @@ def _write_metrics(client: redis.Redis) -> None:
             values = {f"{queue}\n{path}": " ".join(map(str, row.numbers))}
             client.hset(f"{metrics.KEY}minute:{now - 60 * ago}", mapping=values)
         _write_paces(client, now - 60 * ago, ago, chance)
+        waiting, running = 30 + int(92 * max(0, 16 - ago) / 16), 8 + chance.randrange(5)
+        levels = {"mails": f"{waiting + chance.randrange(9)} 2", "search-index": f"{chance.randrange(20)} {running}"}
+        client.hset(f"{metrics.LEVELS}{now - 60 * ago}", mapping=levels)
 
 
 def _write_paces(client: redis.Redis, minute: int, ago: int, chance: Random) -> None:

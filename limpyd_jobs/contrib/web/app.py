@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -45,9 +44,6 @@ from limpyd_jobs.query import Tally, masked_fields, ping
 log = logging.getLogger("limpyd-jobs.web")
 
 T = TypeVar("T")
-
-# Once in how many seconds it looks while no browser watches.
-LOOK_EVERY = 60.0
 
 # For how many seconds a request waits for the end of an act, before it shows its progress.
 WAIT_FOR_ACT = 0.5
@@ -181,16 +177,8 @@ class Site:
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._look_each_minute())
         yield
-        task.cancel()
         self.end()
-
-    async def _look_each_minute(self) -> None:
-        """Note how many jobs wait and run."""
-        while True:
-            await self._overview.trouble()
-            await asyncio.sleep(LOOK_EVERY)
 
     def end(self) -> None:
         """End all streams, and all acts with their present step."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from limpyd_jobs.contrib.web.pictures.gauges import Gauge, Gauges
-from limpyd_jobs.contrib.web.pictures.lanes import Mark, Strip, bars_of, by_queue, spark_of, strip_of
+from limpyd_jobs.contrib.web.pictures.lanes import Mark, Now, Strip, bars_of, by_queue, spark_of, strip_of
 from limpyd_jobs.contrib.web.pictures.looks import HOUR, Looks
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.refusals import Refusal
@@ -130,9 +129,9 @@ def overview_of(looks: Looks, span: str = HOUR) -> OverviewShown:
     seen, found = glanced.overview, attention(glanced)
     queues = sorted(seen.queues, key=lambda each: (-each.waiting, -each.running, each.name))
     rows, said = queue_rows(glanced, found), verdict(glanced, found)
-    now = Gauge(seen.totals.waiting, seen.totals.running)
     slots = sum(slots_of(worker.options) for worker in seen.workers if worker.status != "silent")
     fails = any(each.is_failing for each in found)
+    now = Now(seen.totals.waiting, seen.totals.running, slots, looks.levels(span))
     return OverviewShown(
         database=seen.database,
         totals=seen.totals,
@@ -149,7 +148,7 @@ def overview_of(looks: Looks, span: str = HOUR) -> OverviewShown:
         unseen=[f"shard {number}, {why}" for number, why in unseen.items()],
         rows=with_sparks(glanced, rows[:MAX_QUEUES]),
         other_rows=len(rows[MAX_QUEUES:]),
-        strip=strip_of(span, periods, glanced.versions, looks.gauges, now, fails=fails, slots=slots),
+        strip=strip_of(span, periods, glanced.versions, now, fails=fails),
         failures=_failures(glanced, found[0]) if found and found[0].code == "failures" else None,
     )
 
@@ -171,7 +170,7 @@ def _failures(glanced: Glance, incident: Incident) -> Failures | None:
     if not periods:
         return None
     failed = [sum(row.failed for (queue, _), row in each.metrics.items() if queue in names) for each in periods]
-    marks = strip_of(HOUR, glanced.periods, glanced.versions, Gauges(), None).marks
+    marks = strip_of(HOUR, glanced.periods, glanced.versions).marks
     return Failures(bars_of(failed), periods[0].start, glanced.periods[-1].start, marks, failed[-1])
 
 

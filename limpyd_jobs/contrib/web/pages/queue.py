@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from limpyd_jobs.contrib.web.pages.overview import span_of
-from limpyd_jobs.contrib.web.pictures.gauges import Gauge
-from limpyd_jobs.contrib.web.pictures.lanes import Choice, Strip, steps_of, strip_of
+from limpyd_jobs.contrib.web.pictures.lanes import Choice, Now, Strip, steps_of, strip_of
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.integration import parse_datetime
@@ -111,11 +110,9 @@ def show(asked: Asked) -> QueueShown:
         span,
         asked.looks.periods(glanced, span),
         glanced.versions,
-        asked.looks.gauges,
-        Gauge(row.waiting, row.running),
+        Now(row.waiting, row.running, row.slots, asked.looks.levels(span, name)),
         of=Choice(queue=name),
         fails=any(each.is_failing for each in incidents),
-        slots=row.slots,
     )
     return QueueShown(
         name=name,
@@ -150,7 +147,7 @@ def show_class(asked: Asked) -> ClassShown:
         name=name,
         numbers=facets.counts,
         is_exact=facets.is_exact,
-        strip=strip_of(span, periods, glanced.versions, asked.looks.gauges, None, of=choice, fails=fails),
+        strip=strip_of(span, periods, glanced.versions, of=choice, fails=fails),
         causes=errors[0],
         causes_are_exact=errors[1],
         queues=_rates(glanced, choice, 0),

@@ -9,8 +9,7 @@ from itertools import pairwise
 from math import ceil, log10
 from typing import NamedTuple
 
-from limpyd_jobs.contrib.web.pictures.gauges import Gauge, Gauges
-from limpyd_jobs.query import BOUNDS, SPANS, AppVersion, Histogram, Metrics, Period, summed
+from limpyd_jobs.query import BOUNDS, SPANS, AppVersion, Histogram, Levels, Metrics, Period, summed
 
 # How long the periods of metrics are.
 PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
@@ -113,6 +112,16 @@ class Choice(NamedTuple):
 
 ALL = Choice()
 
+
+class Now(NamedTuple):
+    """How many jobs wait and run now, of how many that may run at once, and how many did before."""
+
+    waiting: int
+    running: int
+    slots: int
+    before: Levels
+
+
 COLUMNS = {"1h": "by the minute", "6h": "by 5 minutes", "24h": "by 15 minutes", "7d": "by the day", "30d": "by the day"}
 
 
@@ -120,12 +129,10 @@ def strip_of(
     span: str,
     periods: Sequence[Period],
     versions: Sequence[AppVersion],
-    gauges: Gauges,
-    now: Gauge | None,
+    now: Now | None = None,
     *,
     of: Choice = ALL,
     fails: bool = False,
-    slots: int | None = None,
 ) -> Strip:
     """Return the lanes of what was run, with what waits and runs now. The failures are red only if some are of now."""
     _, by, step = SPANS[span]
@@ -140,11 +147,9 @@ def strip_of(
         _lane("Failed", [row.failed for row in rows], last.failed * per, unit, "err" if fails else "idle"),
     ]
     if now is not None and not is_of_days:
-        found = gauges.of([period.start for period in shown], size, of.queue)
-        found = [*found[:-1], now if found[-1] is None else found[-1]]  # whatever was seen before, this is known
         lanes += [
-            _lane("Waiting", [each and each.waiting for each in found], now.waiting, "now", "idle"),
-            _lane("Running", [each and each.running for each in found], now.running, _of_slots(slots), "run"),
+            _level("Waiting", now.before.waiting, now.waiting, shown, now.before, "now", "idle"),
+            _level("Running", now.before.running, now.running, shown, now.before, _of_slots(now.slots), "run"),
         ]
     times = _added(rows) if is_of_days or not sum(last.waited.counts) else last
     lanes += [
@@ -165,8 +170,23 @@ def strip_of(
     )
 
 
-def _of_slots(slots: int | None) -> str:
-    return "now" if slots is None else f"of {slots:,} slot{'s' * (slots != 1)}"
+def _of_slots(slots: int) -> str:
+    return f"of {slots:,} slot{'s' * (slots != 1)}"
+
+
+def _level(
+    name: str,
+    values: Sequence[int | None],
+    now: int,
+    periods: Sequence[Period],
+    before: Levels,
+    unit: str,
+    colour: str,
+) -> Lane:
+    """Return how many jobs wait or run: what is known of the columns, and of the last one at least what is so now."""
+    known = dict(zip(before.starts, values, strict=True))
+    found = [known.get(period.start) for period in periods]
+    return _lane(name, [*found[:-1], now if found[-1] is None else found[-1]] if found else [], now, unit, colour)
 
 
 def _added(rows: Iterable[Metrics]) -> Metrics:

@@ -1,4 +1,4 @@
-"""Looking at a database for the pages that show all of it, and remembering how many jobs waited and ran."""
+"""Looking at a database for the pages that show all of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from functools import partial
 from redis.exceptions import ConnectionError
 
 from limpyd_jobs.contrib.web.masking import Masking
-from limpyd_jobs.contrib.web.pictures.gauges import Gauges
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.integration import JobsDatabase
-from limpyd_jobs.query import SPANS, Glance, Period, glance, masked_fields, read_span
-from limpyd_jobs.views import glance_of_all, periods_of_all
+from limpyd_jobs.query import SPANS, Glance, Levels, Period, glance, masked_fields, read_levels, read_span
+from limpyd_jobs.views import glance_of_all, levels_of_all, periods_of_all
 
 # The time of which the lanes are, if no other is asked for.
 HOUR = next(iter(SPANS))
@@ -23,7 +22,6 @@ class Looks:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.gauges = Gauges()
 
     def glance(self) -> tuple[Glance, Mapping[int, str]]:
         """Return all that is known at a glance, in some round trips, and which shards cannot be used, and why."""
@@ -34,15 +32,12 @@ class Looks:
 
         shards = self._settings.shards
         unseen: Mapping[int, str] = {}
-        if shards:
-            found, unseen = shards.each(read)
-            if not found:
-                raise ConnectionError("; ".join(unseen.values()))
-            seen = glance_of_all(found)
-        else:
-            seen = read(self._settings.database)
-        self.gauges.note(seen.at, seen.overview)
-        return seen, unseen
+        if not shards:
+            return read(self._settings.database), unseen
+        found, unseen = shards.each(read)
+        if not found:
+            raise ConnectionError("; ".join(unseen.values()))
+        return glance_of_all(found), unseen
 
     def periods(self, seen: Glance, span: str) -> Sequence[Period]:
         """Return what was run in some time, of which that of the last hour is known."""
@@ -53,3 +48,11 @@ class Looks:
             return read_span(span, self._settings.database)
         found, _ = shards.each(partial(read_span, span))
         return periods_of_all(found)
+
+    def levels(self, span: str, queue: str = "") -> Levels:
+        """Return how many jobs waited and ran in some time: those of a queue, or of all."""
+        shards = self._settings.shards
+        if shards is None:
+            return read_levels(span, self._settings.database, queue)
+        found, _ = shards.each(partial(read_levels, span, queue=queue))
+        return levels_of_all(found)
