@@ -132,6 +132,7 @@ class _Causes(NamedTuple):
     number: int = 0
     jobs: int = 0
     all_jobs: int = 0
+    errors: int = 0
     paths: Sequence[str] = ()
 
 
@@ -147,7 +148,7 @@ def _causes(seen: Glance, errors: Sequence[RecentError], since: datetime) -> _Ca
     in_error = Counter(cause for ident, cause in last_of_job.items() if ident in seen.recent.in_error)
     first = next(each for each in known if each.fingerprint == fingerprint)
     paths = [*dict.fromkeys(each.path for each in known)]
-    return _Causes(first, len(numbers), in_error[fingerprint], in_error.total(), paths)
+    return _Causes(first, len(numbers), in_error[fingerprint], in_error.total(), len(known), paths)
 
 
 def _incident(
@@ -155,6 +156,8 @@ def _incident(
 ) -> Incident | None:
     since, ended = seen.periods[spell.first].start, seen.periods[spell.last].start + MINUTE
     causes = _causes(seen, errors, since)
+    if causes.errors > spell.failed:  # workers write their metrics some seconds later than errors
+        spell = spell._replace(began=max(spell.began, causes.errors + spell.succeeded), failed=causes.errors)
     is_failing = not spell.is_over and spell.last >= len(seen.periods) - MINUTES
     if spell.is_over and not causes.jobs:
         return None  # nothing is left to do
