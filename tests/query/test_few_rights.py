@@ -9,7 +9,8 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Error, Job, Queue
-from limpyd_jobs.contrib.web.pages import overview as page
+from limpyd_jobs.contrib.web.pages.overview import overview_of
+from limpyd_jobs.contrib.web.pictures.looks import Looks
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.query import JobFilter, attention, glance, job_details, queue_states
 from limpyd_jobs.records.known_classes import KEY
@@ -67,7 +68,7 @@ def test_the_overview_names_what_may_not_be_read() -> None:
 
 
 def test_the_first_page_of_the_dashboard_is_shown() -> None:
-    shown = page.look(Settings())
+    shown = overview_of(Looks(Settings()))
     assert "unread" in {each.code for each in shown.attention}
 
 
