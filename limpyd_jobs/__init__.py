@@ -31,9 +31,10 @@ from limpyd_jobs.exceptions import (
 from limpyd_jobs.fields.argument import Argument, ValueField
 from limpyd_jobs.indexes import DateTimeRangeIndex
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
+from limpyd_jobs.models.calls.prepared import PreparedJob
 from limpyd_jobs.models.functions.current import current_job
 from limpyd_jobs.models.functions.decorator import job
-from limpyd_jobs.models.functions.function import AddedJob, JobFunction
+from limpyd_jobs.models.functions.function import AddedJob, JobFunction, PreparedCall
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
@@ -68,6 +69,8 @@ __all__ = [
     "NotEditable",
     "NotRecorded",
     "NotReplicated",
+    "PreparedCall",
+    "PreparedJob",
     "Presence",
     "Queue",
     "Requeue",

@@ -50,6 +50,7 @@ class MailError(Error):
 job = SendMail.add_job("a")
 reveal_type(job)
 reveal_type(SendMail.add_jobs(["a"])[0])
+reveal_type(SendMail.prepare("a").add())
 reveal_type(SendMail.for_customer(1))
 reveal_type(Job.get_from_ident("myapp.SendMail:1"))
 reveal_type(MailQueue.get_queue("mails"))
@@ -71,7 +72,18 @@ ignore_missing_imports = true
 follow_imports = silent
 """
 
-KNOWN = ["SendMail", "SendMail", "SendMail", "Job", "MailQueue", "MailQueue", "MailQueue", "MailError", "MailError"]
+KNOWN = [
+    "SendMail",
+    "SendMail",
+    "SendMail",
+    "SendMail",
+    "Job",
+    "MailQueue",
+    "MailQueue",
+    "MailQueue",
+    "MailError",
+    "MailError",
+]
 
 
 FUNCTIONS = """
@@ -109,12 +121,14 @@ reveal_type(with_options("ann"))
 reveal_type(plain.add("ann").result())
 reveal_type(with_options.configure(priority=5, delayed_for=60, identifier="a").add("ann").result())
 reveal_type(plain.add("ann").added)
+reveal_type(plain.prepare("ann").add(queue="slow").result())
+reveal_type(with_options.configure(priority=5).prepare("ann").add().result())
 reveal_type(current_job())
 reveal_type(current_job(None))
 """
 
 KNOWN_OF_FUNCTIONS = ["AddedJob[int]", "int", "int", "int", "int", "list[str]", "int", "list[str]", "bool"]
-KNOWN_OF_FUNCTIONS += ["Job", "Job | None"]
+KNOWN_OF_FUNCTIONS += ["int", "list[str]", "Job", "Job | None"]
 
 # Each line is refused, and no other one.
 WRONG_CALLS = """
@@ -124,6 +138,8 @@ plain.add(5)
 plain.add("ann", "bob")
 plain.add("ann", siez=3)
 plain.aadd(5)
+plain.prepare(5)
+with_options.configure(priority=5).prepare()
 in_a_loop.aadd()
 plain.configure(priority="high").add("ann")
 plain.configure(priority=5).add(5)

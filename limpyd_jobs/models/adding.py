@@ -12,6 +12,7 @@ from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.models.calls.prepared import Prepared
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.records.layout import layout_to_add
@@ -117,13 +118,13 @@ def _checked(job_class: Any, identifier: Any, fields: dict[str, Any]) -> tuple[s
 def _replaces(job_class: Any, fields: dict[str, Any]) -> str:
     """Take what is to become of a queued job of the same identifier out of the fields of a new job, unless its class
     has a field of that name; return it as scripts take it."""
-    from limpyd_jobs.models import duplicates  # most processes never need it
+    from limpyd_jobs.models.calls import duplicates  # most processes never need it
 
     return duplicates.replaces(job_class, fields)
 
 
 def _check_replacement(job_class: Any, fields: Mapping[str, Any], *, is_custom: bool) -> None:
-    from limpyd_jobs.models import duplicates
+    from limpyd_jobs.models.calls import duplicates
 
     duplicates.check_replacement(job_class, fields, is_custom=is_custom)
 
@@ -193,6 +194,8 @@ def _steps(
     there: Where | None = None  # where the rows go
     rows: list[Row] = []
     for job in jobs:
+        if isinstance(job, Prepared):
+            job.check_class(job_class)
         arguments = dict(job) if isinstance(job, Mapping) else {"identifier": job}
         if arguments.keys() == {"identifier"}:
             where, fields = usual = usual or read(**common)

@@ -21,6 +21,7 @@ from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.models import adding, moving
 from limpyd_jobs.models.adding import OutcomeOfAdding
+from limpyd_jobs.models.calls.prepared import PreparedJob, prepared
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
 from limpyd_jobs.models.continuing.iterating import Iteration
@@ -247,6 +248,30 @@ class Job(JobRecord):
         return job
 
     @classmethod
+    def prepare(cls, *args: Any, **arguments: Any) -> PreparedJob[Self]:
+        """Return a call of `add_job` as a value, to be done later: ``SendMail.prepare(to="ann").add()``.
+
+        It can be done several times, with other options: ``prepared.add(queue_name="slow")``, or ``await
+        prepared.aadd()``. `add_jobs` takes it as one of its jobs. An identifier that is left out is made each time.
+
+        Parameters
+        ----------
+        *args, **arguments
+            As `add_job` takes them.
+
+        Returns
+        -------
+        PreparedJob
+            Also a mapping of the arguments, by name.
+
+        Raises
+        ------
+        AttributeError, TypeError, ValueError
+            If an argument is wrong, as `add_job` does; unless the class has an `add_job` of its own.
+        """
+        return prepared(cls, args, arguments)
+
+    @classmethod
     def add_jobs(
         cls,
         jobs: Iterable[str | Mapping[str, Any]],
@@ -271,8 +296,8 @@ class Job(JobRecord):
         ----------
         jobs: iterable of str or mapping
             Identifiers; or the arguments of `add_job` that are particular to a job, by name: ``{"identifier": "page:1",
-            "priority": 3}``. An identifier that is left out is made, as `add_job` does. It is read while the jobs are
-            added, so it may be endless.
+            "priority": 3}``, or what `prepare` returned. An identifier that is left out is made, as `add_job` does. It
+            is read while the jobs are added, so it may be endless.
         progress: callable
             Is called after each step with the number of jobs added so far.
 

@@ -21,7 +21,7 @@ from limpyd_jobs.fields.forms import OF_STRINGS
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.fields.own_fields import is_own
 from limpyd_jobs.functions import overrides
-from limpyd_jobs.models.duplicates import replaces
+from limpyd_jobs.models.calls.duplicates import replaces
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.models.queue import Queue

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.adding import AddOutcome
+from limpyd_jobs.models.calls.prepared import Prepared, prepared
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.functions.declaring import declared, default_priority_of
@@ -85,6 +86,37 @@ class AddedJob(Generic[Result]):
         return f"<{self.ident}, {_SHOWN.get(self.outcome, self.outcome)}>"
 
 
+class PreparedCall(Prepared, Generic[Result]):
+    """A call of a function that is a job, as a value: see `JobFunction.prepare`. It can be added several times."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: JobFunction[..., Any, Result], arguments: Mapping[str, Any]) -> None:
+        super().__init__(function.job_class, arguments)
+        self._function = function
+
+    def add(self, **options: Any) -> AddedJob[Result]:
+        """Add a job.
+
+        Parameters
+        ----------
+        **options
+            As `JobFunction.configure` takes them; they take the place of those that were given before.
+        """
+        return _as_added(self.job_class.add_job(**self._with(options)))
+
+    async def aadd(self, **options: Any) -> AddedJob[Result]:
+        """Do as `add`, under asyncio."""
+        return _as_added(await self.job_class.aadd_job(**self._with(options)))
+
+    def _with(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._arguments, **(self._function.configure(**options)._options if options else {})}
+
+
+def _as_added(job: Job) -> AddedJob[Any]:
+    return AddedJob(job, vars(job).get("_add_outcome", "added"))
+
+
 class Adding(Generic[P, Result]):
     """Adds jobs of a function in a way that was configured: see `JobFunction.configure`."""
 
@@ -99,6 +131,10 @@ class Adding(Generic[P, Result]):
     async def aadd(self, *args: P.args, **kwargs: P.kwargs) -> AddedJob[Result]:
         """Add a job under asyncio: see `JobFunction.aadd`."""
         return await self._function._aadded(self._options, args, kwargs)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedCall[Result]:
+        """Return a call as a value: see `JobFunction.prepare`."""
+        return self._function._prepared(self._options, args, kwargs)
 
 
 class JobFunction(Generic[P, Returned, Result]):
@@ -122,6 +158,13 @@ class JobFunction(Generic[P, Returned, Result]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Returned:
         return cast(Returned, self.__wrapped__(*args, **kwargs))  # type: ignore[attr-defined]
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedCall[Result]:
+        """Return a call as a value, to be added later: ``send_mail.prepare("ann").add(delayed_for=60)``.
+
+        ``send_mail.job_class.add_jobs`` takes several of them. For the exceptions see `add`.
+        """
+        return self._prepared({}, args, kwargs)
 
     def add(self, *args: P.args, **kwargs: P.kwargs) -> AddedJob[Result]:
         """Add a job that calls the function with these arguments.
@@ -215,6 +258,11 @@ class JobFunction(Generic[P, Returned, Result]):
     async def _aadded(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
         job = await self.job_class.aadd_job(**self._arguments(options, args, kwargs))
         return AddedJob(job, vars(job).get("_add_outcome", "added"))
+
+    def _prepared(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> PreparedCall[Result]:
+        arguments = self._arguments(options, args, kwargs)
+        prepared(self.job_class, (), arguments)  # which checks them
+        return PreparedCall(self, arguments)
 
     def _arguments(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, Any]:
         """Return what `Job.add_job` is given."""
