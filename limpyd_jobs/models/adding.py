@@ -152,7 +152,7 @@ def _placed_by_override(job_class: Any, added: Steps[Added], place: Callable[[An
     outcome, pk = yield from added
     job = _job_of(job_class, ("moved" if outcome == "outranked" else outcome, pk))
     try:
-        if outcome != "existing":
+        if outcome in ("added", "outranked"):
             yield partial(place, job, outcome)
     except GeneratorExit:
         raise

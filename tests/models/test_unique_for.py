@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -41,6 +42,20 @@ class Plain(Job):
         pass
 
 
+class Placing(Job):
+    namespace = "seldom"
+    queue_name = "queue"
+    unique_for = DAY
+    placed = 0
+
+    def enqueue_or_delay(self, *args: Any, **kwargs: Any) -> None:
+        type(self).placed += 1
+        super().enqueue_or_delay(*args, **kwargs)
+
+    def run(self, queue: Queue) -> None:
+        pass
+
+
 @job(queue="queue", unique="to", unique_for=DAY)
 def send(to: str, unique_for: int = 3) -> None: ...
 
@@ -60,7 +75,7 @@ def _whole(redis_client: redis.Redis) -> Iterator[None]:
     """All invariants hold after each test, and nothing is wrong or left over."""
     yield
     clock.reset()
-    assert violations(redis_client, Report, Plain, send.job_class, Queue, Error) == []
+    assert violations(redis_client, Report, Plain, Placing, send.job_class, Queue, Error) == []
     assert [finding.problem for finding in check(pause=0).findings] == []
 
 
@@ -137,6 +152,13 @@ def test_the_time_begins_with_the_last_end_and_not_with_an_error_that_is_tried_a
     assert (found.status.hget(), Report.add_job("fails").add_outcome) == ("e", "throttled")
     found.requeue()
     assert Report.add_job("fails").add_outcome == "existing"
+
+
+def test_a_class_with_its_own_way_to_a_queue_is_not_asked_to_put_the_ended_job_there() -> None:
+    found = Placing.add_job("a")
+    run()
+    assert (Placing.add_job("a").add_outcome, Placing.add_jobs(["a"])[0].add_outcome) == ("throttled", "throttled")
+    assert (Placing.placed, found.status.hget()) == (1, "s")
 
 
 def test_it_is_over_in_time(redis_client: redis.Redis) -> None:
@@ -232,12 +254,26 @@ def test_a_broken_key_holds_nothing_up(redis_client: redis.Redis) -> None:
     assert Report.add_job("b").add_outcome == "throttled"
 
 
-class TestItCostsNothing:
-    def test_for_those_who_do_not_use_it(self, redis_client: redis.Redis) -> None:
-        Plain.add_job("a")
-        assert "_unique_for" not in redis_client.hgetall("seldom:plain:1:hash")
-        run()
-        assert redis_client.keys("*_throttle*") == []
+def commands(client: redis.Redis) -> int:
+    entries = client.info("commandstats").items()
+    return sum(entry["calls"] for name, entry in entries if name not in ("cmdstat_info", "cmdstat_evalsha"))
+
+
+def test_it_costs_a_command_of_each_job_that_is_added_and_two_of_each_end(redis_client: redis.Redis) -> None:
+    costs: dict[type[Job], list[int]] = {Plain: [], Report: []}
+    for name in ("the first one, so that all is known", "measured"):
+        for job_class, cost in costs.items():
+            counts = [commands(redis_client)]
+            found = job_class.add_job(name)
+            counts.append(commands(redis_client))
+            claim = found.claim(lease=60)
+            counts.append(commands(redis_client))
+            claim.succeed()
+            counts.append(commands(redis_client))
+            cost[:] = [after - before for before, after in pairwise(counts)]
+    assert [many - few for few, many in zip(*costs.values(), strict=True)] == [1, 0, 2]
+    assert "_unique_for" not in redis_client.hgetall("seldom:plain:1:hash")
+    assert redis_client.keys("seldom:plain:_throttle*") == []
 
 
 @pytest.mark.parametrize(("value", "error"), [("soon", TypeError), (-1, ValueError), (True, TypeError)])

@@ -126,6 +126,23 @@ def raise_priorities() -> None:
             Race.add_job(f"job {number}", priority=priority, prepend=random.random() < 0.1)
 
 
+def add_seldom() -> None:
+    """Add the same jobs again and again, while they wait, run and have ended, but none that ended in this hour."""
+    for _ in range(3):
+        for number in random.sample(range(IDENTIFIERS), IDENTIFIERS):
+            Race.add_job(f"job {number}", unique_for=3600)
+
+
+def replace() -> None:
+    """Add the same jobs again and again, each time in place of the queued one; note what was done."""
+    journal = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND)
+    for number in random.choices(range(5), k=300):
+        delay, priority = random.choice((None, 0.001)), random.randrange(PRIORITIES)
+        job = Race.add_job(f"job {number}", on_duplicate="replace", delayed_for=delay, priority=priority)
+        os.write(journal, f"{job.add_outcome} {job.pk.get()} {os.getpid()}\n".encode())
+    os.close(journal)
+
+
 def work() -> None:
     """Run jobs until we are told to end."""
     often = {"fetch_delayed_delay": 0.05, "fetch_priorities_delay": 0.05}
@@ -143,4 +160,4 @@ def enqueue_due() -> None:
             pass
 
 
-PARTS = {"enqueue_due": enqueue_due, "produce": produce, "raise_priorities": raise_priorities, "work": work}
+PARTS = {each.__name__: each for each in (add_seldom, enqueue_due, produce, raise_priorities, replace, work)}

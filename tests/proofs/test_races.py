@@ -75,6 +75,27 @@ def test_jobs_whose_priority_is_raised_under_running_workers_run_once(redis_clie
     assert redis_client.scard("jobs:queue:collection") == PRIORITIES
 
 
+def test_jobs_that_are_unique_for_an_hour_run_once_in_that_hour(redis_client: redis.Redis, start: Start) -> None:
+    racers = start(add_seldom=4, work=WORKERS)
+    racers.wait_for("add_seldom")
+    wait_for_ends(redis_client)
+    racers.end_work()
+    assert len(assert_each_ran_once(redis_client, racers)) == IDENTIFIERS
+
+
+def test_jobs_that_are_replaced_under_running_workers_run_once_for_each_that_was_added(
+    redis_client: redis.Redis, start: Start
+) -> None:
+    racers = start(replace=4, work=WORKERS)
+    racers.wait_for("replace")
+    wait_for_ends(redis_client)
+    racers.end_work()
+    outcomes = Counter(event for event, _, _ in racers.lines())
+    assert outcomes["replaced"] > 0
+    assert set(outcomes) <= {"added", "replaced", "running", "start", "end"}
+    assert len(assert_each_ran_once(redis_client, racers)) == outcomes["added"]
+
+
 def test_workers_at_one_delayed_set_run_each_job_once(redis_client: redis.Redis, start: Start) -> None:
     for number in range(IDENTIFIERS):
         Race.add_job(f"job {number}", delayed_for=0.001)
