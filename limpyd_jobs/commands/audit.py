@@ -33,4 +33,5 @@ class Audit(Command):
 def _as_row(entry: AuditEntry) -> Sequence[object]:
     """Return an entry as the table shows it: who it was, and beside that who the process claimed to be."""
     who = f"{entry.who} (as {entry.claimed})" if entry.claimed else entry.who
-    return [entry.at, who, *(getattr(entry, name) for name in ("verb", "filter", "how", *NUMBERS, "until", "outcome"))]
+    outcome = f"{entry.outcome}: {entry.outcomes}" if entry.outcomes else entry.outcome
+    return [entry.at, who, *(getattr(entry, name) for name in ("verb", "filter", "how", *NUMBERS, "until")), outcome]

@@ -11,6 +11,49 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to
 
 
+class Outcomes(NamedTuple):
+    """What became of the jobs that a requeue put back.
+
+    Attributes
+    ----------
+    succeeded, failed: int
+        How many succeeded, and are in error again.
+    retrying: int
+        How many failed again, and are tried once more by themselves.
+    others: int
+        How many were canceled, or are deleted.
+    open: int
+        How many have not ended yet, without those that are being retried.
+    not_followed: int
+        How many were put back beyond those that are kept in mind.
+    """
+
+    succeeded: int = 0
+    failed: int = 0
+    retrying: int = 0
+    others: int = 0
+    open: int = 0
+    not_followed: int = 0
+
+    @property
+    def known(self) -> int:
+        """Of how many something is known."""
+        return self.succeeded + self.failed + self.retrying + self.others
+
+    @property
+    def failing(self) -> float:
+        """Which part failed again, of those of which something is known."""
+        return (self.failed + self.retrying) / self.known if self.known else 0.0
+
+    def __str__(self) -> str:
+        told = [f"{self.succeeded:,} succeeded", f"{self.failed:,} failed again"]
+        told += [f"{self.retrying:,} failed and are tried again"] if self.retrying else []
+        told += [f"{self.others:,} canceled or deleted"] if self.others else []
+        told += [f"{self.open:,} to go"] if self.open else []
+        told += [f"{self.not_followed:,} not followed"] if self.not_followed else []
+        return ", ".join(told)
+
+
 class AuditEntry(NamedTuple):
     """Something that was done, or is being done.
 
@@ -56,11 +99,14 @@ class AuditEntry(NamedTuple):
     order: str = ""
     followed: Mapping[str, str] = {}
 
+    @property
+    def outcomes(self) -> Outcomes | None:
+        """What became of the jobs of a requeue that is followed; None of another entry."""
+        numbers = (read_priority(self.followed.get(name)) or 0 for name in Outcomes._fields)
+        return Outcomes(*numbers) if self.token else None
 
-FOLLOWED = (
-    *("succeeded", "failed", "retrying", "others", "open", "not_followed"),
-    *("taken", "looked", "size", "stop_above"),
-)
+
+FOLLOWED = (*Outcomes._fields, "taken", "looked", "size", "stop_above")
 
 _NUMBERS = {"done", "skipped", "refused"}
 

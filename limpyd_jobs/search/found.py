@@ -66,6 +66,8 @@ class Count(NamedTuple):
     is_exact: bool
 
     def __str__(self) -> str:
+        if not (self.is_exact or self.number):
+            return "0 so far"  # at least none says nothing
         return f"{'' if self.is_exact else '≥ '}{self.number:,}"
 
     @classmethod

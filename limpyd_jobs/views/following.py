@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.dates import parse_datetime, utcnow
-from limpyd_jobs.query import AuditEntry, Enough, audit_entries
+from limpyd_jobs.query import AuditEntry, Enough, Outcomes, audit_entries
 from limpyd_jobs.records.audit import Entry, write_to_begun
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, replies_to
@@ -52,49 +52,6 @@ Told = Callable[[int, int, str], object]
 def new_token() -> str:
     """Return the name of a requeue that is about to be followed."""
     return uuid4().hex
-
-
-class Outcomes(NamedTuple):
-    """What became of the jobs that a requeue put back.
-
-    Attributes
-    ----------
-    succeeded, failed: int
-        How many succeeded, and are in error again.
-    retrying: int
-        How many failed again, and are tried once more by themselves.
-    others: int
-        How many were canceled, or are deleted.
-    open: int
-        How many have not ended yet, without those that are being retried.
-    not_followed: int
-        How many were put back beyond those that are kept in mind.
-    """
-
-    succeeded: int = 0
-    failed: int = 0
-    retrying: int = 0
-    others: int = 0
-    open: int = 0
-    not_followed: int = 0
-
-    @property
-    def known(self) -> int:
-        """Of how many something is known."""
-        return self.succeeded + self.failed + self.retrying + self.others
-
-    @property
-    def failing(self) -> float:
-        """Which part failed again, of those of which something is known."""
-        return (self.failed + self.retrying) / self.known if self.known else 0.0
-
-    def __str__(self) -> str:
-        told = [f"{self.succeeded:,} succeeded", f"{self.failed:,} failed again"]
-        told += [f"{self.retrying:,} failed and are tried again"] if self.retrying else []
-        told += [f"{self.others:,} canceled or deleted"] if self.others else []
-        told += [f"{self.open:,} to go"] if self.open else []
-        told += [f"{self.not_followed:,} not followed"] if self.not_followed else []
-        return ", ".join(told)
 
 
 class Following:
@@ -355,5 +312,5 @@ def _requeue_of(entry: AuditEntry) -> Requeue:
         looked=number["looked"],
         size=number["size"],
         stop_above=float(stop) if stop else None,
-        outcomes=Outcomes(*(number[name] for name in Outcomes._fields)),
+        outcomes=entry.outcomes or Outcomes(),
     )

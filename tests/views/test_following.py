@@ -10,6 +10,7 @@ import pytest
 from servers import wait_until
 
 from limpyd_jobs import Job, Worker
+from limpyd_jobs.commands.audit import Audit
 from limpyd_jobs.commands.jobs import Jobs
 from limpyd_jobs.query import JobFilter, audit_entries
 from limpyd_jobs.views import following as views
@@ -140,6 +141,8 @@ def test_the_command_says_what_became_of_the_jobs(beside: Any, capsys: pytest.Ca
     assert "12    requeued" in told.out
     assert "9 succeeded, 3 failed again" in told.out
     assert "/requeues/" in told.err
+    Audit("limpyd-jobs audit", ["--limit=1"]).execute()
+    assert "complete: 9 succeeded, 3 failed again" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         Jobs("limpyd-jobs jobs", ["requeue", "status=error", "--stop-if-failing=most", "--yes"]).execute()
     assert "'most' is not a part of the jobs: write it as 20%" in capsys.readouterr().err

@@ -124,6 +124,9 @@ def test_a_wrong_filter_is_mended_where_it_was_typed_and_verbs_say_their_number(
     assert "Requeue 2 jobs" in browser.text
     leaves_by(browser, Keys.ESCAPE)
     assert JobFilter(status="error").count().number == 3
+    browser.press("j")
+    leaves_by(browser, "r")  # of the one that has the focus
+    assert "Requeue 1 job" in browser.text
     browser.open(workshop("/jobs?q=status%3Derror&columns=job,identifier,tries"))
     assert [each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, "thead a")] == [
         "Job",

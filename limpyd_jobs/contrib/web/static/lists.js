@@ -19,12 +19,13 @@
 
   document.addEventListener("change", ({ target }) => { if (target.closest?.("[data-choosing]")) setTimeout(showChosen); });
 
-  // A key that is pressed on a row, while none is chosen, is about that row.
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest?.("[data-verb], [data-verbs] button");
-    const box = document.activeElement?.closest?.("[data-row]")?.querySelector("input[name=ident]");
-    if (!button || !box || button.form?.querySelector("input[name=ident]:checked, [data-every]:checked")) return;
+  // A key of a verb that is pressed on a row, while none is chosen, is about that row.
+  document.addEventListener("keydown", ({ key, target, ctrlKey, metaKey, altKey }) => {
+    const row = target.closest?.("[data-choosing] [data-row]"), box = row?.querySelector("input[name=ident]");
+    if (!["r", "."].includes(key) || ctrlKey || metaKey || altKey || !box || !box.form) return;
+    if (window.limpyd.kept.get("keys") === "off" || box.form.querySelector("input[name=ident]:checked, [data-every]:checked")) return;
     box.checked = true;
+    showChosen();
   }, true);
 
   document.addEventListener("keydown", (event) => {
