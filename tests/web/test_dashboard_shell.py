@@ -10,6 +10,7 @@ from servers import wait_until
 from webshop import SendMail
 
 from limpyd_jobs import Queue
+from limpyd_jobs.query import queue_states
 
 
 def test_pages_are_reached_by_keys_and_the_help_lists_them(shop: Site, browser: Browser) -> None:
@@ -59,4 +60,24 @@ def test_a_page_goes_on_by_itself_unless_it_is_paused(workshop: Site, browser: B
     wait_until(lambda: "mails is paused" in browser.run("return document.getElementById('news').textContent"))
     assert browser.driver.find_elements(By.CSS_SELECTOR, "#live [aria-live]") == []
     assert browser.run("return document.title").startswith("▲1 Overview")
+    assert browser.complaints() == []
+
+
+def test_a_queue_is_paused_by_five_keys_and_keeps_the_focus(workshop: Site, browser: Browser) -> None:
+    for name in ("mails", "payouts"):
+        SendMail.add_job(name, queue_name=name)
+    browser.open(workshop("/"))
+    browser.run("document.documentElement.dataset.left = 1")
+    for key in ("g", "q"):
+        browser.press(key)
+    wait_until(lambda: browser.run("return !document.documentElement.dataset.left"), "the queues")
+    browser.settle()
+    for key in ("j", "j", "p"):
+        browser.press(key)
+    focused = browser.run("return document.activeElement.ariaLabel")
+    assert focused in ("Pause mails", "Pause payouts")
+    assert not any(state.is_paused for state in queue_states()), "a letter alone does nothing"
+    assert browser.driver.find_element(By.ID, "live-button").text == "Paused"
+    browser.follow(browser.driver.switch_to.active_element)
+    assert [state.name for state in queue_states() if state.is_paused] == [focused.removeprefix("Pause ")]
     assert browser.complaints() == []

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cache
+from hashlib import sha256
 from math import inf
 from typing import Any
 from urllib.parse import quote
@@ -156,6 +157,11 @@ def number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else cell(value)
 
 
+def mark(value: Any) -> str:
+    """Return a text as the id of an element has it, so that a swap moves the row of a thing, and the focus with it."""
+    return sha256(f"{value}".encode(errors="surrogatepass")).hexdigest()[:12]
+
+
 def plain(value: Any) -> str:
     """Return a number as attributes have it: without separators."""
     return f"{value}"
@@ -224,6 +230,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "clock": clock,
     "json": script_json,
     "lines": lines,
+    "mark": mark,
     "moment": moment,
     "number": number,
     "pairs": pairs,

@@ -107,7 +107,8 @@
     const part = live();
     if (!part) return false;
     const at = document.activeElement, selected = getSelection();
-    return part.contains(at) && at.matches("input:not([type=checkbox]), select, textarea")
+    return part.contains(at) && at.matches("input:not([type=checkbox]), select, textarea, form button:focus-visible")
+      || !!part.querySelector("form button:hover")  // what is about to be pressed stays where it is
       || !!part.querySelector("input[type=checkbox]:checked, details[open] form, [data-holds]")
       || !!document.querySelector("dialog[open]")
       || (!selected.isCollapsed && part.contains(selected.anchorNode));
@@ -138,7 +139,7 @@
     const hold = (event) => { if (event.target.closest?.("[data-live]") && isHeld()) event.preventDefault(); };
     document.addEventListener("htmx:before:request", (event) => { if (event.target.matches?.("[data-live][hx-get]")) hold(event); });
     document.addEventListener("htmx:sse:before:message", hold);
-    for (const name of ["focusin", "focusout", "change", "toggle", "selectionchange"]) {
+    for (const name of ["focusin", "focusout", "change", "toggle", "selectionchange", "pointerover"]) {
       document.addEventListener(name, () => setTimeout(showLive), true);
     }
     showLive();

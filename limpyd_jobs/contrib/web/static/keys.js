@@ -13,7 +13,7 @@
     ["x", "Choose it", "[data-row] input[type=checkbox]"],
     ["Shift x", "Choose all to here", "[data-row] input[type=checkbox]"],
     ["r", "Requeue: asks first", "[data-key=r]"],
-    ["p", "Pause, or resume", "[data-key=p]"],
+    ["p Enter", "Pause, or resume", "[data-key=p]"],
     ["c", "Copy its ident", "[data-ident]"],
     [".", "More verbs", "[data-key='.']"],
     ["u", "Times in UTC, or in your zone", "#utc"],
@@ -38,6 +38,14 @@
     const next = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : Math.max(0, Math.min(all.length - 1, at + step))];
     next?.querySelector("a[href], button, input")?.focus();
     next?.scrollIntoView({ block: "nearest" });
+  }
+
+  // What would act at once is reached by its key, and pressed by Enter. "…" at the end of a text says that it asks.
+  function press(element) {
+    const asks = element.matches("a, summary, [type=button]") || element.textContent.trim().endsWith("…");
+    if (asks) return element.click();
+    element.focus();
+    byId("news").textContent = `Enter: ${element.ariaLabel ?? element.textContent.trim()}`;
   }
 
   const boxOf = (each) => each?.querySelector("input[type=checkbox]");
@@ -115,7 +123,7 @@
     if (isField(target) || isOff() && /^[a-z.]$/i.test(key) || document.querySelector("dialog[open]") && key !== "?") return;
     const goes = Date.now() < waitsUntil && document.querySelector(`[data-go="${CSS.escape(key)}"]`);
     waitsUntil = 0;
-    const does = goes ? () => goes.click() : DO[key] ?? (withKey(key) && (() => withKey(key).click()));
+    const does = goes ? () => goes.click() : DO[key] ?? (withKey(key) && (() => press(withKey(key))));
     if (!does) return;
     event.preventDefault();
     does();
