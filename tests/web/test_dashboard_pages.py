@@ -19,11 +19,12 @@ AFTER_FORMS = {"/tasks/{pk}", "/requeues/{token}", "/find/through"}
 
 # The pictures of the manual: the address of the page, and the height.
 PICTURES = {
-    "overview": ("/", 1480),
-    "queues": ("/queues", 420),
+    "overview": ("/", 1560),
+    "queues": ("/queues", 560),
+    "queue": ("/queues/queue?name=images", 1180),
     "jobs": ("/jobs?q=status%3Derror", 800),
     "errors": ("/errors", 600),
-    "workers": ("/workers", 560),
+    "workers": ("/workers", 880),
     "schedules": ("/schedules", 420),
     "job": ("/jobs/webshop.SendMail:12", 1400),
 }

@@ -175,9 +175,9 @@ def _register(client: redis.Redis, pk: str, name: str, busy: int, slots: int, qu
 
 
 def _write_metrics(client: redis.Redis) -> None:
-    """Write what an hour of work leaves."""
+    """Write what an hour of work leaves, and what the next minutes will, in which pictures are taken."""
     now, chance = client.time()[0] // 60 * 60, Random(7)
-    for ago in range(1, 60):
+    for ago in range(-8, 60):
         for queue, path, number in (("mails", PATH, 120), ("images", f"{__name__}.ResizeImage", 40)):
             row, failing = Metrics(), 0.2 if queue == "images" and ago < 15 else 0.01
             for _ in range(number + chance.randrange(30)):
@@ -186,8 +186,12 @@ def _write_metrics(client: redis.Redis) -> None:
             values = {f"{queue}\n{path}": " ".join(map(str, row.numbers))}
             client.hset(f"{metrics.KEY}minute:{now - 60 * ago}", mapping=values)
         _write_paces(client, now - 60 * ago, ago, chance)
-        waiting, running = 30 + int(92 * max(0, 16 - ago) / 16), 8 + chance.randrange(5)
-        levels = {"mails": f"{waiting + chance.randrange(9)} 2", "search-index": f"{chance.randrange(20)} {running}"}
+        waiting, running = 30 + int(92 * min(max(0, 16 - ago) / 16, 1)), 8 + chance.randrange(5)
+        levels = {
+            "mails": f"{waiting + chance.randrange(9)} 2",
+            "search-index": f"{chance.randrange(20)} {running}",
+            "images": f"{chance.randrange(9)} 2",
+        }
         client.hset(f"{metrics.LEVELS}{now - 60 * ago}", mapping=levels)
 
 
