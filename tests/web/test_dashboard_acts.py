@@ -133,7 +133,7 @@ def test_from_an_alarm_to_the_requeued_jobs_are_two_clicks(workshop: Site, brows
     browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".worst [data-key=r]"))
     assert "Requeue 5 jobs" in browser.text
     browser.confirm()
-    assert "5 done" in browser.text
+    assert "Requeue of 5 jobs" in browser.text
     assert (JobFilter(status="waiting").count().number, JobFilter(status="error").count().number) == (5, 1)
 
 

@@ -37,8 +37,8 @@ def test_tabs_tell_their_environment_page_and_problems_apart(shop: Site, worksho
     assert browser.run("return document.title").endswith(" Queues · production · limpyd jobs")
     assert "trouble" in browser.run("return document.getElementById('favicon').getAttribute('href')")
     workshop.connect()
-    browser.open(workshop("/queues"))
-    assert browser.run("return document.title") == "Queues · limpyd jobs"
+    browser.open(workshop("/"))
+    assert browser.run("return document.title") == "Overview · limpyd jobs"
     assert "trouble" not in browser.run("return document.getElementById('favicon').getAttribute('href')")
 
 

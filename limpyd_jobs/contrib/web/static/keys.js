@@ -40,10 +40,9 @@
     next?.scrollIntoView({ block: "nearest" });
   }
 
-  // What would act at once is reached by its key, and pressed by Enter. "…" at the end of a text says that it asks.
-  function press(element) {
-    const asks = element.matches("a, summary, [type=button]") || element.textContent.trim().endsWith("…");
-    if (asks) return element.click();
+  // To pause acts at once, without a question: its key leads to the button, and Enter presses it.
+  function press(key, element) {
+    if (key !== "p") return element.click();
     element.focus();
     byId("news").textContent = `Enter: ${element.ariaLabel ?? element.textContent.trim()}`;
   }
@@ -123,7 +122,7 @@
     if (isField(target) || isOff() && /^[a-z.]$/i.test(key) || document.querySelector("dialog[open]") && key !== "?") return;
     const goes = Date.now() < waitsUntil && document.querySelector(`[data-go="${CSS.escape(key)}"]`);
     waitsUntil = 0;
-    const does = goes ? () => goes.click() : DO[key] ?? (withKey(key) && (() => press(withKey(key))));
+    const does = goes ? () => goes.click() : DO[key] ?? (withKey(key) && (() => press(key, withKey(key))));
     if (!does) return;
     event.preventDefault();
     does();
