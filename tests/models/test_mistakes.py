@@ -46,7 +46,7 @@ class TestAFieldThatThereIsNot:
             (
                 "x",
                 "the fields to be given are 'tries', 'cancel_on_error', 'note', 'lines', 'job_timeout', "
-                "'retry_policy', 'start_within', 'retry_for'",
+                "'retry_policy', 'start_within', 'retry_for', 'unique_for'",
             ),
         ],
     )
