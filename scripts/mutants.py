@@ -281,9 +281,9 @@ MUTANTS = [
     ),
     Mutant(
         "a worker runs a job more than it may",
-        "workers/stopping.py",
-        "return self.worker.num_loops >= self.worker.max_loops or",
-        "return self.worker.num_loops > self.worker.max_loops or",
+        "workers/context.py",
+        "if worker.num_loops >= worker.max_loops or",
+        "if worker.num_loops > worker.max_loops or",
         "workers/test_run.py",
     ),
     Mutant(

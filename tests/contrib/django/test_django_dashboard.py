@@ -82,11 +82,11 @@ class TestWhoMaySeeIt:
     @pytest.mark.parametrize(("permission", "role"), ROLES)
     def test_a_permission_gives_a_role(self, permission: str, role: str) -> None:
         page = visit_as(make_user("ann", permission)).get(f"{ROOT}/queues")
-        assert f"ann <small>({role})" in page.content.decode()
+        assert f">ann, {role}<" in page.content.decode()
 
     def test_a_superuser_may_do_all(self) -> None:
         page = visit_as(make_user("root", is_superuser=True)).get(f"{ROOT}/queues")
-        assert "root <small>(admin)" in page.content.decode()
+        assert ">root, admin<" in page.content.decode()
 
     def test_a_user_cannot_do_what_needs_another_permission(self) -> None:
         Stock.add_job("one", title="Emma")
@@ -121,7 +121,7 @@ class TestTheServer:
         Stock.add_job("one", title="Emma")
         ask = visit_async_as(make_user("ann", "act_jobs"))
         page = ask("get", f"{ROOT}/queues")
-        assert "ann <small>(act)" in page.content.decode()
+        assert ">ann, act<" in page.content.decode()
         form = {"data": "queue=stock", "content_type": "application/x-www-form-urlencoded"}
         done = ask("post", f"{ROOT}/queues/pause", **form)
         assert (done.status_code, done["Location"].partition("?")[0]) == (303, f"{ROOT}/queues")
