@@ -50,6 +50,7 @@ class Overrides:
         """Find out what is overridden of the worker now."""
         self._hooks: dict[str, Callable[..., Any]] = {}
         self._was_straight = self._are_ours(*ON_THE_WAY) and type(self.worker).id is self.base.id
+        self._started, self._succeeded = self.base.job_started, self.base.job_success
         chained = [hook for hook in ENDS if self._are_ours("must_stop", "wait_for_job", hook)]
         self._chained_hooks = frozenset(chained)
         # Whether `wait_for_job`, `job_success` and `job_skipped` are ours.
@@ -63,8 +64,11 @@ class Overrides:
 
     @property
     def is_straight(self) -> bool:
-        """Whether nothing of the worker is overridden that a job meets on its way: a job may change that."""
-        return self._was_straight and vars(self.worker).keys().isdisjoint(ON_THE_WAY)
+        """Whether nothing of the worker is overridden that a job meets on its way: a job may change that, on the worker
+        or, of the two hooks, on its class."""
+        worker, kind = self.worker, type(self.worker)
+        is_same = kind.job_success is self._succeeded and kind.job_started is self._started
+        return self._was_straight and is_same and vars(worker).keys().isdisjoint(ON_THE_WAY)
 
     def _are_ours(self, *names: str) -> bool:
         return not overrides(self.worker, self.base, *names)

@@ -100,6 +100,17 @@ def test_what_a_running_job_overrides_on_the_worker_is_called_for_it(name: str, 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_a_running_job_overrides_on_the_class_of_the_worker_is_called_for_it(
+    kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Parcel.add_job("first")
+    worker = worker_of(callback=None, **kind)
+    during_run.append(lambda _: monkeypatch.setattr(type(worker), "job_success", note("job_success")))
+    worker.run()
+    assert (told, job.status.hget()) == (["job_success"], STATUSES.RUNNING)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_from_then_on_the_next_jobs_go_by_the_hooks(kind: dict[str, Any]) -> None:
     worker = worker_of(callback=None, max_loops=6, **kind)
     Parcel.add_job("first")
