@@ -133,11 +133,14 @@ def _jobs_of(word: str, database: JobsDatabase | None, is_hidden: Callable[[str]
 
 def _places(text: str, database: JobsDatabase | None) -> Iterator[Place]:
     low = text.lower()
-    near = partial(_near, low)
-    yield from (Place("status", name) for name in near(map(str.lower, STATUSES)))
+    near, causes = partial(_near, low), [*_causes(low, database)]
+    if " " in text:  # the line of an error names its cause
+        yield from causes
+    yield from (Place("status", name) for name in map(str.lower, STATUSES) if name.startswith(low))
     yield from (Place("queue", name) for name in near(queue_names(database)))
     yield from (Place("class", path) for path in near(classes_of(database)))
-    yield from _causes(low, database)
+    if " " not in text:
+        yield from causes
     yield from (Place("schedule", each.name) for each in schedules(text, MAX_NAMES, CAUSES_TIMEOUT, database).found)
     number = sum(low in f"{each.who} {each.filter} {each.how}".lower() for each in audit_entries(MAX_ENTRIES, database))
     if number:

@@ -246,9 +246,14 @@ class Requeue(NamedTuple):
         return self.state not in ("running", "paused")
 
     @property
+    def left(self) -> int:
+        """How many jobs it has not put back, as far as it is known."""
+        return max(self.size - self.looked, 0)
+
+    @property
     def to_come(self) -> int:
-        """How many jobs are not put back yet, as far as it is known."""
-        return 0 if self.is_over else max(self.size - self.looked, 0)
+        """How many jobs it will still put back."""
+        return 0 if self.is_over else self.left
 
     @property
     def seconds(self) -> float:

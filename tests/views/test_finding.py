@@ -47,6 +47,7 @@ def test_a_name_leads_to_the_queue_the_class_the_cause_and_the_audit() -> None:
     [cause] = [each for each in find_anything("KeyError").places if each.kind == "cause"]
     assert find_anything(cause.name).places == [cause]
     assert ("status", "error") in {(each.kind, each.name) for each in find_anything("error").places}
+    assert find_anything("KeyError: 'no stamp of bob'").places[0] == cause
 
 
 def test_fields_without_an_index_are_looked_through_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,7 @@ def test_it_can_be_paused_and_stopped_from_elsewhere(beside: Any, monkeypatch: p
     order_requeue(token, "stop", "ann")
     wait_until(lambda: (found := requeue_of(token)) and found.state == "stopped", "the end")
     assert requeues()[0].outcome == "stopped by ann"
+    assert (requeues()[0].to_come, requeues()[0].left) == (0, 20)
     assert JobFilter("class=Payout", status="error").count().number == 20
     with pytest.raises(LookupError, match="does not run any more"):
         order_requeue(token, "go on")

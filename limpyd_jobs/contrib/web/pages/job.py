@@ -19,7 +19,7 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import MAX_SHOWN, address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import Ident, one_line, parse_moment, time_span
+from limpyd_jobs.integration import Ident, one_line, parse_datetime, parse_moment, time_span
 from limpyd_jobs.query import (
     FieldBeside,
     FieldChange,
@@ -239,10 +239,14 @@ def _fields_of(form: Form) -> Iterator[tuple[str, str | None, str]]:
 def _shown(changes: Sequence[FieldChange], asked: Asked, path: str) -> str:
     """Say what changes, without secrets."""
 
-    def shown(text: str | None) -> str:
+    def shown(name: str, text: str | None) -> str:
+        if text and name == "delayed_until" and (date := parse_datetime(text)):
+            return f"{date:%Y-%m-%d %H:%M:%S} UTC"
         return "(none)" if text is None else one_line(asked.masking.of(path).text(text), 60)
 
-    return ", ".join(f"{each.name} from {shown(each.before)} to {shown(each.after)}" for each in changes)
+    return ", ".join(
+        f"{each.name} from {shown(each.name, each.before)} to {shown(each.name, each.after)}" for each in changes
+    )
 
 
 @contextmanager
