@@ -24,6 +24,7 @@ from limpyd_jobs.query.attention.values import Verdict as Verdict
 from limpyd_jobs.query.audit import AuditEntry as AuditEntry
 from limpyd_jobs.query.audit import Outcomes as Outcomes
 from limpyd_jobs.query.audit import audit_entries as audit_entries
+from limpyd_jobs.query.audit import why_no_audit as why_no_audit
 from limpyd_jobs.query.backlog import Backlog as Backlog
 from limpyd_jobs.query.backlog import backlog as backlog
 from limpyd_jobs.query.editing import FieldChange as FieldChange

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.records.audit import last_entries
+from limpyd_jobs.records.audit import KEY, last_entries
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to
 
@@ -114,6 +115,14 @@ _NUMBERS = {"done", "skipped", "refused"}
 def audit_entries(most: int = 50, database: JobsDatabase | None = None) -> list[AuditEntry]:
     """Return the last entries of the audit, the newest first."""
     return [_entry_of(fields) for fields in last_entries(connection_to(database), most)]
+
+
+def why_no_audit(database: JobsDatabase | None = None) -> str:
+    """Return why the audit cannot be read: another program wrote to its key. Empty if it can be."""
+    connection = connection_to(database)
+    key = at(connection, KEY)
+    kind = connection.type(key)
+    return "" if kind in ("stream", "none") else f"the audit cannot be read: {key} is a {kind}, not a stream"
 
 
 def _entry_of(fields: Mapping[str, str]) -> AuditEntry:

@@ -354,11 +354,11 @@ class TestWhatBelongsToAJob:
     def test_retries_and_errors_go_by_the_path(self) -> None:
         fragile.add(1)
         run_all()
-        (error,) = Error.collection().instances()
-        assert error.job_model_repr.hget() == "test_function_jobs.fragile"
+        tries = list(Error.collection().instances())  # the first delay may be next to nothing
+        assert {error.job_model_repr.hget() for error in tries} == {"test_function_jobs.fragile"}
         fragile.configure(identifier="x").add(2)
         drained = drain("default", with_delayed=True, raise_errors=False)
-        assert drained.requeued == 3
+        assert drained.requeued == 4 - len(tries)
         assert fragile.job_class.default_job_timeout == 60
 
     def test_a_base_gives_fields_hooks_and_attributes(self) -> None:
