@@ -130,7 +130,9 @@ def test_from_an_alarm_to_the_requeued_jobs_are_two_clicks(workshop: Site, brows
         claim.fail(MemoryError())
     browser.open(workshop("/"))
     assert "6 jobs of images failed, and none succeeded" in browser.text
-    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, ".worst [data-key=r]"))
+    requeue = By.CSS_SELECTOR, ".worst [data-key=r]"
+    wait_until(lambda: browser.driver.find_elements(*requeue), "the button")  # a live part may be swapped just now
+    browser.follow(browser.driver.find_element(*requeue))
     assert "Requeue 5 jobs" in browser.text
     browser.confirm()
     assert "Requeue of 5 jobs" in browser.text
