@@ -23,10 +23,10 @@ PICTURES = {
     "queues": ("/queues", 560),
     "queue": ("/queues/queue?name=images", 1180),
     "jobs": ("/jobs?q=status%3Derror", 800),
-    "errors": ("/errors", 600),
+    "errors": ("/errors", 480),
     "workers": ("/workers", 880),
     "schedules": ("/schedules", 420),
-    "job": ("/jobs/webshop.SendMail:12", 1400),
+    "job": ("/jobs/webshop.SendMail:12", 960),
 }
 
 MAX_PICTURE = 150_000
