@@ -102,6 +102,29 @@ def test_a_delayed_job_says_why_and_is_edited_in_three_clicks(workshop: Site, br
     assert JobFilter("bob@example.com", "status=waiting").count().number == 1
 
 
+def test_a_day_is_one_click_away_and_how_long_two_queues_make_wait_two(shop: Site, browser: Browser) -> None:
+    browser.open(shop("/"))
+    browser.follow(browser.find("24 h", "a"))
+    assert "by 15 minutes" in browser.text
+    waited = []
+    for name in ("images", "mails"):
+        browser.open(shop("/queues"))
+        browser.follow(browser.find(name, "a"))
+        lane = browser.driver.find_element(By.XPATH, "//*[normalize-space()='Waited']/..")
+        waited.append(lane.text)
+    assert all("95 %: under" in each for each in waited)
+
+
+def test_a_running_job_is_followed_by_one_click(workshop: Site, browser: Browser) -> None:
+    with ResizeImage.add_job("large", path="/photos/large.jpg").claim(owner="web1:12") as claim:
+        browser.open(workshop("/jobs"))
+        browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[data-row] a"))
+        claim.job.log("half of it is done")
+        wait_until(lambda: "half of it is done" in browser.text, "the line of the log, live")
+        claim.succeed()
+        wait_until(lambda: "Success" in browser.text, "its end, live")
+
+
 def test_a_wrong_filter_is_mended_where_it_was_typed_and_verbs_say_their_number(
     workshop: Site, browser: Browser
 ) -> None:
