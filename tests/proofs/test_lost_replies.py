@@ -168,7 +168,7 @@ WORK = [
         "release",
         all_of(*map(add, [*"abc", "takes a while", *"def"])),
         7,
-        {**ALONE, "prefetch": "auto", "prefetch_time": 0.5},
+        {**ALONE, "prefetch": "auto", "prefetch_time": 0.2},
     ),
     ("fail", add("fails"), 1, {}),
     ("fail", add("fails"), 2, {"requeue_times": 1}),
