@@ -176,6 +176,7 @@ class TestOnceTheClassIsKnown:
     ) -> None:
         """As the module appears while the worker runs."""
         monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.claimer.LOOK_EVERY", 0.1)  # what is pushed has no signal
         queue = Queue.get_queue("queue")
         worker = worker_of(callback=collector, max_loops=2)
         with working(worker):
