@@ -94,7 +94,8 @@ class Keys:
         values: defaultdict[tuple[Model, str], list[tuple[str, str]]] = defaultdict(list)
         for (model, field, _), members in self._stale.items():
             for value, pk in members if issubclass(model, Queue) else ():
-                values[model, pk] += [(field, value)] if value else []
+                if pk:  # no queue has an empty one: it is only a wrong entry
+                    values[model, pk] += [(field, value)] if value else []
         for (model, pk), found in values.items():
             names = Counter(field for field, _ in found)
             self._queues.lost[model, pk] = {field: value for field, value in found if names[field] == 1}
