@@ -126,9 +126,12 @@ class Claimer:
         )
 
     def _describe(self, classes: Mapping[str, type[Job]]) -> None:
-        """Keep what scripts take of the classes, as that is the same for thousands of requests."""
-        self.classes, self._models, self._written_until = classes, self._models_of(classes), -inf
-        self._described, self._described_for = classes_argument(classes), instruments.installed
+        """Keep what scripts take of the classes, as that is the same for thousands of requests. The thread that records
+        late ends asks as well: it must not see the new classes before their text is there."""
+        installed = instruments.installed
+        self._described, self._models, self._written_until = classes_argument(classes), self._models_of(classes), -inf
+        self._described_for = installed
+        self.classes = classes
 
     def _unwritten(self) -> str:
         """Return which classes and models a script has to write, if it is time for that."""
