@@ -8,14 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import preloaded
 import pytest
-from servers import RedisServer, wait_until
+from servers import RedisServer
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.query import overview
@@ -103,24 +102,6 @@ def test_programs_get_json(redis_server: RedisServer) -> None:
     assert shown.keys() >= {"queues", "workers", "totals"}
     assert (shown["totals"]["jobs"], shown["totals"]["waiting"], shown["totals"]["error"]) == (4, 2, 1)
     assert [(queue["name"], queue["waiting"]) for queue in shown["queues"]] == [("tickets", 2)]
-
-
-@pytest.fixture
-def busy() -> Iterator[Callable[[], str]]:
-    """A function that lets a worker run a job until the end of the test, and returns its name."""
-    keep = threading.Event()
-    worker = Worker("tickets", callback=lambda job, queue: keep.wait(30), max_loops=1, logger_level=60)
-    thread = threading.Thread(target=worker.run)
-    worker.stop_handling_end_signal()
-
-    def start() -> str:
-        thread.start()
-        wait_until(lambda: WorkerPresence.alive())
-        return WorkerPresence.alive()[0].name
-
-    yield start
-    keep.set()
-    thread.join()
 
 
 def test_workers_that_are_there_are_shown(redis_server: RedisServer, busy: Callable[[], str]) -> None:

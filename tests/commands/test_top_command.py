@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,24 +54,6 @@ def _jobs() -> None:
 def environment(server: RedisServer) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     return {**own, "LIMPYD_JOBS_DATABASE": server.url, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-
-
-@pytest.fixture
-def busy() -> Iterator[Callable[[], str]]:
-    """A function that lets a worker run a job until the end of the test, and returns its name."""
-    keep = threading.Event()
-    worker = Worker("tickets", callback=lambda job, queue: keep.wait(30), max_loops=1, logger_level=60)
-    thread = threading.Thread(target=worker.run)
-    worker.stop_handling_end_signal()
-
-    def start() -> str:
-        thread.start()
-        wait_until(lambda: WorkerPresence.alive())
-        return WorkerPresence.alive()[0].name
-
-    yield start
-    keep.set()
-    thread.join()
 
 
 class Terminal:
