@@ -32,6 +32,8 @@ class AnyRun(Protocol):
     @property
     def outcome(self) -> str: ...
     @property
+    def may_have_failed(self) -> bool: ...
+    @property
     def left_by(self) -> str: ...
     @property
     def units(self) -> Sequence[str]: ...
@@ -46,10 +48,15 @@ class Round:
     has_succeeded: bool
     restarts: bool  # whether errors let it begin anew
     beginnings: list[int] = field(default_factory=list)  # the numbers of the runs that had to begin anew
+    fresh: set[int] = field(default_factory=set)  # and of those that had to, or did because of an error nobody heard of
 
     def __post_init__(self) -> None:
-        failed = [number for number, run in enumerate(self.runs) if self.restarts and _has_failed(run)]
-        self.beginnings = [0, *(number + 1 for number in failed)]
+        if self.restarts:
+            after = {number + 1: run for number, run in enumerate(self.runs)}
+            self.beginnings = [0, *(number for number, run in after.items() if _has_failed(run))]
+            self.fresh = {*self.beginnings, *(number for number, run in after.items() if run.may_have_failed)}
+        else:
+            self.beginnings, self.fresh = [0], {0}
 
     def skipped(self, expected: Sequence[str]) -> list[str]:
         """Return the units that were not done, if the round ended in success."""
@@ -60,8 +67,8 @@ class Round:
         """Return the units that were done again though the run that had done them kept how far it was."""
         found = []
         for number, run in enumerate(self.runs):
-            if run.outcome in PUT_BACK and run.left_by in BETWEEN_UNITS and number + 1 not in self.beginnings:
-                until = next((each for each in self.beginnings if each > number), len(self.runs))
+            if run.outcome in PUT_BACK and run.left_by in BETWEEN_UNITS and number + 1 not in self.fresh:
+                until = min((each for each in self.fresh if each > number), default=len(self.runs))
                 later = {unit for other in self.runs[number + 1 : until] for unit in other.units}
                 found += [unit for unit in run.units if unit in later]
         return found

@@ -120,6 +120,14 @@ class Run:
         """Whether it ran as one of which there may be one at a time, as its token tells, in a worker that runs many."""
         return "/" not in self.token
 
+    def may_have(self, verb: str) -> bool:
+        """Whether Redis may have heard that end: one that was refused or died does not know of the call before."""
+        return self.outcome in ("", "refused") and self.asked_for == verb
+
+    @property
+    def may_have_failed(self) -> bool:
+        return self.may_have("fail")
+
     def last_sign(self, before: float) -> float:
         """When its worker was heard of last before a moment."""
         return max(self.claimed, *(at for at in self.renewed if at < before), self.claimed)
@@ -241,9 +249,8 @@ class Report:
 
     @staticmethod
     def _may_have_put_back(run: Run) -> bool:
-        """One that was refused or died may not know that the call before was heard."""
-        has_failed = run.end is not None and _expected(run.ident) == STATUSES.ERROR
-        return run.outcome in ("", "refused") and (has_failed or run.asked_for in ("fail", "release"))
+        has_failed = run.end is not None and _expected(run.ident) == STATUSES.ERROR and run.outcome in ("", "refused")
+        return has_failed or run.may_have("fail") or run.may_have("release")
 
     @property
     def bound(self) -> int:

@@ -15,6 +15,7 @@ conductor trashes the posting, which is kept in the `errors` of its queue: at mo
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,7 +116,8 @@ def open_store() -> Any:
 
 
 def conduct() -> None:
-    """Be a conductor, for ever."""
+    """Be a conductor, for ever. On SIGUSR1, say where it is."""
+    faulthandler.register(signal.SIGUSR1)
     store = open_store()
     board = open_board(store)
     name = f"conductor-{os.getpid()}"
@@ -179,6 +181,14 @@ def fork(play: Callable[[], None]) -> int:
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def show(pids: Iterable[int]) -> None:
+    """Have each conductor write to the standard error what its threads are at."""
+    for pid in pids:
+        print(f"conductor {pid} is at:", file=sys.stderr, flush=True)
+        os.kill(pid, signal.SIGUSR1)
+        time.sleep(1)
 
 
 # -- The test
@@ -254,6 +264,8 @@ def run(seconds: float, kill_every: float) -> Report:
                 kills += 1
         conductors += [fork(conduct) for _ in range(CONDUCTORS - len(conductors))]
     died += os.waitpid(producer, 0)[1] != 0
+    if postings_left() or incomplete():
+        show(conductors)
     for pid in [*conductors, *(pid for _, pid in stopped)]:
         kill(pid)
     return report(kills, stops, died)

@@ -255,6 +255,16 @@ def test_a_class_that_restarts_after_errors_has_to_do_all_again_after_each() -> 
     assert ledger(*released, *work("2", 4, ALL[HALF:], ident=RESTART), ident=RESTART).violations == []
 
 
+def test_a_class_that_restarts_may_do_all_again_after_an_error_of_which_its_worker_did_not_hear() -> None:
+    first = work("1", 1, ALL[:2], "released", "JobInterrupted", ident=RESTART)
+    second = work("2", 3, ALL[2:HALF], "requeued", "ValueError", ident=RESTART)
+    second[-1].update(kind="refused")
+    third = work("3", 6, ALL, ident=RESTART)
+    assert ledger(*first, *second, *third, ident=RESTART).repeated
+    asked = mark(4, "asked", token="2", name="worker-2", verb="fail")
+    assert ledger(*first, *second, asked, *third, ident=RESTART).repeated == []
+
+
 def test_what_is_kept_is_not_done_again() -> None:
     for outcome, left_by in (("released", "JobInterrupted"), ("requeued", "ValueError")):
         found = ledger(*work("1", 1, ALL[:HALF], outcome, left_by), *work("2", 3, ALL[HALF - 1 :]))
