@@ -122,6 +122,7 @@ def test_a_terminal_has_colours_for_states_unless_it_is_asked_not_to(monkeypatch
         return output.getvalue()
 
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
     failed = shown(Terminal(), "jobs", "list", "status=error")
     assert "\x1b[31merror" in failed
     assert "ValueError: " in failed

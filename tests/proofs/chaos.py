@@ -38,6 +38,7 @@ from chaos_report import HARNESS, REDIS, Fault, Observed, Report  # noqa: E402
 from invariants import violations  # noqa: E402
 from proxy import Fault as Cut  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from redis import Redis  # noqa: E402
 from redis.backoff import NoBackoff  # noqa: E402
 from redis.retry import Retry  # noqa: E402
 from servers import RedisServer, wait_until  # noqa: E402
@@ -179,10 +180,12 @@ class Chaos:
         self._servers = [stack.enter_context(RedisServer(self._binary, *REMEMBERS_ALL)) for _ in range(self._shards)]
         self._proxies = [stack.enter_context(Proxy(each.socket, self._network_delay)) for each in self._servers]
         self._clients = [stack.enter_context(each.client()) for each in self._servers]
-        for each in self._servers:
-            asked = stack.enter_context(each.client(client_name=REDIS, retry=Retry(NoBackoff(), 0)))
-            self._let_pulse(stack, REDIS, asked.ping)
-        return [f"unix://{proxy.socket}" for proxy in self._proxies]
+        proxied = [f"unix://{proxy.socket}" for proxy in self._proxies]
+        for name, urls in ((REDIS, [each.url for each in self._servers]), (HARNESS, proxied)):
+            for url in urls:
+                asked = Redis.from_url(url, client_name=REDIS, retry=Retry(NoBackoff(), 0))
+                self._let_pulse(stack, name, stack.enter_context(asked).ping)
+        return proxied
 
     def _let_pulse(self, stack: ExitStack, name: str, ask: Callable[[], object] = lambda: None) -> None:
         stack.callback(Pulse(Marks(self.directory / f"{name}.marks"), ask).stop)

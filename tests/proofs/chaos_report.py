@@ -273,9 +273,13 @@ class Report:
     def _has_excuse(self, first: Run, second: Run) -> bool:
         since = first.last_sign(second.start) - TOLERANCE
         is_cut = any(fault.kind in OF_RENEWALS and since <= fault.at <= second.start for fault in self.seen.faults)
-        hiccups = (mark for name in (first.name, HARNESS, REDIS) for mark in self.hiccups.get(name, ()))
-        lost = sum(mark["seconds"] for mark in hiccups if since <= mark["at"] <= second.start + mark["seconds"])
+        lost = self._lost_by((first.name, HARNESS, REDIS), since, second.start)
         return is_cut or lost > self.seen.lease / 4 or bool(self._forgot(first, second))
+
+    def _lost_by(self, names: Iterable[str], since: float, until: float) -> float:
+        """For how many seconds in that time these had no time to do anything, or there was no answer."""
+        hiccups = (mark for name in names for mark in self.hiccups.get(name, ()))
+        return sum(mark["seconds"] for mark in hiccups if since <= mark["at"] <= until + mark["seconds"])
 
     @property
     def _silences(self) -> list[float]:
@@ -283,7 +287,7 @@ class Report:
 
     @cached_property
     def suspected(self) -> list[Run]:
-        """The runs as a suspect of jobs since whose beginning no worker died or stopped, and Redis did not crash.
+        """The runs as a suspect of jobs since whose beginning no worker died or stopped, and Redis was there.
 
         It need not have been a worker that ran the job: one may die with what it has claimed, before any mark.
         """
@@ -296,7 +300,9 @@ class Report:
         return [
             run
             for run in self.runs
-            if run.is_suspected and not any(since[run.ident] <= at <= run.start for at in deaths)
+            if run.is_suspected
+            and not any(since[run.ident] <= at <= run.start for at in deaths)
+            and self._lost_by((HARNESS, REDIS), since[run.ident], run.start) < self.seen.lease / 2
         ]
 
     @cached_property

@@ -111,8 +111,8 @@ def open_board(persistence: Any = None) -> NotingBoard:
 
 
 def open_store() -> Any:
-    # who is stopped may hold the lock of SQLite meanwhile
-    return persistence_backends.fetch({"connection": f"sqlite:///{os.environ[STORE]}?timeout={PATIENCE}"})
+    # who is stopped may hold the lock of SQLite meanwhile; who has waited longer gives up, and another one goes on
+    return persistence_backends.fetch({"connection": f"sqlite:///{os.environ[STORE]}?timeout={10 * LEASE}"})
 
 
 def conduct() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from chaos_jobs import Failing, Looping, Quick, Restarting
-from chaos_report import Fault, Observed, Report
+from chaos_report import HARNESS, Fault, Observed, Report
 
 LEASE = 2
 A, B = (f"{Quick.get_model_repr()}:{pk}" for pk in (1, 2))
@@ -317,6 +317,9 @@ def test_a_job_is_a_suspect_only_after_a_worker_died_with_it() -> None:
     ended, killed = Fault(2, "worker ended", "worker-1"), Fault(2, "worker killed", "worker-1")
     records = {A: SUCCESS}
     seen = partial(Observed, 1, 60, LEASE, 4, [added(), *lost, *alone], records=records, broken=[], wrong=[])
+    silence = {"at": 8.0, "kind": "hiccup", "name": HARNESS, "seconds": LEASE}
+    silent = Observed(1, 60, LEASE, 4, [silence, *lost, *alone], [ended], records, [], [], is_concurrent=True)
+    assert Report(silent).suspected == []
     assert len(Report(seen(faults=[ended], is_concurrent=True)).suspected) == 1
     assert Report(seen(faults=[killed], is_concurrent=True)).suspected == []
     assert Report(seen(faults=[ended])).suspected == []
