@@ -35,6 +35,7 @@ from limpyd_jobs.query import (
     AppVersion,
     Glance,
     Incident,
+    MetricsReader,
     Overview,
     Verdict,
     attention,
@@ -51,8 +52,8 @@ from limpyd_jobs.views.workers import shown_workers
 # A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]
 
-# How many of the jobs that run are shown, and of how many minutes the rates are.
-MAX_RUNNING, MINUTES = 20, 5
+# How many of the jobs that run are shown.
+MAX_RUNNING = 20
 
 # The columns that are left out on a narrow terminal, the least important first.
 DISPENSABLE = (
@@ -94,6 +95,10 @@ class Info(Command):
         EVERY,
         JSON,
     )
+
+    def __init__(self, prog: str, argv: Sequence[str]) -> None:
+        super().__init__(prog, argv)
+        self._reader = MetricsReader()  # it looks again and again
 
     def run(self) -> int:
         if self.options.watch:
@@ -140,7 +145,7 @@ class Info(Command):
         return [*first, ("", ""), *lines_of([*sections, *((line, []) for line in told)])]
 
     def _glance(self, most_running: int = 0) -> Glance:
-        how = {"most_running": most_running, "queue_model": self.options.queue_model}
+        how = {"most_running": most_running, "queue_model": self.options.queue_model, "reader": self._reader}
         return self.look(glance, glance_of_all, **how)
 
     def _seen(self, look: Callable[[], list[Section]]) -> list[Section]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -18,7 +18,6 @@ from limpyd_jobs.classes.imports import installed_only
 from limpyd_jobs.commands.info import (
     DISPENSABLE,
     MAX_RUNNING,
-    MINUTES,
     Info,
     Section,
     fitting_sections,
@@ -38,12 +37,12 @@ from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import (
     FoundJob,
     Incident,
+    Lately,
     Metrics,
     Overview,
-    Period,
     attention,
     ended_workers,
-    summed,
+    lately,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ Else it shows what info shows, with the jobs that run and the rates of the queue
         seen, found = glanced.overview, attention(glanced)
         tables: list[Section] = [
             ("", _running(seen, most)),
-            ("", _rates(seen, glanced.periods[-MINUTES:], found)),
+            ("", _rates(seen, lately(glanced.periods, glanced.at), found)),
         ]
         return fitting_sections([totals_of(seen), *of_attention(found), *tables, workers_of(seen)], width, DISPENSABLE)
 
@@ -173,9 +172,9 @@ def _keyboard() -> Iterator[tuple[str, Wait]]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _rates(seen: Overview, periods: Iterable[Period], incidents: Sequence[Incident]) -> list[Row]:
+def _rates(seen: Overview, last: Lately, incidents: Sequence[Incident]) -> list[Row]:
     """Return the queues, those that need attention first."""
-    rates, told = summed(periods, lambda queue, _: queue), set[str]()
+    rates, told = last.by_queue, set[str]()
     ranks = {name: -rank for rank, each in reversed([*enumerate(incidents, -len(incidents))]) for name in each.queues}
 
     def rate(name: str) -> Row:
@@ -184,7 +183,8 @@ def _rates(seen: Overview, periods: Iterable[Period], incidents: Sequence[Incide
             return "", "", ""
         told.add(name)
         metrics = rates.get(name, Metrics())
-        return (f"{metrics.started / MINUTES:,.1f}", f"{metrics.failed / MINUTES:,.1f}", shown_span(metrics.ran.mean))
+        begun, failed = metrics.started / last.minutes, metrics.failed / last.minutes
+        return (f"{begun:,.1f}", f"{failed:,.1f}", shown_span(metrics.ran.mean))
 
     heading = (*HEADING[:WAITING], "begun/min", "failed/min", "mean run", HEADING[-1])
     rows: list[Row] = []

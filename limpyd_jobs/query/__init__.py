@@ -32,6 +32,7 @@ from limpyd_jobs.query.editing import duplicate_job as duplicate_job
 from limpyd_jobs.query.editing import edit_job as edit_job
 from limpyd_jobs.query.fleet import Fleet as Fleet
 from limpyd_jobs.query.fleet import look_at_fleet as look_at_fleet
+from limpyd_jobs.query.metrics import MetricsReader as MetricsReader
 from limpyd_jobs.query.metrics import Period as Period
 from limpyd_jobs.query.metrics import read_metrics as read_metrics
 from limpyd_jobs.query.metrics import summed as summed
@@ -67,10 +68,12 @@ from limpyd_jobs.query.scheduling import schedule_state as schedule_state
 from limpyd_jobs.query.scheduling import schedules as schedules
 from limpyd_jobs.query.series import SPANS as SPANS
 from limpyd_jobs.query.series import HeatMap as HeatMap
+from limpyd_jobs.query.series import Lately as Lately
 from limpyd_jobs.query.series import Levels as Levels
 from limpyd_jobs.query.series import QueueSeries as QueueSeries
 from limpyd_jobs.query.series import Series as Series
 from limpyd_jobs.query.series import heat_map as heat_map
+from limpyd_jobs.query.series import lately as lately
 from limpyd_jobs.query.series import read_levels as read_levels
 from limpyd_jobs.query.series import read_series as read_series
 from limpyd_jobs.query.series import read_span as read_span

@@ -12,14 +12,15 @@ from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.queues import QueueState, queue_states
+from limpyd_jobs.query.series import lately
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.records.records import due_key
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.search.classes import connection_to, is_board, on, replies_to
 
-# Of what time the runs are looked at, to know how long a job takes, and how many workers were busy.
-MEAN_OF, LOAD_OF = timedelta(hours=1), timedelta(minutes=5)
+# Of what time the runs are looked at, to know how long a job takes.
+MEAN_OF = timedelta(hours=1)
 
 # How many schedules that are due are looked at.
 MAX_SCHEDULES = 1000
@@ -166,11 +167,10 @@ def _wanted(queues: Sequence[QueueBacklog], within: float) -> int:
 
 def _loads(periods: Sequence[Period]) -> dict[str, float]:
     """Return how many workers the jobs of each queue kept busy in the last minutes. A long job counts for one."""
-    last = periods[-ceil(LOAD_OF.total_seconds() / 60) :]
-    seconds = max((utcnow() - last[0].start).total_seconds(), 1.0)
+    last = lately(periods, utcnow())
     return {
-        name: min(metrics.ran.microseconds / 1e6 / seconds, sum(metrics.ran.counts))
-        for name, metrics in summed(last, lambda queue, path: queue).items()
+        name: min(metrics.ran.microseconds / 1e6 / (60 * last.minutes), sum(metrics.ran.counts))
+        for name, metrics in last.by_queue.items()
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
 from limpyd_jobs.dates import EPOCH
-from limpyd_jobs.query.metrics import Period, read_metrics, starts_of, summed
+from limpyd_jobs.query.metrics import Period, metrics_sum, read_metrics, starts_of
 from limpyd_jobs.records import metrics as stored
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.redis.database import JobsDatabase
@@ -28,6 +29,37 @@ SPANS = {
     "7d": (timedelta(days=7), "day", 1),
     "30d": (timedelta(days=30), "day", 1),
 }
+
+# Of how many minutes the rates are, the present one among them.
+LATELY = 5
+
+
+class Lately(NamedTuple):
+    """What was run in the last five minutes: all numbers that are "a minute" are of it.
+
+    Attributes
+    ----------
+    periods: list of Period
+        The present minute is the last one.
+    minutes: float
+        How long that was.
+    """
+
+    periods: Sequence[Period]
+    minutes: float
+
+    @property
+    def by_queue(self) -> Mapping[str, Metrics]:
+        """The sums of each queue."""
+        found: dict[str, Metrics] = {}
+        for period in self.periods:
+            for queue, row in period.by_queue.items():
+                found.setdefault(queue, Metrics()).add(row)
+        return found
+
+    def of(self, queue: str = "", job_class: str = "") -> Metrics:
+        """Return the sum of a queue, of a class, of a class in a queue, or of all."""
+        return metrics_sum(period.of(queue, job_class) for period in self.periods)
 
 
 class QueueSeries(NamedTuple):
@@ -128,10 +160,20 @@ def read_series(
     return series_of(read_metrics(since, by, database), most)
 
 
-def read_span(span: str, database: JobsDatabase | None = None) -> list[Period]:
-    """Return the metrics for the columns of a chart of one of the `SPANS`."""
+def lately(periods: Sequence[Period], at: datetime) -> Lately:
+    """Return the last five minutes of some metrics by the minute, as they were at a time, naive UTC."""
+    last = periods[-LATELY:]
+    minutes = (at - last[0].start).total_seconds() / 60 if last else 0.0
+    # The clock of Redis, by which minutes begin, may not be the one that was looked at.
+    return Lately(last, max(min(max(minutes, len(last) - 1), len(last)), 1.0))
+
+
+def read_span(
+    span: str, database: JobsDatabase | None = None, reader: Callable[..., list[Period]] = read_metrics
+) -> list[Period]:
+    """Return the metrics for the columns of a chart of one of the `SPANS`, which a `MetricsReader` may read."""
     since, by, step = SPANS[span]
-    return read_metrics(since, by, database, step)
+    return reader(since, by, database, step)
 
 
 def read_levels(span: str, database: JobsDatabase | None = None, queue: str = "") -> Levels:
@@ -164,32 +206,27 @@ def _level_of(fields: Mapping[str, str], queue: str) -> tuple[int, int] | None:
 
 def series_of(periods: Sequence[Period], most: int = 6) -> Series:
     """Return them of metrics that are read."""
-    totals = summed(periods, lambda queue, path: queue)
-    named = sorted(totals, key=lambda name: (-totals[name].started, name))
+    started = Counter[str]()
+    for period in periods:
+        for name, row in period.by_queue.items():
+            started[name] += row.started
+    named = sorted(started, key=lambda name: (-started[name], name))
     own = [name for name in named if name][:most]
-    groups = [*own, *([OTHERS] if len(named) > len(own) else [])]
-    queues = [QueueSeries.of(it, _rows(periods, it, own)) for it in groups]
-    total = QueueSeries.of("", _totals(periods))
-    return Series([*map(attrgetter("start"), periods)], queues, total, "" in totals)
+    queues = [QueueSeries.of(name, [period.of(name) for period in periods]) for name in own]
+    if len(named) > len(own):
+        queues.append(QueueSeries.of(OTHERS, [_others(period, own) for period in periods]))
+    total = QueueSeries.of("", [period.total for period in periods])
+    return Series([*map(attrgetter("start"), periods)], queues, total, "" in started)
 
 
 def heat_map(periods: Sequence[Period], queue: str = "", job_class: str = "") -> HeatMap:
     """Return how long the jobs of a queue or class, or of all, waited and ran."""
-
-    def is_asked(name: str, path: str) -> bool | None:
-        return (queue in ("", name) and job_class in ("", path)) or None
-
-    rows = [summed([period], is_asked).get(True, Metrics()) for period in periods]
+    rows = [period.of(queue, job_class) for period in periods]
     starts = [*map(attrgetter("start"), periods)]
     return HeatMap(starts, [list(row.waited.counts) for row in rows], [list(row.ran.counts) for row in rows])
 
 
-def _totals(periods: Sequence[Period]) -> list[Metrics]:
-    return [summed([period], lambda *names: "").get("", Metrics()) for period in periods]
-
-
-def _rows(periods: Sequence[Period], group: str, own: Sequence[str]) -> list[Metrics]:
-    def key(queue: str, path: str) -> str:
-        return queue if queue in own else OTHERS
-
-    return [summed([period], key).get(group, Metrics()) for period in periods]
+def _others(period: Period, own: Sequence[str]) -> Metrics:
+    """Return the sum of all queues but some."""
+    parts = [period.of(name).numbers for name in own]
+    return Metrics(total - sum(each) for total, *each in zip(period.total.numbers, *parts, strict=True))

@@ -86,6 +86,8 @@ class Histogram(NamedTuple):
 class Metrics:
     """The metrics of the jobs of a queue and a class, or of several: the numbers as they are stored."""
 
+    __slots__ = ("numbers",)
+
     def __init__(self, numbers: Iterable[int] = (0,) * LENGTH) -> None:
         self.numbers = list(numbers)
 
@@ -171,6 +173,14 @@ def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, 
     """Return the stored metrics of periods, ``minute`` or ``day``, by their first seconds; a key of a wrong type counts
     as empty."""
     return _read_hashes(connection, (f"{KEY}{period}:{start}" for start in starts))
+
+
+def sizes(connection: Any, period: str, starts: Iterable[int]) -> list[int]:
+    """Return how many fields the stored metrics of periods have, by their first seconds."""
+    pipeline = connection.pipeline(transaction=False)
+    for start in starts:
+        pipeline.hlen(at(connection, f"{KEY}{period}:{start}"))
+    return [found if isinstance(found, int) else 0 for found in pipeline.execute(raise_on_error=False)]
 
 
 def _read_hashes(connection: Any, keys: Iterable[str]) -> list[dict[str, str]]:

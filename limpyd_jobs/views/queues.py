@@ -8,13 +8,10 @@ from typing import NamedTuple
 
 from limpyd_jobs.dates import span
 from limpyd_jobs.models.presence import SILENT, AliveWorker
-from limpyd_jobs.query import Glance, Incident, Metrics, QueueState, summed
+from limpyd_jobs.query import Glance, Incident, Metrics, QueueState, lately
 from limpyd_jobs.query.attention.conditions import by_name
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.texts import count_of, one_line
-
-# Of how many minutes the rates are, the present one among them.
-MINUTES = 5
 
 WELL = "well"
 
@@ -79,9 +76,8 @@ def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
     for rank, incident in enumerate(incidents):
         for name in incident.queues:
             worst.setdefault(name, (rank, incident))
-    lately = seen.periods[-MINUTES:]
-    rates = summed(lately, lambda queue, _: queue)
-    minutes = max((seen.at - lately[0].start).total_seconds() / 60, 1.0) if lately else 1.0
+    last = lately(seen.periods, seen.at)
+    rates = last.by_queue
     slots = _slots_of(seen.overview.workers)
     priorities: dict[tuple[str, str], list[QueueState]] = {}
     for state in seen.overview.queues:
@@ -91,7 +87,7 @@ def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
             state,
             worst.get(state.name, (0, None))[1],
             rates.get(state.name, Metrics()),
-            minutes,
+            last.minutes,
             slots.get((without_tag(state.model), state.name), 0),
             priorities[state.model, state.name],
         )

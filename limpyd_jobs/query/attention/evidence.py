@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
@@ -85,6 +85,7 @@ def glance(
     most_running: int = 0,
     queue_model: type[Queue] | None = None,
     mask: Mask = str,
+    reader: Callable[..., list[Period]] = read_metrics,
 ) -> Glance:
     """Look at a database, in some round trips, whatever the number of jobs and errors.
 
@@ -98,11 +99,13 @@ def glance(
         Queues and workers may be of one model.
     mask: callable
         Returns what to show instead of the message of an error.
+    reader: callable
+        A `MetricsReader`, for who looks again and again.
     """
     with asking_once():
         seen = overview(database, most_running, queue_model)
-        periods = read_metrics(since, database=database)
-        fails = any(each.failed for period in periods for each in period.metrics.values())
+        periods = reader(since, database=database)
+        fails = any(period.total.failed for period in periods)
         paused = {state.name for state in seen.queues if state.is_paused}
         return Glance(
             seen,

@@ -75,7 +75,7 @@ def _numbers_of(seen: Glance) -> dict[str, list[tuple[int, int, int]]]:
     found: dict[str, list[tuple[int, int, int]]] = {}
     nothing = [(0, 0, 0)] * len(seen.periods)
     for at, period in enumerate(seen.periods):
-        for (queue, _), each in period.metrics.items():
+        for queue, each in period.by_queue.items():
             numbers = found.setdefault(queue, nothing.copy())
             began, succeeded, failed = numbers[at]
             numbers[at] = began + each.started, succeeded + each.succeeded, failed + each.failed

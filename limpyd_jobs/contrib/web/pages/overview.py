@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from limpyd_jobs.contrib.web.pictures.lanes import Mark, Now, Strip, bars_of, by_queue, spark_of, strip_of
+from limpyd_jobs.contrib.web.pictures.lanes import Mark, Now, Strip, bars_of, by_queue, marks_of, spark_of, strip_of
 from limpyd_jobs.contrib.web.pictures.looks import HOUR, Looks
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.refusals import Refusal
@@ -148,7 +148,7 @@ def overview_of(looks: Looks, span: str = HOUR) -> OverviewShown:
         unseen=[f"shard {number}, {why}" for number, why in unseen.items()],
         rows=with_sparks(glanced, rows[:MAX_QUEUES]),
         other_rows=len(rows[MAX_QUEUES:]),
-        strip=strip_of(span, periods, glanced.versions, now, fails=fails),
+        strip=strip_of(span, periods, glanced, now, fails=fails),
         failures=_failures(glanced, found[0]) if found and found[0].code == "failures" else None,
     )
 
@@ -169,8 +169,8 @@ def _failures(glanced: Glance, incident: Incident) -> Failures | None:
     periods, names = glanced.periods[:-1], {*incident.queues}
     if not periods:
         return None
-    failed = [sum(row.failed for (queue, _), row in each.metrics.items() if queue in names) for each in periods]
-    marks = strip_of(HOUR, glanced.periods, glanced.versions).marks
+    failed = [sum(each.of(name).failed for name in names if name) for each in periods]
+    marks = marks_of(glanced.versions, [each.start for each in periods])
     return Failures(bars_of(failed), periods[0].start, glanced.periods[-1].start, marks, failed[-1])
 
 

@@ -109,7 +109,7 @@ def show(asked: Asked) -> QueueShown:
     strip = strip_of(
         span,
         asked.looks.periods(glanced, span),
-        glanced.versions,
+        glanced,
         Now(row.waiting, row.running, row.slots, asked.looks.levels(span, name)),
         of=Choice(queue=name),
         fails=any(each.is_failing for each in incidents),
@@ -147,7 +147,7 @@ def show_class(asked: Asked) -> ClassShown:
         name=name,
         numbers=facets.counts,
         is_exact=facets.is_exact,
-        strip=strip_of(span, periods, glanced.versions, of=choice, fails=fails),
+        strip=strip_of(span, periods, glanced, of=choice, fails=fails),
         causes=errors[0],
         causes_are_exact=errors[1],
         queues=_rates(glanced, choice, 0),

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil, log10
 from typing import NamedTuple
 
-from limpyd_jobs.query import BOUNDS, SPANS, AppVersion, Histogram, Levels, Metrics, Period, summed
+from limpyd_jobs.query import BOUNDS, SPANS, AppVersion, Glance, Histogram, Levels, Metrics, Period, lately
 
 # How long the periods of metrics are.
 PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
@@ -29,9 +29,6 @@ ROWS = tuple(bound for bound in BOUNDS if bound >= 0.01)
 
 # Between the ends of a range; alone, it stands for nothing.
 DASH = "\N{EN DASH}"
-
-# Of how many whole minutes the numbers beside the pictures are.
-MINUTES = 5
 
 # How far the labels of two versions of the application are apart at least, as a part of the width; and how long one is.
 APART, MAX_LABEL = 0.2, 24
@@ -128,20 +125,22 @@ COLUMNS = {"1h": "by the minute", "6h": "by 5 minutes", "24h": "by 15 minutes", 
 def strip_of(
     span: str,
     periods: Sequence[Period],
-    versions: Sequence[AppVersion],
+    seen: Glance,
     now: Now | None = None,
     *,
     of: Choice = ALL,
     fails: bool = False,
 ) -> Strip:
-    """Return the lanes of what was run, with what waits and runs now. The failures are red only if some are of now."""
+    """Return the lanes of what was run, with what waits and runs now. The failures are red only if some are of now.
+    The rates are those of the last minutes, whatever time the pictures are of; or today's."""
     _, by, step = SPANS[span]
     size = PERIODS[by] * step
     is_of_days = by == "day"
     shown = periods if is_of_days or len(periods) < 3 else periods[:-1]  # the present minute is not over
-    rows = [summed([period], of.has).get(True, Metrics()) for period in shown]
-    last = _added(rows[-1:] if is_of_days else rows[-max(1, MINUTES // step) :])
-    unit, per = ("today", 1.0) if is_of_days else ("a minute", 1 / (max(1, MINUTES // step) * step))
+    rows = [period.of(*of) for period in shown]
+    latest = lately(seen.periods, seen.at)
+    last = _added(rows[-1:]) if is_of_days else latest.of(*of)
+    unit, per = ("today", 1.0) if is_of_days else ("a minute", 1 / latest.minutes)
     lanes = [
         _lane("Succeeded", [row.succeeded for row in rows], last.succeeded * per, unit, "flow"),
         _lane("Failed", [row.failed for row in rows], last.failed * per, unit, "err" if fails else "idle"),
@@ -157,7 +156,7 @@ def strip_of(
         _heat("Ran", [row.ran for row in rows], times.ran),
     ]
     starts = [period.start for period in shown]
-    marks = [*_marks(versions, starts, size)]
+    marks = marks_of(seen.versions, starts, size)
     return Strip(
         span=span,
         what=COLUMNS[span],
@@ -320,10 +319,14 @@ def short(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}"
 
 
+def marks_of(
+    versions: Sequence[AppVersion], starts: Sequence[datetime], size: timedelta = PERIODS["minute"]
+) -> list[Mark]:
+    """Return the versions of the application that were seen first within the time, the last ones with their label."""
+    return [*_marks(versions, starts, size)] if starts else []
+
+
 def _marks(versions: Sequence[AppVersion], starts: Sequence[datetime], size: timedelta) -> Iterator[Mark]:
-    """Yield the versions of the application that were seen first within the time, the last ones with their label."""
-    if not starts:
-        return
     first, whole = starts[0], starts[-1] + size - starts[0]
     found = [((each.first_seen - first) / whole, each) for each in versions]
     found = [(at, each) for at, each in found if 0 <= at < 1]
@@ -381,9 +384,9 @@ def by_queue(periods: Sequence[Period], names: Iterable[str]) -> Mapping[str, li
     """Return how many tries of each queue ended in each period."""
     found = {name: [0] * len(periods) for name in names}
     for at, period in enumerate(periods):
-        for (queue, _), row in period.metrics.items():
+        for queue, row in period.by_queue.items():
             if queue in found:
-                found[queue][at] += row.succeeded + row.failed
+                found[queue][at] = row.succeeded + row.failed
     return found
 
 

@@ -10,7 +10,17 @@ from redis.exceptions import ConnectionError
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.integration import JobsDatabase
-from limpyd_jobs.query import SPANS, Glance, Levels, Period, glance, masked_fields, read_levels, read_span
+from limpyd_jobs.query import (
+    SPANS,
+    Glance,
+    Levels,
+    MetricsReader,
+    Period,
+    glance,
+    masked_fields,
+    read_levels,
+    read_span,
+)
 from limpyd_jobs.views import glance_of_all, levels_of_all, periods_of_all
 
 # The time of which the lanes are, if no other is asked for.
@@ -22,13 +32,14 @@ class Looks:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._reader = MetricsReader()
 
     def glance(self) -> tuple[Glance, Mapping[int, str]]:
         """Return all that is known at a glance, in some round trips, and which shards cannot be used, and why."""
 
         def read(database: JobsDatabase | None) -> Glance:
             masking = Masking(self._settings.masked, partial(masked_fields, database))
-            return glance(database, mask=masking.message)
+            return glance(database, mask=masking.message, reader=self._reader)
 
         shards = self._settings.shards
         unseen: Mapping[int, str] = {}
@@ -45,8 +56,8 @@ class Looks:
             return seen.periods
         shards = self._settings.shards
         if shards is None:
-            return read_span(span, self._settings.database)
-        found, _ = shards.each(partial(read_span, span))
+            return read_span(span, self._settings.database, self._reader)
+        found, _ = shards.each(partial(read_span, span, reader=self._reader))
         return periods_of_all(found)
 
     def levels(self, span: str, queue: str = "") -> Levels:
