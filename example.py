@@ -160,7 +160,7 @@ class LibraryWorker(Worker):
     metrics = False  # as nothing of this program is to stay in Redis
 
     def additional_error_fields(
-        self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
+        self, job: Any, queue: Queue, exception: BaseException, trace: str | None = None
     ) -> dict[str, Any]:
         return {"package": job.package.hget(), "line": getattr(exception, "lineno", None) or ""}
 

@@ -28,7 +28,7 @@ from limpyd_jobs.exceptions import (
     NotReplicated,
     ResultTimeout,
 )
-from limpyd_jobs.fields.argument import Argument, ValueField
+from limpyd_jobs.fields.argument import Argument, ValueField, typed
 from limpyd_jobs.indexes import DateTimeRangeIndex
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
 from limpyd_jobs.models.calls.prepared import PreparedJob
@@ -84,6 +84,7 @@ __all__ = [
     "WorkerPresence",
     "current_job",
     "job",
+    "typed",
 ]
 
 # Half of the package runs jobs, or looks at them. An application that adds jobs does not import it: these names, and

@@ -10,7 +10,6 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = (
     "tests/proofs/test_benchmark_runs.py::TestARun::",
     "tests/test_example.py::TestAWholeRun::",
-    "tests/test_types.py::TestMypy::",
     "tests/web/test_dashboard",  # with one browser
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform, overload
 
 from limpyd.model import RedisModel
 
@@ -18,13 +18,19 @@ from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import why_fixed
 from limpyd_jobs.texts import one_line
 
+if TYPE_CHECKING:
+    from typing import Never
+
 # The longest text of one argument. It travels with the claim of the job, so a script has to hold it.
 MAX_BYTES = 512 * 1024
 
 _MISSING: Any = object()
 
+Value = TypeVar("Value")
+JobClass = TypeVar("JobClass", bound=type)
 
-class ValueField(AtomicHashField):
+
+class ValueField(AtomicHashField, Generic[Value]):
     """A field that holds a value of Python, stored as text that people and other programs can read: ``options =
     ValueField(json)``. It is set like any field, ``record.options.hset({"size": 5})``, and read by ``options.value()``.
 
@@ -48,13 +54,30 @@ class ValueField(AtomicHashField):
 
     _word = "field"
 
+    if TYPE_CHECKING:
+
+        def hset(self, value: Value) -> int: ...
+        def hsetnx(self, value: Value) -> int: ...
+
+        # `typed` reads here what to give for the field. It cannot be assigned: there is no such instance.
+        def __set__(self, instance: Never, value: Value) -> None: ...
+
+    @overload
+    def __init__(self: ValueField[Any], *, default: Any = ..., **attributes: Any) -> None: ...
+
+    @overload
+    def __init__(self, kind: type[Value], *, default: Value = ..., **attributes: Any) -> None: ...
+
+    @overload
+    def __init__(self: ValueField[Any], kind: Any, *, default: Any = ..., **attributes: Any) -> None: ...
+
     def __init__(self, kind: Any = json, *, default: Any = _MISSING, **attributes: Any) -> None:
         self.kind, self.codec = kind, codec_of(kind)
         if default is not _MISSING:
             attributes["default"] = self.codec.stored(f"The default of {self._word}", default)
         super().__init__(**attributes)
 
-    def stored(self, value: Any) -> Stored:
+    def stored(self, value: Value) -> Stored:
         """Return the text that is stored for a value.
 
         Raises
@@ -69,7 +92,7 @@ class ValueField(AtomicHashField):
         check_size(what, text, MAX_BYTES)
         return text
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> Value:
         """Return the value of a text that was written as it is stored.
 
         Raises
@@ -82,13 +105,13 @@ class ValueField(AtomicHashField):
             raise ValueError(f"{what} is stored with pickle, so it cannot be given as text")
         known = {"true": True, "1": True, "false": False, "0": False}
         try:
-            value = known.get(text.lower()) if self.kind is bool else self.codec.load(text)
+            value: Any = known.get(text.lower()) if self.kind is bool else self.codec.load(text)
             self.codec.stored(what, value)
         except (TypeError, ValueError, RecursionError):
             raise ValueError(f"{what} must be {self.codec.name}, not {one_line(text)!r}") from None
         return value
 
-    def value(self) -> Any:
+    def value(self) -> Value | None:
         """Return the value that is stored now; None without a value.
 
         Raises
@@ -109,7 +132,7 @@ class ValueField(AtomicHashField):
         return super()._call_command(name, *args, **kwargs)
 
 
-class Argument(ValueField):
+class Argument(ValueField[Value]):
     """A field of a job class that is given when a job is added, and never changes: ``size = Argument(int)``. Only
     `limpyd_jobs.query.edit_job` gives it another value, before the job runs.
 
@@ -121,6 +144,19 @@ class Argument(ValueField):
     stores_the_same = is_fixed = True
 
     _word = "an argument"
+
+    if TYPE_CHECKING:
+        # None only of a job that was added before its class had the argument
+        def value(self) -> Value: ...
+
+    @overload
+    def __init__(self: Argument[str], *, default: str = ..., **attributes: Any) -> None: ...
+
+    @overload
+    def __init__(self, kind: type[Value], *, default: Value = ..., **attributes: Any) -> None: ...
+
+    @overload
+    def __init__(self: Argument[Any], kind: Any, *, default: Any = ..., **attributes: Any) -> None: ...
 
     def __init__(self, kind: Any = str, *, default: Any = _MISSING, **attributes: Any) -> None:
         self.is_needed = default is _MISSING
@@ -157,6 +193,24 @@ class Argument(ValueField):
 
     def __format__(self, how: str) -> str:
         return format(str(self), how)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(Argument,))
+def typed(job_class: JobClass) -> JobClass:
+    """Let type checkers see the arguments of a class of jobs, so that they check each call of `Job.add`.
+
+    >>> @typed
+    ... class SendMail(Job):
+    ...     queue_name = "mails"
+    ...     to: Argument[str] = Argument(str)
+    ...     size: Argument[int] = Argument(int, default=3)
+    >>> SendMail.add(to="ann")
+    >>> SendMail.add(to=5)  # refused by mypy and pyright
+
+    Each argument needs an annotation. So do other fields that `add` is to take. An annotated attribute that is no field
+    is a ``ClassVar``. When the code runs, the decorator does nothing.
+    """
+    return job_class
 
 
 class Arguments:
@@ -233,14 +287,14 @@ def know_all_arguments(job: RedisModel) -> None:
 
 
 @memoized
-def arguments_of(model: type[RedisModel]) -> dict[str, Argument]:
+def arguments_of(model: type[RedisModel]) -> dict[str, Argument[Any]]:
     """Return the arguments of a model by their names."""
     fields = {name: model.get_class_field(name) for name in model._fields}
     return {name: field for name, field in fields.items() if isinstance(field, Argument)}
 
 
 @memoized
-def value_fields_of(model: type[RedisModel]) -> dict[str, ValueField]:
+def value_fields_of(model: type[RedisModel]) -> dict[str, ValueField[Any]]:
     """Return the fields of a model that hold values, without the arguments, by their names."""
     fields = {name: model.get_class_field(name) for name in model._fields}
     return {name: each for name, each in fields.items() if isinstance(each, ValueField) and not each.is_fixed}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from limpyd.fields import InstanceHashField, PKField
-from limpyd.model import RedisModel
+from limpyd.fields import PKField
 from redis.client import Pipeline
 
 from limpyd_jobs.arguments import check_indexed
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import why_fixed
+from limpyd_jobs.records.limpyd_types import InstanceHashField, RedisModel
 
 
 class AtomicHashField(InstanceHashField):

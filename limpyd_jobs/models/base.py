@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.contrib.database import PipelineDatabase
-from limpyd_extensions import related
 
 from limpyd_jobs.classes.binding import bound
 from limpyd_jobs.classes.roots import roots
@@ -16,6 +15,7 @@ from limpyd_jobs.fields.new_fields import check_fields
 from limpyd_jobs.models.following.changes import Changes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import LazyModel, is_plain
+from limpyd_jobs.records.limpyd_types import RelatedModel
 from limpyd_jobs.redis.cluster.names import plain_names
 from limpyd_jobs.redis.database import JobsDatabase, tolerant
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from limpyd_jobs.models.following.awaited_changes import AwaitedChanges
 
 
-class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
+class BaseJobsModel(RelatedModel, AtomicModel, LazyModel):
     """The base of all models of this library. All its subclasses are on its database, unless they have another one.
 
     Attributes
@@ -60,7 +60,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     @classmethod
     def _moved_to(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
         relations = getattr(cls.database, "_relations", {})
-        moved: list[type[BaseJobsModel]] = super(related.RelatedModel, cls).use_database(database)
+        moved: list[type[BaseJobsModel]] = super(RelatedModel, cls).use_database(database)
         names = {model._name for model in moved if not model.abstract}
         target = database.__dict__.setdefault("_relations", {})
         for related_name, entries in relations.items():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -21,6 +21,7 @@ from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.models import adding, moving
 from limpyd_jobs.models.adding import OutcomeOfAdding
+from limpyd_jobs.models.calls.configured import AddingJobs, arguments_for, options_of
 from limpyd_jobs.models.calls.prepared import PreparedJob, prepared
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
@@ -35,6 +36,7 @@ from limpyd_jobs.models.identifying import LEFT_OUT
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
@@ -42,9 +44,25 @@ if TYPE_CHECKING:
     from limpyd_jobs.models.explaining.jobs import Explanation
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Made = TypeVar("Made")
+Result = TypeVar("Result")
+Returned = TypeVar("Returned", covariant=True)
 
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
+
+
+class Returning(Protocol[Returned]):
+    """A job whose code returns something."""
+
+    def run(self, queue: Any, /) -> Returned: ...
+
+
+class ReturningLater(Protocol[Returned]):
+    """A job whose code is a coroutine function."""
+
+    def run(self, queue: Any, /) -> Coroutine[Any, Any, Returned]: ...
 
 
 class Job(JobRecord):
@@ -246,6 +264,69 @@ class Job(JobRecord):
             )
         )
         return job
+
+    @classmethod
+    def add(cls: Callable[P, Made], *args: P.args, **arguments: P.kwargs) -> Made:
+        """Add a job with these arguments, and return it: ``SendMail.add(to="ann")``.
+
+        It does as `add_job`, but takes the arguments alone, so that type checkers know them: see
+        `limpyd_jobs.typed`. How to add the job is said before, by `configure`.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not given by name, or says how to add the job.
+
+        The other exceptions: see `add_job`.
+        """
+        job_class: Any = cls
+        made: Made = job_class.add_job(**arguments_for(job_class, {}, args, arguments))
+        return made
+
+    @classmethod
+    async def aadd(cls: Callable[P, Made], *args: P.args, **arguments: P.kwargs) -> Made:
+        """Do as `add`, under asyncio: see :doc:`/howto/asyncio`."""
+        job_class: Any = cls
+        made: Made = await job_class.aadd_job(**arguments_for(job_class, {}, args, arguments))
+        return made
+
+    @classmethod
+    def configure(
+        cls: Callable[P, Made],
+        *,
+        identifier: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        retry: Retry | str | None = None,
+        timeout: float | None = None,
+        start_within: float | timedelta | None = None,
+        retry_for: float | timedelta | None = None,
+        unique_for: float | timedelta | None = None,
+        on_duplicate: Literal["keep", "replace"] | None = None,
+    ) -> AddingJobs[P, Made]:
+        """Say how to add jobs: ``SendMail.configure(priority=5, delayed_for=60).add(to="ann")``.
+
+        What it returns has `add`, ``aadd``, and ``prepare``, which returns a call as a value: see `prepare`. The
+        options are those of `limpyd_jobs.JobFunction.configure`; None for those of the class.
+        """
+        options = options_of(
+            identifier=identifier,
+            queue=queue,
+            priority=priority,
+            prepend=prepend or None,
+            delayed_for=delayed_for,
+            delayed_until=delayed_until,
+            retry=retry,
+            timeout=timeout,
+            start_within=start_within,
+            retry_for=retry_for,
+            unique_for=unique_for,
+            on_duplicate=on_duplicate,
+        )
+        return AddingJobs(cls, options)
 
     @classmethod
     def prepare(cls, *args: Any, **arguments: Any) -> PreparedJob[Self]:
@@ -522,6 +603,16 @@ class Job(JobRecord):
 
         return bool(await awaiting.wait_for_end(self, timeout))
 
+    @overload
+    def result(
+        self: ReturningLater[Result], timeout: float | None = None, error_model: type[Error] | None = None
+    ) -> Result: ...
+
+    @overload
+    def result(
+        self: Returning[Result], timeout: float | None = None, error_model: type[Error] | None = None
+    ) -> Result: ...
+
     def result(self, timeout: float | None = None, error_model: type[Error] | None = None) -> Any:
         """Wait until the job has ended, as `wait` does, and return what its code returned, as JSON keeps it.
 
@@ -553,6 +644,16 @@ class Job(JobRecord):
             If Redis refuses; or, with a timeout of 0, does not answer.
         """
         return result_of(self, timeout, error_model)
+
+    @overload
+    async def aresult(
+        self: ReturningLater[Result], timeout: float | None = None, error_model: type[Error] | None = None
+    ) -> Result: ...
+
+    @overload
+    async def aresult(
+        self: Returning[Result], timeout: float | None = None, error_model: type[Error] | None = None
+    ) -> Result: ...
 
     @awaitable
     async def aresult(self, timeout: float | None = None, error_model: type[Error] | None = None) -> Any:
@@ -740,7 +841,7 @@ class Job(JobRecord):
         self._is_told_to_end = status == STATUSES.CANCELED or bool(claim and claim != token)
         return self._is_told_to_end
 
-    def run(self, queue: Queue) -> Any:
+    def run(self, queue: Any) -> Any:  # a subclass may name its own model of queues
         """Do the work of the job. A subclass must define this method, unless its worker has a callback.
 
         Parameters

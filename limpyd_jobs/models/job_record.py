@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from limpyd import fields
 from limpyd.contrib.collection import ExtendedCollectionManager
@@ -23,11 +23,63 @@ from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Literal, SupportsIndex
+
+    from typing_extensions import TypeVar
+
+    from limpyd_jobs.models.following.awaited_changes import AwaitedChanges
+    from limpyd_jobs.models.following.changes import Changes, JobChange
     from limpyd_jobs.search.actions import Tally
     from limpyd_jobs.search.jobs import JobFilter
 
+    Record = TypeVar("Record", bound="JobRecord", default=Any)
+    Item = TypeVar("Item", default=str)
 
-class JobCollection(ExtendedCollectionManager):
+    class Manager(Generic[Record, Item]):
+        """What the collections of limpyd have, which has no types."""
+
+        model: type[Record]
+        _lazy_collection: Any
+        _store: Any
+        stored_key: Any
+
+        def __init__(self, model: type[Record]) -> None: ...
+        def __bool__(self) -> bool: ...
+        def __call__(self, **filters: Any) -> Self: ...
+        def __iter__(self) -> Iterator[Item]: ...
+        def __len__(self) -> int: ...
+        @overload
+        def __getitem__(self, place: SupportsIndex) -> Item: ...
+        @overload
+        def __getitem__(self, place: slice) -> Self: ...
+        def __getitem__(self, place: Any) -> Any: ...
+        def clone(self) -> Self: ...
+        def filter(self, **filters: Any) -> Self: ...
+        def from_stored(self, key: str) -> Self: ...
+        def instances(self, lazy: bool = False) -> JobCollection[Record, Record]: ...
+        def intersect(self, *sets: Any) -> Self: ...
+        def primary_keys(self) -> JobCollection[Record, str]: ...
+        def sort(self, **parameters: Any) -> Self: ...
+        def store(self, key: str | None = None, ttl: int = 60) -> Self: ...
+        def stored_key_exists(self) -> bool: ...
+        def values(self, *fields: str) -> JobCollection[Record, dict[str, Any]]: ...
+        @overload
+        def values_list(self, *fields: str, flat: Literal[True]) -> JobCollection[Record, Any]: ...
+        @overload
+        def values_list(self, *fields: str, flat: bool = False) -> JobCollection[Record, tuple[Any, ...]]: ...
+        def values_list(self, *fields: str, flat: bool = False) -> Any: ...
+
+else:
+    from typing import TypeVar
+
+    Record, Item = TypeVar("Record"), TypeVar("Item")
+
+    class Manager(ExtendedCollectionManager, Generic[Record, Item]):
+        """The collections of limpyd: those of jobs name the model, and what they yield."""
+
+
+class JobCollection(Manager[Record, Item]):
     """The jobs of a class that fit. The verbs are those of `JobFilter`.
 
     The step that changes a job looks again at the fields that the collection asks for. Other filters, such as ranges
@@ -61,7 +113,7 @@ class JobCollection(ExtendedCollectionManager):
         """Let the jobs that are delayed wait."""
         return self._filter().promote_all(**options)
 
-    def _filter(self) -> JobFilter:
+    def _filter(self) -> JobFilter[Any]:
         """The same jobs as a filter, which needs their pks unless it can ask for all itself."""
         from limpyd_jobs.search.conditions import Condition
         from limpyd_jobs.search.jobs import JobFilter  # not at the start of each process
@@ -122,8 +174,36 @@ class JobRecord(BaseJobsModel):
     cursor = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())
 
+    # what came with the claim of a job, or is known since a call; not always there
+    _cached_identifier: Any
+    _cached_status: Any
+    _cached_priority: Any
+    _cached_delayed_until: Any
+    _cached_start: Any
+    _cached_end: Any
+    _cached_duration: Any
+    _cached_reason: Any
+    _unsure_error: Any
+    _progress_state: Any
+
     always_cancel_on_error = False
     default_retry_policy: Retry | None = None
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def changes(cls, timeout: float | None = None, since: str | None = None) -> Changes[JobChange]: ...
+
+        @classmethod
+        def achanges(cls, timeout: float | None = None, since: str | None = None) -> AwaitedChanges[JobChange]: ...
+
+    @classmethod
+    @overload
+    def collection(cls, manager: None = None, **filters: Any) -> JobCollection[Self, str]: ...
+
+    @classmethod
+    @overload
+    def collection(cls, manager: Any, **filters: Any) -> Any: ...
 
     @classmethod
     def collection(cls, manager: Any = None, **filters: Any) -> Any:

@@ -19,7 +19,7 @@ from limpyd_jobs.fields.new_fields import check_fields, default_priority
 from limpyd_jobs.fields.own_fields import Alias, OwnField, with_own_fields
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.error import Error, defer_unresolved
-from limpyd_jobs.models.following.changes import Changes, ChangesOf, does_notify
+from limpyd_jobs.models.following.changes import Changes, ChangesOf, JobChange, does_notify
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.promoting import promote
 from limpyd_jobs.models.pruning import Retention, prune
@@ -57,6 +57,10 @@ class Queue(BaseJobsModel):
     quarantine = OwnField(fields.ListField())
     deferrals = OwnField(fields.HashField())
     error = Alias("errors")
+
+    # what came along with the queue; not always there
+    _cached_name: Any
+    _cached_priority: Any
 
     # How many finished jobs to keep (an int), or for how long (a timedelta); None for all.
     keep_success: int | timedelta | None = None
@@ -179,7 +183,7 @@ class Queue(BaseJobsModel):
     @classmethod
     def changes(  # type: ignore[override]
         cls, names: str | Iterable[str] | None = None, timeout: float | None = None, since: str | None = None
-    ) -> Changes:
+    ) -> Changes[JobChange]:
         """Return an iterator over the changes of the jobs in the queues of some names, each a `JobChange`.
 
         The jobs are those of all classes that are imported, or known, when this is called, and that notify of changes.
@@ -201,7 +205,7 @@ class Queue(BaseJobsModel):
     @classmethod
     def achanges(  # type: ignore[override]
         cls, names: str | Iterable[str] | None = None, timeout: float | None = None, since: str | None = None
-    ) -> AwaitedChanges:
+    ) -> AwaitedChanges[JobChange]:
         """Return an asynchronous iterator over the same changes: see `BaseJobsModel.achanges`."""
         from limpyd_jobs.models.following.awaited_changes import AwaitedChanges  # not at the start of each process
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from limpyd.fields import RedisField
-from limpyd.model import RedisModel
 
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.functions import memoized
+from limpyd_jobs.records.limpyd_types import RedisModel
 
 
 class _OfBoth:
@@ -41,12 +41,13 @@ class LazyModel(RedisModel):
     get_fields = _OfBoth("get_class_fields", "get_instance_fields")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs or type(self).__getattr__ is not _GETATTR:
+        cls: Any = type(self)
+        if args or kwargs or cls.__getattr__ is not _GETATTR:
             super().__init__(*args, **kwargs)
             return
         self.__dict__["_pk"] = None
-        for name in _hidden_fields(type(self)):
-            self.__getattr__(name)
+        for name in _hidden_fields(cls):
+            cls.__getattr__(self, name)
 
     @classmethod
     def lazy_connect(cls, pk: Any) -> Any:
@@ -61,7 +62,7 @@ class LazyModel(RedisModel):
             raise AttributeError(_why_not_assigned(type(self), name), name=name, obj=self)
         object.__setattr__(self, name, value)
 
-    def __getattr__(self, name: str) -> Any:
+    def _made_field(self, name: str) -> Any:
         cls = type(self)
         if name not in cls._fields and name != "pk":
             raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name, obj=self)
@@ -73,8 +74,11 @@ class LazyModel(RedisModel):
         self.__dict__[name] = field
         return field
 
+    if not TYPE_CHECKING:  # else type checkers would take any name for one that exists
+        __getattr__ = _made_field
 
-_GETATTR = LazyModel.__getattr__
+
+_GETATTR: Any = LazyModel._made_field
 
 
 def is_plain(model: type[LazyModel]) -> bool:
@@ -87,7 +91,7 @@ def is_plain(model: type[LazyModel]) -> bool:
 
 
 @memoized
-def _comes_from_ours(model: type[LazyModel]) -> bool:
+def _comes_from_ours(model: Any) -> bool:
     ours = roots.base.__mro__
     return model.__mro__[-len(ours) :] == ours and model.__getattr__ is _GETATTR
 
@@ -143,7 +147,7 @@ def _hidden_fields(model: type[LazyModel]) -> tuple[str, ...]:
 
 def has_method(record: LazyModel, name: str) -> bool:
     """Whether a record has a method, or another callable, of a name. It is fast if nothing has that name."""
-    cls = type(record)
+    cls: Any = type(record)
     may_have = name in vars(record) or cls.__getattr__ is not _GETATTR or hasattr(cls, name)
     return may_have and callable(getattr(record, name, None))
 

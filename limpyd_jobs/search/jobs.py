@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from limpyd.model import RedisModel
 
@@ -16,6 +16,7 @@ from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.records.lazy_fields import attached
 from limpyd_jobs.redis.calls import Steps, finish, listed
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
@@ -47,7 +48,17 @@ MAX_VALUES = 10_000
 MAX_LISTED = 20_000
 
 
-class JobFilter(Filter[FoundJob]):
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    AJob = TypeVar("AJob", default=Any)
+else:
+    from typing import TypeVar
+
+    AJob = TypeVar("AJob")
+
+
+class JobFilter(Filter[FoundJob], Generic[AJob]):
     """The jobs that meet some conditions, of all classes of a database, whether this process can import them or not.
 
     A class is known once a process of version 3 added a job of it, or if it is imported here.
@@ -89,7 +100,7 @@ class JobFilter(Filter[FoundJob]):
 
     def __init__(
         self,
-        *words: str | type[RedisModel],
+        *words: str | type[AJob],
         database: JobsDatabase | None = None,
         error_model: type[RedisModel] | None = None,
         **conditions: Any,
@@ -153,18 +164,41 @@ class JobFilter(Filter[FoundJob]):
         others = max(number - counts.total(), 0)  # a job may change meanwhile, and be counted twice
         return {name: number for name, number in counts.most_common() if number}, others
 
-    def _and(self, *conditions: Condition) -> JobFilter:
-        narrower = JobFilter(database=self._database, error_model=self._error_model)
+    def _and(self, *conditions: Condition) -> JobFilter[AJob]:
+        narrower: JobFilter[AJob] = JobFilter(database=self._database, error_model=self._error_model)
         narrower.pks, narrower._listed, narrower.is_hidden = self.pks, self._listed, self.is_hidden
         narrower.conditions = (*self.conditions, *conditions)
         return narrower
+
+    def jobs(self) -> Iterator[AJob]:
+        """Yield the jobs themselves, in the order of `__iter__`.
+
+        >>> for job in JobFilter(SendMail, status="error").jobs():
+        ...     print(job.arguments.to)
+
+        A job may be deleted, or changed, once it is yielded.
+
+        Raises
+        ------
+        LookupError
+            If this process cannot import the class of a job.
+        """
+        models: dict[str, Any] = {}
+        for found in self:
+            path, pk = found.ident.rsplit(":", 1)
+            if path not in models:
+                try:
+                    models[path] = on(job_classes.resolve(path), self._database)
+                except Exception as error:  # whatever its module raises
+                    raise LookupError(not_imported(path, error)) from error
+            yield attached(models[path], pk)
 
     @property
     def left_out(self) -> int:
         """How many entries of the lists were not read, if `listed` returned this filter."""
         return self._listed.left_out if self._listed else 0
 
-    def listed(self, most: int = MAX_LISTED, *, newest_first: bool = True) -> JobFilter | None:
+    def listed(self, most: int = MAX_LISTED, *, newest_first: bool = True) -> JobFilter[AJob] | None:
         """Return the filter of those of the jobs that are found at once: with ``queue=``, those that the lists of the
         queue have now; and those that run or are canceled, of all queues, unless there are too many.
 

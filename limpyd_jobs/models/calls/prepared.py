@@ -17,7 +17,7 @@ from limpyd_jobs.models.calls.duplicates import replaces
 Made = TypeVar("Made")
 
 # The arguments of `add_job` that are not fields.
-_OF_THE_PLACE = ("identifier", "queue_name", "priority", "queue_model", "prepend", "delayed_for", "delayed_until")
+OF_THE_PLACE = ("identifier", "queue_name", "priority", "queue_model", "prepend", "delayed_for", "delayed_until")
 
 
 class Prepared(Mapping[str, Any]):
@@ -109,7 +109,7 @@ def _named(job_class: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 def _check(job_class: Any, arguments: Mapping[str, Any]) -> None:
     """Raise what `add_job` would raise of these arguments, so that a mistake shows where it is made."""
-    fields = {name: value for name, value in arguments.items() if name not in _OF_THE_PLACE}
+    fields = {name: value for name, value in arguments.items() if name not in OF_THE_PLACE}
     if "on_duplicate" in fields:
         replaces(job_class, fields)
     if "identifier" in arguments:

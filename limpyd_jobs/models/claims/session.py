@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from threading import Lock
 from time import monotonic
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
@@ -123,7 +123,7 @@ class Session(Generic[AJob]):
         if not isinstance(job, JobRecord):
             raise TypeError(f"Only a job can be claimed, not {job!r}")
         claims = self._claims_if_open()
-        claim: Claim[AJob] = job.claim(owner, self.lease if lease is None else lease, **options)
+        claim: Claim[AJob] = cast(Any, job).claim(owner, self.lease if lease is None else lease, **options)
         with self._lock:
             if self._claims is claims:
                 claims[_key(job)] = claim

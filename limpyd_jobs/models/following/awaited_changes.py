@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import count
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, Self
 
 from limpyd.model import RedisModel
 from redis.exceptions import RedisError, ResponseError
@@ -19,7 +19,7 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.models.following.changes import (
     FIRST_RETRY,
     MAX_RETRY,
-    Change,
+    AChange,
     Position,
     checked_timeout,
     is_interruption,
@@ -36,7 +36,7 @@ _numbers = count(1)
 log = logging.getLogger("limpyd-jobs.changes")
 
 
-class AwaitedChanges:
+class AwaitedChanges(Generic[AChange]):
     """An asynchronous iterator over changes, from the moment at which it is entered by ``async with``, or else at which
     the first one is asked for.
 
@@ -63,31 +63,31 @@ class AwaitedChanges:
         self._position = Position(models, since, wants)
         self._timeout = checked_timeout(timeout)
         self._slice = slice_of(self._position.client())
-        self._waiting: deque[Change] = deque()
+        self._waiting: deque[Any] = deque()
         self._delay = FIRST_RETRY
         self._purpose = f"changes {next(_numbers)}"
         self._finalize: Callable[[], object] | None = None
         self._is_closed = False
         self.failure: Exception | None = None
 
-    def __aiter__(self) -> AwaitedChanges:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> AChange:
         if not self._waiting:
             self._waiting.extend(await self.read())
         if not self._waiting:
             raise StopAsyncIteration
         return self._waiting.popleft()
 
-    async def __aenter__(self) -> AwaitedChanges:
+    async def __aenter__(self) -> Self:
         await self._begin()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    async def read(self, timeout: float | None = None) -> list[Any]:
+    async def read(self, timeout: float | None = None) -> list[AChange]:
         """Wait for changes and return them. The result is empty if none came in time, or after `aclose`.
 
         Parameters

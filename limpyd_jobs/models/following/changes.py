@@ -12,7 +12,7 @@ from functools import partial
 from math import inf, isnan
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from limpyd.model import RedisModel
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -87,6 +87,17 @@ class JobChange(Change):
         return f"{self.model.get_model_repr()}:{self.pk}"
 
 
+if TYPE_CHECKING:
+    from typing import Self
+
+    from typing_extensions import TypeVar
+
+    AChange = TypeVar("AChange", bound=Change, covariant=True, default=Change)
+else:
+    from typing import TypeVar
+
+    AChange = TypeVar("AChange")
+
 # Asks for what is needed to tell which changes count, before they are looked at.
 Prepare = Callable[["Iterable[Any]"], Steps[None]]
 
@@ -128,7 +139,7 @@ class Position:
         return sorted(filter(self._wants, known), key=lambda change: _order(change.id))
 
 
-class Changes:
+class Changes(Generic[AChange]):
     """An iterator over the changes from the moment at which it is made.
 
     It ends if no change comes for some time. You may iterate over it again: it goes on where it was, also if Redis
@@ -172,7 +183,7 @@ class Changes:
         self._timeout = checked_timeout(timeout)
         self._line = PinnedConnection(self._position.client)
         self._slice = slice_of(self._position.client())
-        self._waiting: deque[Change] = deque()
+        self._waiting: deque[Any] = deque()
         self._closed, self._lock, self._is_reading = Event(), Lock(), False
         self._delay, self._is_followed = FIRST_RETRY, False
         self.failure: Exception | None = None
@@ -180,23 +191,23 @@ class Changes:
             with refusing_other_keys("a stream", key):
                 self._position.begin(key, self._line.execute_command("XREVRANGE", key, "+", "-", "COUNT", 1))
 
-    def __iter__(self) -> Changes:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> AChange:
         if not self._waiting:
             self._waiting.extend(self.read())
         if not self._waiting:
             raise StopIteration
         return self._waiting.popleft()
 
-    def __enter__(self) -> Changes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def read(self, timeout: float | None = None) -> list[Any]:
+    def read(self, timeout: float | None = None) -> list[AChange]:
         """Wait for changes and return them. The result is empty if none came in time, or after `close`.
 
         Parameters
@@ -213,7 +224,7 @@ class Changes:
                 return found
         return []
 
-    def follow(self, notify: Callable[[Any], object], name: str = "limpyd-jobs-changes") -> None:
+    def follow(self, notify: Callable[[AChange], object], name: str = "limpyd-jobs-changes") -> None:
         """Call a function with each change, in a thread of its own, until `close`.
 
         An exception of the function is logged, and the next change follows. If Redis failed, the same change comes
@@ -236,7 +247,7 @@ class Changes:
         self._follow(self._await_one, notify, 0, name)
 
     def follow_many(
-        self, notify: Callable[[list[Any]], object], pause: float = 0.02, name: str = "limpyd-jobs-changes"
+        self, notify: Callable[[list[AChange]], object], pause: float = 0.02, name: str = "limpyd-jobs-changes"
     ) -> None:
         """Do as `follow`, with a list of all changes that came together, so that many changes are few calls.
 
@@ -258,13 +269,13 @@ class Changes:
         """
         self._follow(self._await_all, notify, pause, name)
 
-    def _await(self) -> deque[Change]:
+    def _await(self) -> deque[Any]:
         """Return the next changes: one at least, unless it is closed."""
         if not self._waiting:
             self._waiting.extend(self.read(inf))
         return self._waiting
 
-    def _await_one(self) -> Change | None:
+    def _await_one(self) -> Any:
         return self._waiting.popleft() if self._await() else None
 
     def _await_all(self) -> list[Change]:
@@ -307,7 +318,7 @@ class Changes:
             else:
                 self._line.close()
 
-    def _read_once(self, seconds: float) -> list[Change]:
+    def _read_once(self, seconds: float) -> list[Any]:
         """Wait for one slice; if Redis fails, wait before the next one."""
         try:
             reply = self._ask(max(1, int(1000 * min(self._slice, seconds))))

@@ -14,7 +14,6 @@ from limpyd_jobs.arguments import (
     check_servable,
     checked_duration,
     own_seconds,
-    read_priority,
     stored_priority,
     stored_queue_name,
 )
@@ -22,7 +21,7 @@ from limpyd_jobs.classes.awaitable import in_thread
 from limpyd_jobs.classes.binding import made_model
 from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
-from limpyd_jobs.functions import is_async, memoized
+from limpyd_jobs.functions import is_async
 from limpyd_jobs.models.functions.parameters import Parameter, came_along, identify_by, parameters_of, values_of
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.job import Job
@@ -204,9 +203,3 @@ def _is_defined_twice(module: str, name: str) -> bool:
         return definitions_of(module, name) > 1
     except (ImportError, ValueError):  # no source to read
         return False
-
-
-@memoized
-def default_priority_of(job_class: type[Job]) -> int:
-    """Return the priority of the jobs of a class for which none is given."""
-    return read_priority(str(getattr(job_class.get_field("priority"), "default", 0))) or 0

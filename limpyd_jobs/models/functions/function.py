@@ -12,10 +12,11 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.adding import AddOutcome
+from limpyd_jobs.models.calls.configured import default_priority_of, options_of
 from limpyd_jobs.models.calls.prepared import Prepared, prepared
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
-from limpyd_jobs.models.functions.declaring import declared, default_priority_of
+from limpyd_jobs.models.functions.declaring import declared
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.retrying import Retry
@@ -225,21 +226,21 @@ class JobFunction(Generic[P, Returned, Result]):
         on_duplicate: str
             ``"replace"`` to let a queued job of the identifier become this one.
         """
-        given = {
-            "identifier": identifier,
-            "queue_name": queue,
-            "priority": priority,
-            "prepend": prepend or None,
-            "delayed_for": delayed_for,
-            "delayed_until": delayed_until,
-            "retry_policy": retry,
-            "job_timeout": timeout,
-            "start_within": start_within,
-            "retry_for": retry_for,
-            "unique_for": unique_for,
-            "on_duplicate": on_duplicate,
-        }
-        return Adding(self, {name: value for name, value in given.items() if value is not None})
+        options = options_of(
+            identifier=identifier,
+            queue=queue,
+            priority=priority,
+            prepend=prepend or None,
+            delayed_for=delayed_for,
+            delayed_until=delayed_until,
+            retry=retry,
+            timeout=timeout,
+            start_within=start_within,
+            retry_for=retry_for,
+            unique_for=unique_for,
+            on_duplicate=on_duplicate,
+        )
+        return Adding(self, options)
 
     def arguments_of(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """Return what ``job_class.add_job`` takes to add a job that calls the function with these arguments.

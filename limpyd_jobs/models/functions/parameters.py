@@ -40,7 +40,7 @@ class Parameter(NamedTuple):
 
     name: str
     field: str
-    argument: Argument
+    argument: Argument[Any]
     default: Any
     is_by_name: bool
 
@@ -110,7 +110,7 @@ def _check_kind(function: Any, parameter: inspect.Parameter) -> None:
         refuse(function, f"the parameter **{parameter.name} cannot travel: name what it takes, as {what}")
 
 
-def _argument(function: Any, parameter: inspect.Parameter, annotations: Mapping[str, Any]) -> Argument:
+def _argument(function: Any, parameter: inspect.Parameter, annotations: Mapping[str, Any]) -> Argument[Any]:
     name = parameter.name
     if parameter.annotation is _EMPTY:
         refuse(
