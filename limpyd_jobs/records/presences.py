@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from limpyd_jobs.redis.scripting import Script
 _end_presence = Script("presences/end_presence")
 _give_order = Script("presences/give_order")
 _keep_presence = Script("presences/keep_presence")
+_note_lost = Script("presences/note_lost")
 _list_presences = Script("presences/list_presences")
 _sweep_presences = Script("presences/sweep_presences")
 
@@ -61,6 +63,22 @@ def leave(connection: Redis, model: Model, pk: str, *, is_noted: bool = True) ->
     layout = layout_of(model)
     request, keys = {"model": layout.json, "pk": pk, "unnoted": not is_noted}, [layout.description["leases"]]
     run(_end_presence, connection, keys, Call(connection, _end_presence, request, outcome_of, [model]).words())
+
+
+def note_lost(model: Model, owner: str, queues: Sequence[str], running: int) -> None:
+    """Note that a worker ended whose claims have lapsed, unless its presence did so, or will."""
+    place, _, _ = owner.rpartition(":")
+    host, _, pid = place.rpartition(":")
+    details = {"queues": queues, "running": [None] * running}
+    layout = layout_of(model)
+    known = {"name": owner, "host": host, "pid": pid, "details": json.dumps(details)}
+    request, keys = {"model": layout.json, "pk": pk_of_worker(owner), **known}, [layout.description["leases"]]
+    send(Call(sender_of(model), _note_lost, request, outcome_of, [model], keys=keys))
+
+
+def pk_of_worker(owner: str) -> str:
+    """Return the pk of the presence of the worker that is the owner of claims."""
+    return f"worker-{owner.rpartition(':')[2]}"
 
 
 def keep_dump(connection: Redis, model: Model, pk: str, text: str) -> None:

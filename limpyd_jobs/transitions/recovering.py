@@ -64,6 +64,7 @@ class Rescue(NamedTuple):
     broken: Sequence[tuple[str, str]] = ()
     spared: int = 0
     next_lapse: float = inf
+    lost: Sequence[tuple[str, str]] = ()  # the token of each claim, and the name of the queue
 
 
 @Verb
@@ -110,7 +111,7 @@ def _rescued(reply: dict[str, Any]) -> Rescue:
     exhausted = Delivery(*reply["exhausted"]) if "exhausted" in reply else None
     broken = tuple(_pairs(reply["broken"]))
     known = rescued, list(reply["unknown"]), exhausted, reply["has_to_reconcile"], broken, reply["spared"]
-    return Rescue(*known, float(reply.get("next_lapse", inf)))
+    return Rescue(*known, float(reply.get("next_lapse", inf)), tuple(_pairs(reply.get("lost", ()))))
 
 
 @Verb

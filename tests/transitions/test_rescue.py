@@ -40,9 +40,8 @@ def test_the_whole_effect(world: World, after: After) -> None:
     job = lapse(world, world.job_that_is("running", "job:1"))
     other = world.add("b")[1]
     key = world.waiting_key()
-    assert rescue(world) == Rescue(
-        [Delivery("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)], [], None, False
-    )
+    rescued = [Delivery("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)]
+    assert rescue(world) == Rescue(rescued, [], None, False, lost=(("mine", "q"),))
     stored = world.contents()
     assert stored["jobs:job:1:hash"] == {
         "identifier": "job:1",

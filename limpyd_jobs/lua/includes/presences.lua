@@ -33,6 +33,11 @@ local function kept_details(text)
   return is_plain and #shown <= LONGEST_NAME and shown or '{}'
 end
 
+local function add_note(words)
+  redis.pcall('XADD', ENDED, 'MAXLEN', MAX_ENDED, '*', unpack(words))
+  redis.pcall('EXPIRE', ENDED, ENDED_KEPT)
+end
+
 -- Notes that a worker ended, and how: nothing else of it stays. A note is not worth a failure.
 local function note_end(leases, model, pk, how)
   local key, ends = hash_key(model, pk), redis.pcall('ZSCORE', leases, pk)
@@ -42,8 +47,7 @@ local function note_end(leases, model, pk, how)
     words[#words + 1], words[#words + 2] = name, bounded(redis.pcall('HGET', key, name) or '', LONGEST_NAME)
   end
   words[#words + 1], words[#words + 2] = 'details', kept_details(redis.pcall('HGET', key, 'details'))
-  redis.pcall('XADD', ENDED, 'MAXLEN', MAX_ENDED, '*', unpack(words))
-  redis.pcall('EXPIRE', ENDED, ENDED_KEPT)
+  add_note(words)
 end
 
 -- Deletes records of those who are not there any more; returns how many ended. A record that cannot be deleted is left

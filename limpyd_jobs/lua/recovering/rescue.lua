@@ -11,7 +11,7 @@
 --   is_starting    '1' from a worker that just began
 --   classes
 -- reply
---   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared, next_lapse}
+--   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared, next_lapse, lost}
 --     rescued     {key of the waiting list, ident, identifier, queue_name, queue_priority, rescues}…
 --     unknown     idents of jobs whose class was not given: left where they are
 --     exhausted   as a claimed job in claim.lua: a job that was rescued too often, which the caller has to fail; if any
@@ -20,6 +20,7 @@
 --     spared      how many have half a lease more: a worker that just began may not know that Redis just began, too, so
 --                 that no worker could renew a lease
 --     next_lapse  in how many seconds the next lease ends, unless it is renewed; none without any
+--     lost        {token, queue_name}… of the claims that lapsed; none without any
 --
 -- A job that was delayed or put in error before its worker died goes to the waiting list, too: the next worker handles
 -- it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once, it is not known
@@ -36,7 +37,7 @@
 local limit, max_rescues, lease = tonumber(request.limit), tonumber(request.max_rescues), tonumber(request.lease)
 local token, is_starting, classes = checked_token(request.token), request.is_starting, classes_from(request.classes)
 local moment = now()
-local rescued, unknown, broken, spared, exhausted = {}, {}, {}, 0
+local rescued, unknown, broken, lost_claims, spared, exhausted = {}, {}, {}, {}, 0
 
 -- The job will run again, unless it was delayed.
 local function is_to_run(status)
@@ -158,13 +159,15 @@ local function rescue(queue, ident)
   local is_uncounted = (lost or is_innocent) and status == STATUSES.RUNNING
   rescues = is_uncounted and is_innocent and rescues or lost_once_more(rescues, is_uncounted and lost)
   local number = tonumber(rescues) or 0
+  local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))
   if is_to_run(status) and not is_uncounted and number > max_rescues then
     take_over(queue, job)
+    lost_claims[#lost_claims + 1] = held and {held, name or ''}
     return
   end
   -- It began, so its `start_within` is over, though the try does not count.
   put_back(queue, job, status, rescues, is_uncounted and {tries = one_try_less(tries), _start_within = false} or {})
-  local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))
+  lost_claims[#lost_claims + 1] = held and {held, name or ''}
   rescued[#rescued + 1] = {
     key = queue .. ':waiting', ident = ident, identifier = identifier or '', queue_name = name or '',
     queue_priority = priority or '', rescues = number,
@@ -227,5 +230,5 @@ end
 
 return answer('done', {
   rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
-  spared = spared, next_lapse = next_lapse(),
+  spared = spared, next_lapse = next_lapse(), lost = #lost_claims > 0 and lost_claims or nil,
 })

@@ -120,7 +120,7 @@ class WorkerRegistration:
 
     def __post_init__(self) -> None:
         self._repeats = Repeats(self.worker.log)
-        self._pk = f"worker-{self.owner.rpartition(':')[2]}"
+        self._pk = presences.pk_of_worker(self.owner)
         self._pid = 0  # of the process that registered: the code of a job may fork others
         self._lease = min(self.context.settings.lease, MAX_LEASE)
         self._since = ""

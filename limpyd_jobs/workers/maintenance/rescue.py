@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, Queue, job_classes
-from limpyd_jobs.models.presence import presence_models
+from limpyd_jobs.models.presence import WorkerPresence, presence_models
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.search.classes import replies_to
@@ -29,6 +30,9 @@ SHORTEST_WAIT = 1.0
 
 # How many idents are read at once.
 CHUNK = 1000
+
+# The owner of the claims of a worker: its host, its process, and a name. Applications give others.
+WORKER = re.compile(r".+:\d+:[0-9a-f]{12}")
 
 # An orphan is put back once it was seen twice, with these seconds between. Version 2 starts a job in less time.
 ORPHAN_SEEN_FOR = 6.0
@@ -55,6 +59,7 @@ class Rescuer:
         self.interval = self.lease / 4
         self._next_lapse: float | None = None
         self._has_run = False
+        self._lost: list[tuple[str, str]] = []  # the claims that lapsed: their tokens, and the names of the queues
         self._is_starting = not dates.moved_time  # else tests let leases lapse, on a server that has just begun
 
     def run(self, context: Context) -> float | None:
@@ -63,6 +68,8 @@ class Rescuer:
         more = bool(queue_keys)
         while more:
             more = self._rescue_some(context, queue_keys)
+        if self._lost:
+            self._note_lost()
         if self._has_run:  # a worker that only begins has jobs to run
             self._sweep()
         self._has_run = True
@@ -84,11 +91,25 @@ class Rescuer:
         for ident, reason in found.broken:
             quarantined = "put in the quarantine of its queue"
             context.log_repeated(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
+        self._lost += found.lost
         for delivery in found.rescued:
             self.on_rescued(delivery)
         if found.exhausted:
             self.on_exhausted(found.exhausted, WorkerLost(f"Its workers died, {self.max_rescues + 1} times in a row"))
         return bool(found.rescued or found.exhausted or found.broken or found.spared or is_resolved)
+
+    def _note_lost(self) -> None:
+        """Note the workers of claims that lapsed: one that died in its first second has left no other trace."""
+        claims, self._lost = self._lost, []
+        by_owner: dict[str, list[str]] = {}
+        for token, queue in claims:
+            owner = transitions.owner_of(token)
+            if owner and WORKER.fullmatch(owner):
+                by_owner.setdefault(owner, []).append(queue)
+        for model in presence_models(self.queue_model.database) if by_owner else ():
+            if issubclass(model, WorkerPresence):
+                for owner, queues in by_owner.items():
+                    presences.note_lost(model, owner, sorted({*queues}), len(queues))
 
     @staticmethod
     def _resolve(idents: Sequence[str]) -> bool:

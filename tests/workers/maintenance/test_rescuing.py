@@ -18,6 +18,7 @@ from servers import RedisServer, wait_until
 from limpyd_jobs import STATUSES, Error, Job, Presence, Queue, Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.query import ended_workers
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.threads import Heartbeat
@@ -358,3 +359,15 @@ def test_a_job_is_put_back_when_its_lease_ends_not_at_the_next_look() -> None:
     job.claim("dead", lease=0.5)
     work(QUEUE, lease=60, max_duration=10)  # it looks every 15 seconds
     assert job.status.hget() == STATUSES.SUCCESS
+
+
+def test_a_worker_that_died_in_its_first_second_is_among_those_that_ended() -> None:
+    for number in range(3):
+        Patient.add_job(f"{number}", queue_name=QUEUE)
+    owner = "web1:7:0123456789ab"
+    for token in (f"1@{owner}", f"2@{owner}", transitions.claim_token("an application")):
+        claim(token=token)
+    lapse(Queue.get_queue(QUEUE))
+    work(QUEUE, **{**QUICK, "max_loops": 3})
+    lost = [worker for worker in ended_workers() if worker.how == "silent"]
+    assert [(worker.name, worker.queues, worker.running) for worker in lost] == [(owner, [QUEUE], 2)]
