@@ -14,6 +14,7 @@ from limpyd_jobs.query.attention.evidence import Glance as Glance
 from limpyd_jobs.query.attention.evidence import Pause as Pause
 from limpyd_jobs.query.attention.evidence import RecentErrors as RecentErrors
 from limpyd_jobs.query.attention.evidence import app_versions as app_versions
+from limpyd_jobs.query.attention.evidence import fails_now as fails_now
 from limpyd_jobs.query.attention.evidence import glance as glance
 from limpyd_jobs.query.attention.incidents import attention as attention
 from limpyd_jobs.query.attention.incidents import verdict as verdict

@@ -24,7 +24,7 @@ from starlette.routing import Match, Mount, Route, compile_path
 
 from limpyd_jobs.contrib.web.access import Access
 from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, USER, Guard
-from limpyd_jobs.contrib.web.kept import Kept, Recent
+from limpyd_jobs.contrib.web.kept import Costly, Kept, Recent
 from limpyd_jobs.contrib.web.live import Live, To
 from limpyd_jobs.contrib.web.masking import Masking
 from limpyd_jobs.contrib.web.pages import PAGES
@@ -166,6 +166,7 @@ class Site:
         self._is_of_one = access is not None
         self.tasks = Tasks()
         self.kept = Kept()
+        self._costly = Costly()
         self._access = access or Access(settings)  # wrong secrets count together
         self._limiter = CapacityLimiter(settings.threads)
         self._lanes = {page.lane: lane_of(page.lane, settings.threads) for page in PAGES}
@@ -289,6 +290,7 @@ class Site:
             return await self._shown_again(request, asked, page, form, error)
         lane = "short" if plan.is_short else "look" if act.role is Role.VIEW else "long"
         lane = "follow" if plan.follows else lane
+        self._costly.clear()
         task = self.tasks.begin(plan.title, asked.user, plan.back, plan.do, lane)
         with anyio.move_on_after(WAIT_FOR_ACT):
             while not task.is_over:
@@ -340,7 +342,9 @@ class Site:
         polls = not self.settings.streams if self.settings.streams is not None else _is_below_another(request.scope)
         masking = Masking(self.settings.masked, partial(masked_fields, self.settings.database))
         asked = Asked(
-            user, request.path_params, query, self.settings, masking, self.tasks, self.kept, self.looks, polls
+            *(user, request.path_params, query, self.settings, masking, self.tasks, self.kept, self.looks, polls),
+            costly=self._costly,
+            is_again="hx-request" in request.headers,
         )
         request.scope[ASKED] = asked
         return asked

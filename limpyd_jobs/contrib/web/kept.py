@@ -14,6 +14,9 @@ T = TypeVar("T")
 # For how many seconds a value is kept, and how many values.
 KEPT_FOR, MAX_KEPT = 600.0, 16
 
+# For how many times as long as it took to find something out, it is shown again; and how many of these are kept.
+TIMES, MAX_COSTLY = 25, 64
+
 
 class KeptValue(NamedTuple):
     """A value, and when it was found out."""
@@ -42,6 +45,37 @@ class Kept:
         with self._lock:
             found = self._values.get(key)
             return found if found and found.until > monotonic() else None
+
+
+class Costly:
+    """What took long to find out. Pages that ask again by themselves show the same for a time that grows with what it
+    took, so that Redis and this process have little to do for them, however many watch."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, key: Hashable, look: Callable[[], T], *, is_new: bool) -> T:
+        """Return what was found for a key; look again if that is too old, or if it is asked for what is new."""
+        with self._lock:
+            until, value = self._values.get(key, (0.0, None))
+        if not is_new and until > monotonic():
+            found: T = value
+            return found
+        began = monotonic()
+        found = look()
+        now = monotonic()
+        with self._lock:
+            self._values[key] = now + (now - began) * TIMES, found
+            self._values.move_to_end(key)
+            while len(self._values) > MAX_COSTLY:
+                self._values.popitem(last=False)
+        return found
+
+    def clear(self) -> None:
+        """Forget all: something was done."""
+        with self._lock:
+            self._values.clear()
 
 
 class Recent(Generic[T]):

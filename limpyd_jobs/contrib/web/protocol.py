@@ -23,12 +23,12 @@ Handlers raise `Refusal`, or let `ValueError`, `LookupError` and exceptions of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-from limpyd_jobs.contrib.web.kept import Kept
+from limpyd_jobs.contrib.web.kept import Costly, Kept
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.tasks import OnStep, Tasks, for_a_moment
 from limpyd_jobs.contrib.web.users import Role, User
@@ -149,6 +149,9 @@ class Asked:
         Looks at all of the database.
     polls: bool
         Whether the server holds a thread for each stream, as under WSGI, so that pages have to poll.
+    costly: Costly
+    is_again: bool
+        Whether a page asks again by itself.
     """
 
     user: User
@@ -160,6 +163,12 @@ class Asked:
     kept: Kept
     looks: Looks
     polls: bool = False
+    costly: Costly = field(default_factory=Costly)
+    is_again: bool = False
+
+    def find(self, key: Hashable, look: Callable[[], T]) -> T:
+        """Find something out that may take long: a page that asks again by itself may show what was found before."""
+        return self.costly((self.database, key), look, is_new=not self.is_again)
 
     @property
     def database(self) -> JobsDatabase | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,6 +21,9 @@ from limpyd_jobs.statuses import STATUSES
 
 # Of how much time incidents are found.
 SINCE = timedelta(hours=1)
+
+# For how long after its last error a cause is said to fail now.
+FAILS_FOR = timedelta(minutes=10)
 
 # How many entries of the audit are read for who paused a queue, if one is paused.
 MAX_ENTRIES = 200
@@ -52,6 +55,16 @@ class RecentErrors(NamedTuple):
     in_error: frozenset[str] = frozenset()
     is_exact: bool = True
 
+    def failing(self, now: datetime) -> Set[str]:
+        """Return the fingerprints of the causes that fail now, at a time, naive UTC."""
+        return {each.fingerprint for each in self.errors if fails_now(each.date_time, now)}
+
+
+def fails_now(date: str, now: datetime) -> bool:
+    """Return whether a cause whose last error was then fails now."""
+    last = parse_datetime(date)
+    return bool(last and now - last < FAILS_FOR)
+
 
 class Glance(NamedTuple):
     """All that is known of a database at a glance.
@@ -62,7 +75,7 @@ class Glance(NamedTuple):
     periods: sequence of Period
         The metrics of the last minutes, of all queues, the oldest first.
     recent: RecentErrors
-        Read only if tries failed in these minutes.
+        Read only if tries failed in these minutes, or the last error was a moment ago.
     pauses: dict of str to Pause
         Of the queues that are paused, by their name, as far as the audit says.
     versions: sequence of AppVersion
@@ -110,11 +123,16 @@ def glance(
         return Glance(
             seen,
             periods,
-            recent_errors(database, mask) if fails else RecentErrors(),
+            recent_errors(database, mask) if fails or _fails_uncounted(database) else RecentErrors(),
             _pauses(paused, database) if paused else {},
             app_versions(database),
             utcnow(),
         )
+
+
+def _fails_uncounted(database: JobsDatabase | None) -> bool:
+    """Return whether a job failed a moment ago, though no worker has counted it: an application had claimed it."""
+    return any(fails_now(each.date_time, utcnow()) for each in ErrorFilter(database=database).page(1).found)
 
 
 def recent_errors(database: JobsDatabase | None = None, mask: Mask = str) -> RecentErrors:

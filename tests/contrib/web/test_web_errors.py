@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
-from asking import Answer, Dashboard
+from asking import PROGRAM, Answer, Dashboard
 from servers import wait_until
 
 from limpyd_jobs import Error, Job
+from limpyd_jobs.contrib.web import kept
 from limpyd_jobs.contrib.web.pages import errors as page_of_errors
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import JobFilter, queue_states
 from limpyd_jobs.search import walk
 from limpyd_jobs.search.classes import error_models_of
@@ -231,3 +234,38 @@ def test_a_requeue_is_followed_on_a_page_of_its_own_and_can_be_stopped() -> None
     wait_until(lambda: dashboard.read(page)["requeue"]["state"] == "stopped", "the end")
     assert "stopped by" in dashboard.get(page).shown
     assert dashboard.get("/requeues/none").status == 404
+
+
+def test_the_badge_at_errors_counts_the_causes_that_fail_now_as_the_page_does() -> None:
+    dashboard = Dashboard()
+    assert 'data-failing="0"' in dashboard.get("/workers").text
+    long_ago = utcnow() - timedelta(minutes=11)
+    Error.add_error("invoices", Invoice.add_job("over"), OSError("c"), when=long_ago)
+    for number, error in enumerate((KeyError("a"), ValueError("b"), ValueError("b"))):
+        fail(f"{number}", error, f"queue{number}")
+    dashboard = Dashboard()
+    assert 'data-failing="2"' in dashboard.get("/workers").text
+    assert "2 causes fail now" in dashboard.get("/errors").shown
+
+
+def test_pages_that_ask_again_by_themselves_show_what_took_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "TIMES", 1e6)
+    fail("1", KeyError("a"))
+    dashboard = Dashboard()
+    fingerprint = fingerprint_of(dashboard, "KeyError")
+    pages = "/errors", f"/errors/cause?fingerprint={fingerprint}", "/queues/queue?name=invoices"
+    for page in pages:
+        dashboard.get(page)
+    fail("2", KeyError("a"))
+
+    def shown(page: str, **headers: str) -> int:
+        found = dashboard.get(page, {**PROGRAM, **headers}).json
+        cause = found if "fingerprint" in found else (found["groups"] if "groups" in found else found["causes"])[0]
+        return int(cause["number"] if "number" in cause else cause["count"])
+
+    again = {"hx-request": "true"}
+    assert [shown(page, **again) for page in pages] == [1, 1, 1]
+    assert [shown(page) for page in pages] == [2, 2, 2]
+    fail("3", KeyError("a"))
+    dashboard.do("/queues/pause", {"queue": "invoices"})
+    assert [shown(page, **again) for page in pages] == [3, 3, 3]

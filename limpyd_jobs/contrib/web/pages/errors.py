@@ -6,7 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from limpyd_jobs.contrib.web.kept import KeptValue
@@ -18,7 +19,7 @@ from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime, rate, time_span
-from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter
+from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, fails_now
 from limpyd_jobs.views import Block, Change, Requeue, blocks_of, filter_of_failed
 
 HERE = "/errors"
@@ -28,14 +29,13 @@ CAUSE = "/errors/cause"
 PER_PAGE, MAX_PER_PAGE, MESSAGES, MAX_MESSAGES, MAX_JOBS = 50, 500, 3, 100, 20
 
 # For how many seconds a page looks at errors, and at jobs.
-TIMEOUT, JOBS_TIMEOUT = 2.0, 1.0
+TIMEOUT, JOBS_TIMEOUT = 1.0, 0.5
 
 # How many bytes of a value of the last error are read.
 MAX_READ = 1_000_000
 
-# For how long after its last error a cause is said to fail now; and of how many causes it is counted how many jobs are
-# in error, and for how many seconds each.
-FAILS_FOR, MAX_FAILED, FAILED_TIMEOUT = timedelta(minutes=10), 10, 0.05
+# Of how many causes it is counted how many jobs are in error, and for how many seconds each.
+MAX_FAILED, FAILED_TIMEOUT = 10, 0.05
 
 # For how many seconds a requeue that ended is shown with its cause.
 SHOWN_FOR = 3600
@@ -76,7 +76,7 @@ class ErrorsShown(OfFilter):
     def causes(self) -> Sequence[Cause]:
         """The causes: those whose jobs are being requeued, then those that fail now, then those that are over."""
         found = [
-            Cause(group, fails_now(group), self.requeues.get(group.fingerprint), self.failed.get(group.fingerprint))
+            Cause(group, _fails_now(group), self.requeues.get(group.fingerprint), self.failed.get(group.fingerprint))
             for group in self.groups
         ]
         return sorted(found, key=lambda each: (each.requeue is None, not each.is_failing))
@@ -84,7 +84,7 @@ class ErrorsShown(OfFilter):
     @property
     def failing(self) -> int:
         """How many causes fail now."""
-        return sum(map(fails_now, self.groups))
+        return sum(map(_fails_now, self.groups))
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,11 @@ class CauseShown(OfFilter):
 
     @property
     def is_failing(self) -> bool:
-        return fails_now(self.group)
+        return _fails_now(self.group)
 
 
-def fails_now(group: ErrorGroup) -> bool:
-    """Return whether the last error of a cause was a moment ago."""
-    last = parse_datetime(group.last_seen)
-    return bool(last and datetime.now(timezone.utc).replace(tzinfo=None) - last < FAILS_FOR)
+def _fails_now(group: ErrorGroup) -> bool:
+    return fails_now(group.last_seen, datetime.now(timezone.utc).replace(tzinfo=None))
 
 
 def show(asked: Asked) -> ErrorsShown:
@@ -140,7 +138,8 @@ def show(asked: Asked) -> ErrorsShown:
     errors = _filter_of(asked, words)
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     kept = asked.kept.get(_key(words))
-    found = kept.value if kept else errors.groups(limit, TIMEOUT, messages=MESSAGES, mask=asked.masking.message)
+    look = partial(errors.groups, limit, TIMEOUT, messages=MESSAGES, mask=asked.masking.message)
+    found = kept.value if kept else asked.find((HERE, limit, *words), look)
     return _shown(asked, words, found, limit, kept)
 
 
@@ -153,7 +152,8 @@ def _shown(asked: Asked, words: Sequence[str], found: ErrorGroups, limit: int, k
     others = found.others + sum(each.number for each in found.groups[limit:])
     counted = kept and kept.at
     shown = (words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
-    return ErrorsShown(*shown, requeues=_requeues(asked), failed=_failed(asked, found, words))
+    failed = asked.find(("failed", limit, *words), partial(_failed, asked, found, words))
+    return ErrorsShown(*shown, requeues=_requeues(asked), failed=failed)
 
 
 def _requeues(asked: Asked) -> dict[str, Requeue]:
@@ -188,23 +188,29 @@ def show_cause(asked: Asked) -> CauseShown:
     fingerprint = asked.query.one("fingerprint")
     words = _words_beside(asked.query)
     errors = _filter_of(asked, words, fingerprint=fingerprint)
-    found = errors.groups(1, TIMEOUT, messages=MAX_MESSAGES, mask=asked.masking.message)
+    key = (fingerprint, *words)
+    look = partial(errors.groups, 1, TIMEOUT, messages=MAX_MESSAGES, mask=asked.masking.message)
+    found = asked.find((CAUSE, *key), look)
     if not found.groups:
         raise Refusal(404, f"There is no error with the fingerprint {fingerprint}")
     [group] = found.groups
     last = errors.last_of(group, MAX_READ)
     jobs = _jobs_of(asked, fingerprint, words)
-    page = jobs.page(MAX_JOBS, timeout=JOBS_TIMEOUT)
+    page = asked.find(("jobs of", *key), partial(jobs.page, MAX_JOBS, timeout=JOBS_TIMEOUT))
     has_all = page.is_complete and not page.following
     return CauseShown(
         words=words,
         fingerprint=fingerprint,
-        number=Count(group.number, True) if found.is_exact else errors.count(JOBS_TIMEOUT),
+        number=Count(group.number, True)
+        if found.is_exact
+        else asked.find(("errors of", *key), partial(errors.count, JOBS_TIMEOUT)),
         group=group,
         is_exact=found.is_exact,
         looked=found.looked,
         last=asked.masking.of(last.get("job_model_repr", "")).error(last),
-        failed=Count(len(page.found), True) if has_all else jobs.count(JOBS_TIMEOUT),
+        failed=Count(len(page.found), True)
+        if has_all
+        else asked.find(("failed of", *key), partial(jobs.count, JOBS_TIMEOUT)),
         jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,
         requeue=_requeues(asked).get(fingerprint),

@@ -29,7 +29,7 @@ from limpyd_jobs.views import QueueRow, queue_rows
 MAX_QUEUES, MAX_ATTENTION, MAX_CARDS = 50, 50, 4
 
 # What is on the page only, and not sent to programs.
-OF_PAGE = ("rows", "strip", "failures")
+OF_PAGE = ("rows", "strip", "failures", "failing")
 
 
 class Trouble(NamedTuple):
@@ -41,7 +41,7 @@ class Trouble(NamedTuple):
     is_grave: bool
         Whether jobs fail, or are not run.
     failing: int
-        How many queues have jobs that fail now.
+        How many causes fail now.
     silent: int
         How many workers are silent.
     """
@@ -76,7 +76,8 @@ class OverviewShown:
 
     The queues are those in which most jobs wait; `others` says how many more there are, and `other_attention` how many
     more things need attention. `unseen` names the shards that cannot be used: what is in them is nowhere in it.
-    `rows` are the queues as the page lists them, the worst first; `other_rows` says how many more there are.
+    `rows` are the queues as the page lists them, the worst first; `other_rows` says how many more there are. Of causes,
+    `failing` fail now.
     """
 
     database: str
@@ -96,6 +97,7 @@ class OverviewShown:
     other_rows: int
     strip: Strip
     failures: Failures | None
+    failing: int
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return what a program is sent."""
@@ -109,9 +111,8 @@ class OverviewShown:
     @property
     def trouble(self) -> Trouble:
         """What every page shows of it."""
-        failing = {name for each in self.attention if each.is_failing for name in each.queues}
         found = self.verdict
-        return Trouble(found.problems, found.gravity == "error", len(failing), found.workers - found.workers_well)
+        return Trouble(found.problems, found.gravity == "error", self.failing, found.workers - found.workers_well)
 
 
 def span_of(asked: Asked) -> str:
@@ -150,6 +151,7 @@ def overview_of(looks: Looks, span: str = HOUR) -> OverviewShown:
         other_rows=len(rows[MAX_QUEUES:]),
         strip=strip_of(span, periods, glanced, now, fails=fails),
         failures=_failures(glanced, found[0]) if found and found[0].code == "failures" else None,
+        failing=len(glanced.recent.failing(glanced.at)),
     )
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import NamedTuple
 
 from limpyd_jobs.contrib.web.pages.overview import span_of
@@ -32,8 +33,9 @@ from limpyd_jobs.views import QueueRow, ShownWorker, queue_rows, shown_workers
 # How many causes, jobs, workers, schedules and classes are on the page.
 MAX_CAUSES, MAX_JOBS, MAX_WORKERS, MAX_FEEDING = 5, 8, 12, 20
 
-# For how many seconds it looks at errors, and at jobs; and at how many jobs for their age.
-TIMEOUT, MAX_AGES = 0.5, 500
+# For how many seconds it looks at errors, and at jobs; at how many jobs for their age; and, without time for all, at
+# how many entries of the list of errors.
+TIMEOUT, MAX_AGES, MAX_LISTED = 0.2, 500, 2_000
 
 # The bounds of the ages by which waiting jobs are counted, in seconds.
 AGES = (1, 10, 60, 300, 3600, 86400)
@@ -101,9 +103,7 @@ def show(asked: Asked) -> QueueShown:
         raise Refusal(404, f"There is no queue {name}")
     incidents = [each for each in found if name in each.queues]
     errors = _causes(asked, f"queue={name}")
-    waiting = JobFilter(queue=name, status="waiting", database=asked.database).page(
-        MAX_AGES, newest_first=False, timeout=TIMEOUT
-    )
+    waiting = asked.find(("oldest", name), partial(_oldest, asked, name))
     workers = [each for each in shown_workers(glanced.overview.workers) if name in each.queues]
     due = [state.next_due for state in row.priorities if state.next_due is not None]
     strip = strip_of(
@@ -119,13 +119,13 @@ def show(asked: Asked) -> QueueShown:
         queue=row,
         incidents=incidents,
         next_due=min(due, default=None),
-        in_error=JobFilter(queue=name, status="error", database=asked.database).count(TIMEOUT),
+        in_error=asked.find(("in error", name), partial(_in_error, asked, name)),
         ended=row.ended,
         strip=strip,
         causes=errors[0],
         causes_are_exact=errors[1],
-        oldest=[_masked(asked, job) for job in waiting.found[:MAX_JOBS]],
-        ages=_ages(waiting.found, glanced.at),
+        oldest=[_masked(asked, job) for job in waiting[:MAX_JOBS]],
+        ages=_ages(waiting, glanced.at),
         workers=workers[:MAX_WORKERS],
         others=len(workers[MAX_WORKERS:]),
         feeding=_rates(glanced, Choice(queue=name), 1),
@@ -166,9 +166,25 @@ def _of_class(asked: Asked, name: str) -> tuple[Facets, tuple[Sequence[ErrorGrou
         return Facets({}, 0, True), ((), True)
 
 
+def _oldest(asked: Asked, name: str) -> Sequence[FoundJob]:
+    """Return the jobs of a queue that wait for longest: those at the front of its lists, if there are many."""
+    jobs = JobFilter(queue=name, status="waiting", database=asked.database)
+    few = jobs.listed(MAX_AGES, newest_first=False) or jobs
+    return few.page(MAX_AGES, newest_first=False, timeout=TIMEOUT).found
+
+
+def _in_error(asked: Asked, name: str) -> Count:
+    """Count the jobs of a queue that are in error: all, or those that its list of errors got last."""
+    jobs = JobFilter(queue=name, status="error", database=asked.database)
+    count = jobs.count(TIMEOUT / 2)
+    few = None if count.is_exact else jobs.listed(MAX_LISTED)
+    return max(count, few.count(TIMEOUT)._replace(is_exact=False)) if few else count
+
+
 def _causes(asked: Asked, condition: str) -> tuple[Sequence[ErrorGroup], bool]:
     errors = asked.masking.checked(ErrorFilter(condition, database=asked.database))
-    found = errors.groups(MAX_CAUSES, TIMEOUT, messages=1, mask=asked.masking.message)
+    look = partial(errors.groups, MAX_CAUSES, TIMEOUT, messages=1, mask=asked.masking.message)
+    found = asked.find(("causes", condition), look)
     return found.groups, found.is_exact
 
 
