@@ -100,7 +100,7 @@ class MetricsReader:
         return [each.period for each in found]
 
     def _still_known(self, connection: Any, kind: tuple[Any, str, int], starts: range) -> list[_Column]:
-        """Return the first periods, if they are known, and nobody has deleted them since."""
+        """Return the first periods, if they are known, and none of them was deleted since."""
         first = EPOCH + timedelta(seconds=starts[0])
         kept = [each for each in self._kept.get(kind, ()) if each.period.start >= first]
         if not kept or kept[0].period.start != first:
