@@ -35,6 +35,7 @@ from limpyd_jobs.models.calls.prepared import PreparedJob
 from limpyd_jobs.models.functions.current import current_job
 from limpyd_jobs.models.functions.decorator import job
 from limpyd_jobs.models.functions.function import AddedJob, JobFunction, PreparedCall
+from limpyd_jobs.models.functions.giving import GIVEN
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
@@ -43,6 +44,7 @@ __version__ = EXACT_VERSION
 
 __all__ = [
     "EXACT_VERSION",
+    "GIVEN",
     "STATUSES",
     "VERSION",
     "AddedJob",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import assert_type
 
-from limpyd_jobs import AddedJob, Job, PreparedCall, current_job, job
+from limpyd_jobs import GIVEN, AddedJob, Job, PreparedCall, Queue, current_job, job
 
 
 @job
@@ -21,6 +21,21 @@ def with_options(to: str, *, when: date | None = None) -> list[str]:
 @job(queue="mails")
 async def in_a_loop(to: str) -> int:
     return await in_a_loop("bob")
+
+
+@job(queue="mails")
+def with_job(to: str, this: Job = GIVEN, queue: Queue | None = None) -> None:
+    assert_type(this.ident, str)
+
+
+@plain.on_success
+def succeeded(this: Job, queue: Queue, result: int) -> None:
+    print(this.ident)
+
+
+@plain.on_sucess  # wrong
+def misspelt(this: Job, queue: Queue, result: int) -> None:
+    print(this.ident)
 
 
 async def add() -> None:
@@ -41,7 +56,10 @@ assert_type(plain.prepare("ann").add(queue="slow").result(), int)
 assert_type(with_options.configure(priority=5).prepare("ann").add().result(), list[str])
 assert_type(current_job(), Job)
 assert_type(current_job(None), Job | None)
+assert_type(with_job.add("ann"), AddedJob[None])
 plain()  # wrong
+with_job.add()  # wrong
+plain.on_error(5)  # wrong
 plain.add()  # wrong
 plain.add(5)  # wrong
 plain.add("ann", "bob")  # wrong

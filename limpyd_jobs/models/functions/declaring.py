@@ -22,6 +22,7 @@ from limpyd_jobs.classes.binding import made_model
 from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import is_async
+from limpyd_jobs.models.functions.giving import GivenParameter, with_given
 from limpyd_jobs.models.functions.parameters import Parameter, came_along, identify_by, parameters_of, values_of
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.job import Job
@@ -65,13 +66,14 @@ class Declared(NamedTuple):
 
     job_class: type[Job]
     parameters: Sequence[Parameter]
+    given: Sequence[GivenParameter]
 
 
 def declared(function: Callable[..., Any], owner: Any, options: dict[str, Any]) -> Declared:
     """Make the job class of a function that can be a job; `owner` is what stands in its place in its module."""
     _check_options(function, options)
     base = _base(function, options.get("base"))
-    parameters = parameters_of(function, base)
+    parameters, given = parameters_of(function, base)
     missing = [name for name, each in arguments_of(base).items() if each.is_needed]
     if missing:
         refuse(function, f"{base.__name__} needs the argument {missing[0]!r}, which no call gives: give it a default")
@@ -80,11 +82,11 @@ def declared(function: Callable[..., Any], owner: Any, options: dict[str, Any]) 
         "__qualname__": function.__qualname__,
         "__doc__": function.__doc__,
         "_function": owner,
-        "run": _run_of(function, parameters),
+        "run": _run_of(function, parameters, given),
         **{each.field: each.argument for each in parameters},
         **_attributes(function, base, options, parameters),
     }
-    return Declared(_made(function, base, attributes), parameters)
+    return Declared(_made(function, base, attributes), parameters, given)
 
 
 def _check_options(function: Any, options: dict[str, Any]) -> None:
@@ -152,17 +154,23 @@ def _schedules(value: Any) -> Any:
     return value
 
 
-def _run_of(function: Callable[..., Any], parameters: Sequence[Parameter]) -> Callable[[Job, Any], Any]:
+def _run_of(
+    function: Callable[..., Any], parameters: Sequence[Parameter], given: Sequence[GivenParameter]
+) -> Callable[[Job, Any], Any]:
     path = path_of_function(function)
 
     def run(self: Job, queue: Any) -> Any:
         in_order, by_name = values_of(self, parameters, path)
+        if given:
+            with_given(given, self, queue, in_order, by_name)
         return function(*in_order, **by_name)
 
     async def run_async(self: Job, queue: Any) -> Any:
         if not came_along(self, parameters):
             await in_thread(partial(values_of, self, parameters, path))
         in_order, by_name = values_of(self, parameters, path)
+        if given:
+            with_given(given, self, queue, in_order, by_name)
         return await function(*in_order, **by_name)
 
     chosen: Any = run_async if is_async(function) else run

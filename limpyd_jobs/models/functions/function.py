@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import update_wrapper
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
@@ -22,6 +22,7 @@ from limpyd_jobs.models.job import Job
 from limpyd_jobs.retrying import Retry
 
 P = ParamSpec("P")
+Hook = TypeVar("Hook", bound=Callable[..., Any])
 Returned = TypeVar("Returned", covariant=True)
 Result = TypeVar("Result", covariant=True)
 
@@ -149,9 +150,9 @@ class JobFunction(Generic[P, Returned, Result]):
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         update_wrapper(self, function)
-        self._signature = inspect.signature(function)
         self._is_checked = False
-        self.job_class, self._parameters = declared(function, self, options)
+        self.job_class, self._parameters, given = declared(function, self, options)
+        self._signature = _signature_of_calls(function, {each.name for each in given})
         self._fields = {each.name: each.field for each in self._parameters}
         self._defaults = {"priority": default_priority_of(self.job_class)}
         if not self._defaults["priority"]:
@@ -252,6 +253,65 @@ class JobFunction(Generic[P, Returned, Result]):
         """
         return self._arguments({}, args, kwargs)
 
+    def on_started(self, hook: Hook) -> Hook:
+        """Let a function be called before each of its jobs runs, with the job and its queue. As a decorator:
+
+        >>> @send_mail.on_error
+        ... def note(job: Job, queue: Queue, error: Exception, trace: str | None) -> None: ...
+
+        Such a hook is a method of `job_class`, and takes the place of that of its base.
+
+        Raises
+        ------
+        ConfigurationException
+            If there is such a hook of the function already, or it is no function.
+        """
+        return self._hook("on_started", hook)
+
+    def on_success(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that succeeded, its queue and its result: see `on_started`."""
+        return self._hook("on_success", hook)
+
+    def on_error(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that failed, its queue, the exception, and the text of its traceback,
+        or None: see `on_started`."""
+        return self._hook("on_error", hook)
+
+    def on_requeued(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that failed and is tried again, and its queue: see `on_started`."""
+        return self._hook("on_requeued", hook)
+
+    def on_skipped(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that was canceled, or otherwise not run, and its queue: see
+        `on_started`."""
+        return self._hook("on_skipped", hook)
+
+    def on_delayed(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that was delayed while it ran, and its queue: see `on_started`."""
+        return self._hook("on_delayed", hook)
+
+    def on_rescued(self, hook: Hook) -> Hook:
+        """Let a function be called with each job whose worker died, and its queue: see `on_started`."""
+        return self._hook("on_rescued", hook)
+
+    def on_released(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that gave way to the end of its worker, and its queue: see
+        `on_started`."""
+        return self._hook("on_released", hook)
+
+    def on_scheduled(self, hook: Hook) -> Hook:
+        """Let a function be called with each job that a schedule added, the schedule, and when it was due, naive UTC:
+        see `on_started`."""
+        return self._hook("on_scheduled", hook)
+
+    def _hook(self, name: str, hook: Hook) -> Hook:
+        if not inspect.isfunction(hook):
+            refuse(self, f"{name} is a decorator of a function, not of {hook!r}")
+        if name in vars(self.job_class):
+            refuse(self, f"it has {name} already: call the one from the other")
+        setattr(self.job_class, name, hook)
+        return hook
+
     def _added(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> AddedJob[Result]:
         job = self.job_class.add_job(**self._arguments(options, args, kwargs))
         return AddedJob(job, vars(job).get("_add_outcome", "added"))
@@ -292,6 +352,14 @@ class JobFunction(Generic[P, Returned, Result]):
 
     def __repr__(self) -> str:
         return f"<job {path_of_function(self)}>"
+
+
+def _signature_of_calls(function: Any, given: Collection[str]) -> inspect.Signature:
+    """Return the signature of `JobFunction.add`: without what a worker gives."""
+    signature = inspect.signature(function)
+    if not given:
+        return signature
+    return signature.replace(parameters=[each for each in signature.parameters.values() if each.name not in given])
 
 
 roots.job_function = JobFunction

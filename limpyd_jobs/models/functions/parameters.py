@@ -13,6 +13,7 @@ from limpyd_extensions.related import RelatedModel
 
 from limpyd_jobs.fields.argument import Argument, texts_of
 from limpyd_jobs.fields.forms import dump_json
+from limpyd_jobs.models.functions.giving import GivenParameter, given_parameter
 from limpyd_jobs.models.functions.refusing import refuse
 from limpyd_jobs.models.job import Job
 
@@ -57,19 +58,26 @@ class Parameter(NamedTuple):
             raise ValueError(f"The argument {self.name!r} of {path} is not {name}: {error}") from error
 
 
-def parameters_of(function: Callable[..., Any], base: type[Job]) -> list[Parameter]:
-    """Return the parameters of a function whose job class derives from a base; refuse those that cannot travel."""
+def parameters_of(function: Callable[..., Any], base: type[Job]) -> tuple[list[Parameter], list[GivenParameter]]:
+    """Return the parameters of a function whose job class derives from a base, and those that a worker gives; refuse
+    those that cannot travel."""
     taken = _taken_names(base)
     annotations = _Annotations(function)
     found: list[Parameter] = []
-    for parameter in inspect.signature(function).parameters.values():
+    given: list[GivenParameter] = []
+    for place, parameter in enumerate(inspect.signature(function).parameters.values()):
         _check_kind(function, parameter)
+        if parameter.annotation is not _EMPTY:
+            by_worker = given_parameter(function, parameter, place, annotations[parameter.name], base)
+            if by_worker:
+                given.append(by_worker)
+                continue
         field = _free_name(parameter.name, taken)
         taken.add(field)
         argument = _argument(function, parameter, annotations)
         by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         found.append(Parameter(parameter.name, field, argument, parameter.default, by_name))
-    return found
+    return found, given
 
 
 def values_of(job: Any, parameters: Sequence[Parameter], path: str) -> tuple[list[Any], dict[str, Any]]:
