@@ -30,6 +30,7 @@ from limpyd_jobs.exceptions import (
 )
 from limpyd_jobs.fields.argument import Argument, ValueField, typed
 from limpyd_jobs.indexes import DateTimeRangeIndex
+from limpyd_jobs.limiting.limit import Limit
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
 from limpyd_jobs.models.calls.prepared import PreparedJob
 from limpyd_jobs.models.functions.current import current_job
@@ -64,6 +65,7 @@ __all__ = [
     "JobFailed",
     "JobFunction",
     "JobGone",
+    "Limit",
     "LimpydJobsException",
     "NoResult",
     "NotAudited",

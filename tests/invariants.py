@@ -21,7 +21,7 @@ from limpyd_jobs.schedules import Schedule
 
 LIVE = {STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING}
 FINAL = {STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED}
-PLACES = ("waiting", "delayed", "_running")
+PLACES = ("waiting", "_parked", "delayed", "_running")
 LOCK_OF_VERSION_2 = "requeue_all_delayed_ready_jobs"
 
 Contents = dict[str, Any]
@@ -36,7 +36,7 @@ def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
     - I2 the indexes of a field are what limpyd makes of the values in the hashes
     - I3 a job is queued if, and only if, it is waiting, delayed or running
     - I4 one job of an identifier is queued at the most, besides canceled jobs whose code still runs
-    - I5 a waiting job stands in one waiting list, and nowhere else
+    - I5 a waiting job stands in one waiting list, or is parked in one queue, and stands nowhere else
     - I6 a delayed job stands in one delayed set, and nowhere else, with the score of its date
     - I7 a running job, and only such a one, has a claim and a lease
     - I8 a job that ended stands nowhere; one that succeeded does not know how far it was
@@ -149,10 +149,21 @@ class _Records:
     def _has_owner(self, key: str) -> bool:
         first, separator, rest = key.removeprefix(self.prefix).partition(":")
         if not separator:
-            return first in ("max_pk", "collection", "idle_workers", "reconcile_lock", "paused", "due")
-        if self.model.has_field(first) or first in ("_signal", "_once", "_canceled", "_stopping", "_throttle"):
+            return first in ("max_pk", "collection", "idle_workers", "reconcile_lock", "paused", "due", "_limits")
+        if self.model.has_field(first) or first in (
+            "_signal",
+            "_once",
+            "_canceled",
+            "_stopping",
+            "_throttle",
+            "_limit",
+        ):
             return True
-        of_record = rest in ("hash", LOCK_OF_VERSION_2) or self.model.has_field(rest)
+        of_record = (
+            rest in ("hash", LOCK_OF_VERSION_2)
+            or self.model.has_field(rest)
+            or rest.startswith(("_lane\n", "_blocked\n"))
+        )
         return first in self.collection and of_record
 
 
@@ -230,7 +241,7 @@ def _of_jobs(jobs: _Records, places: _Places) -> Iterator[str]:
             queued[job.get("identifier")].append(pk)
         if (job.get("queued") == "1") != (status in LIVE) or job.get("queued") not in ("1", None):
             yield f"I3 {said} has queued {job.get('queued')}"
-        if status == STATUSES.WAITING and where != ["waiting"]:
+        if status == STATUSES.WAITING and where not in (["waiting"], ["_parked"]):
             yield f"I5 {said} stands in {where}"
         if status == STATUSES.DELAYED and where != ["delayed"]:
             yield f"I6 {said} stands in {where}"

@@ -29,8 +29,15 @@ OF_MODEL = {
     **dict.fromkeys(("max_pk", "reconcile_lock", "_once", "_stopping", "_throttle"), "string"),
     **dict.fromkeys(("_signal", "_canceled"), "list"),
     "changes": "stream",
+    "_limits": "hash",
     "due": "",
 }
+
+# Keys of a limit, by their end.
+OF_LIMIT = {"slots": "zset", "rate": "string", "queues": "set"}
+
+# The beginnings of keys of a queue that have a lane, or a limit, behind them.
+OF_LANES = ("_lane\n", "_blocked\n")
 
 # Those of them that have a name, a token or an identifier behind them.
 OF_TOKENS = ("_signal", "_once", "_canceled", "_stopping", "_throttle")
@@ -119,6 +126,10 @@ class Keys:
             hashes[model].append(first)
         elif rest in OF_RECORD:
             of_fields[model].append((key, first, ""))
+        elif first == "_limit" and rest.rpartition(":")[2] in OF_LIMIT:
+            of_fields[model].append((key, "", OF_LIMIT[rest.rpartition(":")[2]]))
+        elif rest.startswith(OF_LANES) and issubclass(model, Queue):
+            of_fields[model].append((key, first, "zset"))
         elif model.has_field(rest) and type_of(model, rest):
             of_fields[model].append((key, first, type_of(model, rest)))
         else:

@@ -23,7 +23,11 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import is_presumed
 
-PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
+PLACES = {
+    STATUSES.WAITING: ("waiting", "_parked"),
+    STATUSES.DELAYED: ("delayed",),
+    STATUSES.RUNNING: ("_running",),
+}
 
 # The fields that must not change between the two looks at a job, in the order of lua/check/repair_placement.lua.
 SEEN = ("status", "queued", "_claim_token", "start", "end", "_last_claim", "_rescues", "delayed_until")
@@ -93,9 +97,9 @@ class Places:
     ) -> Iterator[tuple[str, str, list[str], list[float]]]:
         """Yield, in chunks, the entries of the sound queues: the key, the status that belongs there, idents, scores."""
         for queue in queues or self._queues.sound:
-            for status in statuses:
-                key = f"{queue}:{PLACES[status]}"
-                if status == STATUSES.WAITING:
+            for status, place in ((each, place) for each in statuses for place in PLACES[each]):
+                key = f"{queue}:{place}"
+                if place == "waiting":
                     for idents in self._reader.entries(key):
                         yield key, status, idents, []
                 else:
@@ -210,7 +214,7 @@ class Places:
             for batch in chunks(idents, BATCH):
                 taken = scripts.unresolved(self._reader.connection, base, place, batch, choice)
                 loose.update(Ident.of(ident).path for ident in taken)
-                if place == PLACES[STATUSES.RUNNING]:
+                if place in PLACES[STATUSES.RUNNING]:
                     running.update(Ident.of(ident).path for ident in batch if ident not in taken)
         kinds = ("unknown class", loose), ("unknown class runs", running)
         for kind, numbers in kinds if self._catalogue.imports else ():

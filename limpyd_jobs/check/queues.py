@@ -130,7 +130,7 @@ class Queues:
     def left_in(self, key: str) -> str:
         """Return which jobs a queue without a name or a record still has, so that it must not be deleted; or ''."""
         lists = (self._reader.entries(f"{key}:{name}") for name in ("waiting", "_quarantine"))
-        sets = (self._reader.scores(f"{key}:{name}") for name in ("delayed", "_running"))
+        sets = (self._reader.scores(f"{key}:{name}") for name in ("delayed", "_running", "_parked"))
         idents = (ident for chunk in chain(*lists) for ident in chunk)
         for ident in chain(idents, (ident for chunk in chain(*sets) for ident, _ in chunk)):
             if ident in self.unplaced:

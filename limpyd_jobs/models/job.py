@@ -19,6 +19,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
+from limpyd_jobs.limiting.limit import check_declared
 from limpyd_jobs.models import adding, moving
 from limpyd_jobs.models.adding import OutcomeOfAdding
 from limpyd_jobs.models.calls.configured import AddingJobs, arguments_for, options_of
@@ -107,6 +108,9 @@ class Job(JobRecord):
     unique_for: float or timedelta
         For how long after a job of it ended, as a success or an error, no other one of the same identifier is added, in
         seconds unless a timedelta. None or 0 to add one at once.
+    limits: list of Limit
+        How many of its jobs run at once, or begin in a time, for each value of a field. Anything else of that name is
+        the application's own.
     restart_after_error: bool
         True to let a job that failed begin anew, instead of going on from the cursors of its `iterate` and `step`.
     max_job_bytes: int
@@ -134,6 +138,10 @@ class Job(JobRecord):
     keep_history: int = 0
     thread_safe: bool = True
     identify: Callable[[Any], str] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check_declared(cls)
 
     @classmethod
     def get_from_ident(cls, ident: str) -> Job:

@@ -173,6 +173,8 @@ class JobRecord(BaseJobsModel):
     progress_state = OwnField(AtomicHashField())
     cursor = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())
+    slots = OwnField(AtomicHashField())
+    place = OwnField(AtomicHashField())
 
     # what came with the claim of a job, or is known since a call; not always there
     _cached_identifier: Any

@@ -15,6 +15,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.fields.atomic_fields import AtomicHashField
 from limpyd_jobs.fields.new_fields import check_fields, default_priority
 from limpyd_jobs.fields.own_fields import Alias, OwnField, with_own_fields
 from limpyd_jobs.models.base import BaseJobsModel
@@ -42,7 +43,8 @@ class Queue(BaseJobsModel):
 
     The lists and sorted sets hold the idents of jobs. The scores of `running` are the ends of the leases. `quarantine`
     holds entries that were found in a list and are not jobs that can be run. `deferrals` counts, by ident, how often
-    the class of a job could not be resolved. `error` is another name of `errors`.
+    the class of a job could not be resolved. `parked` are the jobs that wait for a limit, by their place; `turns`,
+    `later` and `lanes` are how they are found. `error` is another name of `errors`.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -56,6 +58,10 @@ class Queue(BaseJobsModel):
     running = OwnField(fields.SortedSetField())
     quarantine = OwnField(fields.ListField())
     deferrals = OwnField(fields.HashField())
+    parked = OwnField(fields.SortedSetField())
+    turns = OwnField(fields.SortedSetField())
+    later = OwnField(fields.SortedSetField())
+    lanes = OwnField(AtomicHashField())
     error = Alias("errors")
 
     # what came along with the queue; not always there

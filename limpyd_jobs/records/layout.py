@@ -18,6 +18,7 @@ from limpyd_jobs.classes.job_classes import check_addable
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized, overrides
 from limpyd_jobs.indexes import DateTimeRangeIndex, prefixes, range_keys, special_indexes
+from limpyd_jobs.limiting.limit import described_limits, limits_of_class
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.redis.cluster.names import check_namespace
 
@@ -101,6 +102,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "tells": _notifies(model, special),
         "history": _kept_history(model),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
+        "limits": described_limits(model),
     }
     other_defaults = {name: value for name, value in defaults.items() if name not in plain}
     own_special = {name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique}
@@ -133,8 +135,15 @@ def layout_to_add(job_class: type[RedisModel]) -> Layout:
 
 
 def classes_argument(classes: Mapping[str, type[RedisModel]]) -> str:
-    """Return some classes, by their path, as scripts take them: the path and the layout of each in a line of a text."""
-    return "\n" + "".join(map(_line_with_context if instruments.installed else _line_of, classes.items()))
+    """Return some classes, by their path, as scripts take them: the path and the layout of each in a line. The
+    first line of the text is empty unless one of them has limits."""
+    lines = "".join(map(_line_with_context if instruments.installed else _line_of, classes.items()))
+    return f"limits\n{lines}" if any(map(_has_limits, classes.values())) else f"\n{lines}"
+
+
+@memoized
+def _has_limits(job_class: type[RedisModel]) -> bool:
+    return bool(limits_of_class(job_class))
 
 
 @memoized

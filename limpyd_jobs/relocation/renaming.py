@@ -85,7 +85,14 @@ class Renaming:
             return {self._of_class(field): self._class(text) for field, text in values.items()}
         names: Sequence[str] = next((names for end, names in NAMING.items() if key.endswith(end)), ())
         renamed = {name: self.new(values[name]) for name in names if name in values}
+        if "_slots" in values and names:
+            renamed["_slots"] = "\n".join(map(self._of_slot, values["_slots"].split("\n")))
         return {**values, **renamed} if renamed else values
+
+    def _of_slot(self, line: str) -> str:
+        """Return a line of what a running job holds of its limits: its last word is a key, which may have spaces."""
+        words = line.split(" ", 3 if line.startswith("r ") else 1)
+        return " ".join([*words[:-1], self.new(words[-1])])
 
     def _of_class(self, field: str) -> str:
         first, space, name = field.rpartition(" ")

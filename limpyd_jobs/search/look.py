@@ -48,7 +48,8 @@ _LISTS = {
     STATUSES.ERROR: "errors",
     STATUSES.RUNNING: "_running",
 }
-_SORTED_SETS = (":delayed", ":_running")
+_PARKED = "_parked"  # jobs that wait for a limit
+_SORTED_SETS = (":delayed", ":_running", f":{_PARKED}")
 _IN_NO_LIST = (STATUSES.RUNNING, STATUSES.CANCELED)
 
 # How many entries of lists are read at once, and of how many characters at most all of them may be.
@@ -221,7 +222,8 @@ def listed_jobs(
     letter = next((each.value for each in conditions if each.field == "status" and each.is_equality), None)
     letters = [*STATUSES.values()] if letter is None else [letter]
     connection = connection_to(database)
-    lists = [f"{queue}:{_LISTS[each]}" for queue in _queues_named(database, name) for each in letters if each in _LISTS]
+    places = [_LISTS[each] for each in letters if each in _LISTS] + ([_PARKED] if STATUSES.WAITING in letters else [])
+    lists = [f"{queue}:{place}" for queue in _queues_named(database, name) for place in places]
     entries, left_out = _entries_of(connection, lists, most, newest_first)
     unlisted = [each for each in letters if each in _IN_NO_LIST]
     sets, are_all = _sets_of(connection, database, unlisted, max(most - len(entries), most // 10))

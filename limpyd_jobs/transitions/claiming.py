@@ -31,6 +31,7 @@ from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions.placing import accept, preparing, where_to
 
 # The lease of a running job without a claim, in seconds: its worker may be of version 2, and alive.
@@ -182,10 +183,11 @@ class NextWakeups(NamedTuple):
     scheduled: float | None = None
     delayed: int = -1
     is_quiet: bool = False
+    parked: float | None = None
 
 
 _NO_WAKEUPS = NextWakeups()
-_MOMENTS = ("moment", "overdue", "due", "missed", "scheduled")
+_MOMENTS = ("moment", "overdue", "due", "missed", "scheduled", "parked")
 
 
 @Verb
@@ -261,6 +263,8 @@ def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
         return LimpydJobsException(
             f"{job.ident} cannot be claimed: job {known['pk']}, of the same identifier, is queued"
         )
+    if outcome == "limited":
+        return NotClaimable(job.ident, STATUSES.WAITING, reason=f"the limit {one_line(known['limit'])} is reached")
     if outcome == "other queue model":
         return ConfigurationException(
             f"{job.ident} is in {known['queue_key']}: give claim() the queue_model of that queue"

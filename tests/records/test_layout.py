@@ -82,6 +82,7 @@ class TestTheDescription:
             "tells": False,
             "history": 0,
             "arguments": [],
+            "limits": {},
         }
 
     def test_of_the_documented_queue(self) -> None:
@@ -94,11 +95,15 @@ class TestTheDescription:
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
-            "keys": ["waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"],
+            "keys": [
+                *("waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"),
+                *("_parked", "_turns", "_later"),
+            ],
             "leases": "",
             "tells": False,
             "history": 0,
             "arguments": [],
+            "limits": {},
         }
 
     def test_of_the_documented_error_has_a_date_that_limpyd_must_index(self) -> None:

@@ -14,7 +14,7 @@ import redis
 from limpyd import fields
 from worlds import TOKEN, World
 
-from limpyd_jobs import Job, Queue, Worker, transitions
+from limpyd_jobs import Job, Limit, Queue, Worker, transitions
 
 JOBS = 200
 
@@ -24,6 +24,8 @@ of_python_3_12 = pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="oth
 COMMANDS_TO_ADD = 16.5  # inside the script
 COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
 COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
+# Of a job whose limits are not reached, as a part of the commands of a job without limits.
+COMMANDS_WITH_LIMITS = {"One": 1.3, "Rated": 1.2, "Two": 1.5, "Fair": 1.5}
 CALLS_TO_ADD = 43  # of functions of this package and of limpyd; Python 3.11 calls each comprehension, 3.12 none
 CALLS_TO_RUN = {1: 80, 100: 68}
 # The same functions, with Python 3.12: calls hide long functions. Without hiredis, one of them packs the commands.
@@ -39,6 +41,22 @@ class Parcel(Job):
 
     def run(self, queue: Queue) -> None:
         pass
+
+
+class One(Parcel):
+    limits = [Limit("label", concurrency=1000)]
+
+
+class Rated(Parcel):
+    limits = [Limit("label", rate="1000000/s", burst=1000)]
+
+
+class Two(Parcel):
+    limits = [Limit("label", concurrency=1000), Limit(name="all", concurrency=1000)]
+
+
+class Fair(Parcel):
+    limits = [Limit("label", concurrency=1000, fair=True)]
 
 
 def add(first: int, jobs: int = JOBS) -> None:
@@ -135,6 +153,26 @@ def test_running_a_job(prefetch: int, redis_client: redis.Redis, monkeypatch: py
     run(prefetch)  # so that all classes and scripts are known
     for cost, most in ((commands_of(redis_client), COMMANDS_TO_RUN), (calls_in, CALLS_TO_RUN)):
         assert any(cost_of_each(cost, prefetch) <= most[prefetch] for _ in range(3))
+
+
+@pytest.mark.parametrize("job_class", [One, Rated, Two, Fair])
+def test_running_a_job_with_limits(
+    job_class: type[Parcel], redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("limpyd_jobs.workers.loop.FIRST_SIGN", 600.0)
+    job_class.add_jobs({"identifier": f"{i}", "label": f"{i % 100}"} for i in range(JOBS))
+    run(1)  # so that all classes and scripts are known
+    most = COMMANDS_WITH_LIMITS[job_class.__name__] * COMMANDS_TO_RUN[1]
+
+    def cost() -> float:
+        job_class.add_jobs({"identifier": f"{i}", "label": f"{i % 100}"} for i in range(2 * JOBS))
+        few = commands_of(redis_client)(lambda: run(1, JOBS // 2))
+        return commands_of(redis_client)(lambda: run(1, JOBS + JOBS // 2)) - few
+
+    costs = []
+    while len(costs) < 3 and not (costs and min(costs) <= most):
+        costs.append(cost())
+    assert min(costs) <= most, costs
 
 
 def cost_of_each(cost: Callable[[Callable[[], Any]], float], prefetch: int) -> float:

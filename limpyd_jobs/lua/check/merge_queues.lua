@@ -50,14 +50,26 @@ local function move_set(name, room)
   return #members / 2
 end
 
+-- Jobs that are parked go to the end of the waiting list of the other queue, to be parked there.
+local function move_parked(room)
+  local idents = redis.call('ZRANGE', from .. ':_parked', 0, room - 1)
+  for _, ident in ipairs(idents) do
+    unpark(from, ident)
+    redis.call('RPUSH', to .. ':waiting', ident)
+    follow(ident)
+  end
+  return #idents
+end
+
 if not is_alike() then
   return answer('done', {moved = 0})
 end
 for _, base in ipairs({from, to}) do
   probe('LLEN', base .. ':waiting', base .. ':success', base .. ':errors', base .. ':_quarantine')
-  probe('ZCARD', base .. ':delayed', base .. ':_running')
+  probe('ZCARD', base .. ':delayed', base .. ':_running', base .. ':_parked')
 end
-local moved = 0
+local moved = move_parked(limit)
+if moved < limit then drop_lanes(from) end
 for _, name in ipairs({':_running', ':delayed', ':waiting', ':success', ':errors', ':_quarantine'}) do
   if moved < limit then
     local is_set = name == ':_running' or name == ':delayed'

@@ -43,8 +43,8 @@ local function probe_to_repair(command, key)
 end
 
 -- Where the ident stands: {base: number of times}, and in how many places in all.
-local standing = {waiting = {}, delayed = {}, _running = {}}
-local total = {waiting = 0, delayed = 0, _running = 0}
+local standing = {waiting = {}, delayed = {}, _running = {}, _parked = {}}
+local total = {waiting = 0, delayed = 0, _running = 0, _parked = 0}
 
 local function stands(name, base, times)
   if times > 0 then
@@ -57,7 +57,7 @@ local function look_in(base, in_no_list)
   if not in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
     stands('waiting', base, #redis.call('LPOS', base .. ':waiting', ident, 'COUNT', 0))
   end
-  for _, name in ipairs({'delayed', '_running'}) do
+  for _, name in ipairs({'delayed', '_running', '_parked'}) do
     local score = redis.pcall('ZSCORE', base .. ':' .. name, ident)
     stands(name, base, type(score) == 'string' and 1 or 0)
   end
@@ -169,6 +169,7 @@ local function repair_running(hash)
     changes._claim_token = checked_token(request.token)
   end
   must_not_stand_in('waiting', 'runs and waits')
+  must_not_stand_in('_parked', 'runs and waits')
   must_not_stand_in('delayed', 'runs and is delayed')
   if total._running > 1 then
     report('several leases')
@@ -189,6 +190,7 @@ local function repair_delayed(hash)
   must_be_queued(hash)
   must_not_be_claimed(hash)
   must_not_stand_in('waiting', 'delayed and waits')
+  must_not_stand_in('_parked', 'delayed and waits')
   local base = best('delayed') or home
   local key, at = base .. ':delayed', due
   if base == '' then
@@ -226,11 +228,16 @@ local function repair_waiting(hash)
     report('no status')
     changes.status = STATUSES.WAITING
   end
+  if total.waiting > 0 then must_not_stand_in('_parked', 'in several places') end
   if total.waiting > 1 then
     report('in several places', best('waiting') .. ':waiting')
     remove('waiting', best('waiting'))
     changes._queue_key = best('waiting')
-  elseif total.waiting == 0 then
+  elseif total._parked > 1 then
+    report('in several places', best('_parked') .. ':_parked')
+    remove('_parked', best('_parked'))
+    changes._queue_key = best('_parked')
+  elseif total.waiting + total._parked == 0 then
     report('in no list', home, home == '')
     if home ~= '' then
       probe_to_repair('LLEN', home .. ':waiting')
@@ -247,6 +254,7 @@ local function repair_ended(hash)
   end
   must_not_be_claimed(hash)
   must_not_stand_in('waiting', 'ended and waits')
+  must_not_stand_in('_parked', 'ended and waits')
   must_not_stand_in('delayed', 'ended and is delayed')
 end
 
@@ -281,13 +289,13 @@ end
 -- Whether it was deferred to the delayed set, because a worker could not resolve its class, whatever its hash says.
 local function is_deferred()
   local base = next(standing.delayed)
-  local is_there_only = total.delayed == 1 and total.waiting == 0 and total._running == 0
+  local is_there_only = total.delayed == 1 and total.waiting + total._running + total._parked == 0
   return is_there_only and redis.pcall('HEXISTS', base .. ':_deferrals', ident) == 1
 end
 
 -- Whether it was set aside, because it cannot be run as it is: it stands in the quarantine of its queue only.
 local function is_in_quarantine()
-  local is_nowhere = total.waiting + total.delayed + total._running == 0
+  local is_nowhere = total.waiting + total.delayed + total._running + total._parked == 0
   return is_nowhere and home ~= '' and type(redis.pcall('LPOS', home .. ':_quarantine', ident)) == 'number'
 end
 
@@ -332,7 +340,7 @@ local function repair_queue_named(hash)
   local base = redis.call('HGET', job.key, '_queue_key')
   local is_gone = base and redis.call('TYPE', base .. ':hash').ok ~= 'hash'
   if not is_gone or not LIVE[hash.status] or changes._queue_key then return end
-  local found = best('waiting') or best('delayed') or best('_running') or home
+  local found = best('waiting') or best('_parked') or best('delayed') or best('_running') or home
   if found ~= base then  -- else the check restores that queue
     report('in a queue that is gone', base, found == '')
     changes._queue_key = found ~= '' and found

@@ -3,7 +3,7 @@
 -- KEYS[1]  queue: model name and pk
 -- request
 --   idents
---   kind     'waiting', 'delayed' or '_running'
+--   kind     'waiting', '_parked', 'delayed' or '_running'
 --   choice   'leave'; 'quarantine' takes them out, and keeps them aside; 'delete' takes them out
 -- reply
 --   done   {idents}
@@ -22,7 +22,7 @@ local function is_there(ident)
     return redis.call('LPOS', key, ident) ~= false
   end
   local at = redis.call('ZSCORE', key, ident)
-  return at ~= false and (name == 'delayed' or tonumber(at) < tonumber(score(now())))
+  return at ~= false and (name ~= '_running' or tonumber(at) < tonumber(score(now())))
 end
 
 if choice == 'quarantine' then probe('LLEN', base .. ':_quarantine') end

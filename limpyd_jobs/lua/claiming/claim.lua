@@ -32,10 +32,13 @@
 --   broken     {key, ident, status: the error}: its hash is not a hash: in quarantine now
 --   no queue   {key, ident}: the given ident comes from a list of no queue, or of a broken queue: put back
 --   paused     {key, ident}: the given ident comes from the list of a paused queue: put back, to the front
---   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet}: the lists that are not
+--   limited    {key, ident}: a limit keeps the given ident from beginning: it is parked, and waits
+--   sorted     {key, ident}: many jobs were parked, or looked at: ask again at once
+--   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet, parked}: the lists that are not
 --              lists, or of no queue; the last pk of a queue; the moment; when the last of the jobs that are due now
 --              became due, and when the next job will be due, if any; the same for schedules; how many jobs are in the
---              given indexes of delayed jobs; and whether no list was looked into, as no job came since the last time
+--              given indexes of delayed jobs; whether no list was looked into, as no job came since the last time; and when
+--              to look again at jobs that are parked, if there are any
 --   unregistered   nothing was done: the worker asks by itself, or is gone
 
 --@include registry
@@ -64,7 +67,12 @@ local function claim_given()
   elseif not classes[path] then
     return {outcome = 'unknown', key = first_key, ident = ident}
   end
-  return claim_safely(first_key, queue, ident, classes[path], token, lease, false)
+  local reply = claim_safely(first_key, queue, ident, classes[path], token, lease, false)
+  if reply.outcome == 'limited' then
+    local _, spot = lane_of(job_of(classes[path], ident), base)
+    park_again(first_key, queue, reply, spot)
+  end
+  return reply
 end
 
 -- The lists with entries that cannot be claimed, except the lists of paused queues.
@@ -144,7 +152,19 @@ local function next_wakeups(quiet)
     outcome = 'nothing', broken = broken, queues = last_queue(string.sub(first_key, 1, -9)), moment = moment,
     overdue = overdue, due = due, missed = missed, scheduled = scheduled,
     delayed = delayed ~= math.huge and delayed or -1, is_quiet = quiet or false,
+    parked = not quiet and knows_limits and next_look_at_lanes() or nil,
   }
+end
+
+-- When to look again at the lanes of the queues that were looked at.
+--@rarely
+local function next_look_at_lanes()
+  local first
+  for base, queue in pairs(open_queues) do
+    local at = queue and queue.lanes and redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2]
+    if at and not (first and tonumber(first) <= tonumber(at)) then first = at end
+  end
+  return first
 end
 
 local function register()

@@ -17,6 +17,7 @@
 --   already queued      {pk of the queued job of the same identifier}
 --   no queue            it stands in no queue, and no name is given
 --   other queue model   {queue_key}
+--   limited             {limit: its key}: a limit keeps it from beginning
 --   gone                also if it is deleted at this moment
 
 --@include claim_next
@@ -63,6 +64,18 @@ end
 
 local queue  -- of the list that was looked at last
 
+-- The limit that keeps the job from beginning; nil if none does. Who holds the claim has what it needs already.
+local function limit_against()
+  if is_again then
+    job.model.limits = nil
+    return nil
+  end
+  local base, fields = queue_model.name .. ':0', job.model.limits.fields  -- the limits are beside all queues
+  fields[#fields + 1] = '_slots'
+  local needs = needs_of(job.model, base, redis.call('HMGET', job.key, unpack(fields)))
+  return (obstacle_of(needs, base, job.ident))
+end
+
 -- Mostly it stands where its hash says, near the front, and is quickly found. If it stands there twice, a worker drops
 -- the other entry.
 local function leave_known_list()
@@ -96,6 +109,10 @@ if not is_again then
   if obstacle then
     return answer(obstacle, details)
   end
+end
+local limit = job.model.limits and limit_against()
+if limit then
+  return answer('limited', {limit = limit})
 end
 -- Keys that could refuse a change are probed before the job is taken from its place.
 for _, prefix in ipairs(job.model.indexes.status) do

@@ -1,7 +1,7 @@
 -- verb: release
 -- from: running
 -- to: waiting or delayed
--- what: given back unharmed, the try not counted: to the front of its list, or its end, or for later
+-- what: given back unharmed, the try not counted: to the front of its list, or its end, or for later; to its place in a lane
 -- request
 --   job_model, ident, token, queue_key, delay
 --   begun          '1' if its code was begun, so that its `start_within` is over
@@ -17,6 +17,7 @@
 
 --@include claims
 --@include cursors
+--@include limits
 --@include places
 
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
@@ -50,6 +51,9 @@ probe('ZCARD', queue .. ':delayed')
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(tries)}
 if request.begun then changes._start_within = false end
 placed(changes, priority or '0', due, queue)
+if job.model.limits and request.goes_last then set_place(changes) end
 end_claim(queue, job, keep_cursor(changes), token)
-push(queue, job.ident, changes.status, due, not request.goes_last)
+if not (job.model.limits and is_back_in_lane(queue, job)) then
+  push(queue, job.ident, changes.status, due, not request.goes_last)
+end
 return answer('done', {status = changes.status})

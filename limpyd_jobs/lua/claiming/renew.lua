@@ -8,11 +8,11 @@
 -- reply
 --   done       also if its holder just ended this claim, and has no reply yet
 --   canceled   the same, and the job was canceled
---   refused    another owner holds the claim: nothing is changed
+--   refused    another owner holds the claim, or its lease lapsed, and other jobs have reached a limit of the job: nothing
+--              is changed
 --   gone
 
 --@include claims
---@include clock
 
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
 local token = checked_token(request.token)
@@ -22,9 +22,8 @@ if refused then
   return answer(was_ended_with(job, token) and 'done' or refused)
 end
 
--- A full Redis refuses ZADD, unless the script has written before: the job must not be taken for lost.
-if request.lease and redis.call('ZREM', queue .. ':_running', job.ident) == 1 then
-  redis.call('ZADD', queue .. ':_running', score(now() + request.lease * 1000000), job.ident)
+if request.lease and not extend_claim(queue, job, tonumber(request.lease)) then
+  return answer('refused')
 end
 if request.cursor then
   keep_progress(job, request.cursor, request.progress)

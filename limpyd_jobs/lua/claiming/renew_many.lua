@@ -10,12 +10,10 @@
 --
 -- If Redis accepts no write at all, the reply is its error.
 
---@include clock
 --@include claims
 --@include quarantine
 
 local lease, classes = tonumber(request.lease), classes_from(request.classes)
-local lease_end = score(now() + lease * 1000000)
 
 local function renew(row)
   local ident, token, queue, cursor, progress = unpack(row, 1, 5)
@@ -25,10 +23,7 @@ local function renew(row)
   if refused then
     return was_ended_with(job, token) and 'done' or refused
   end
-  -- as in renew.lua: a full Redis refuses ZADD unless the script has written before
-  if redis.call('ZREM', queue .. ':_running', job.ident) == 1 then
-    redis.call('ZADD', queue .. ':_running', lease_end, job.ident)
-  end
+  if not extend_claim(queue, job, lease) then return 'refused' end
   if cursor then keep_progress(job, cursor, progress ~= '' and progress or nil) end
   return claim_of(job).status == STATUSES.CANCELED and 'canceled' or 'done'
 end

@@ -56,6 +56,7 @@ end
 local priority = request.priority or own_priority or '0'
 local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
 placed(changes, priority, due, base)
+if job.model.limits then set_place(changes) end
 end_claim(queue, job, keep_cursor(changes), token)
 push(base, job.ident, changes.status, due, false)
 return ended('done', nil, changes.delayed_until or nil, slowed and slowed.seconds)

@@ -105,6 +105,7 @@ local due, priority = due_at(request.delay), request.priority
 local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
 local changes = placed({start = false, ['end'] = false}, priority, due, base)
 changes._first_priority, changes._failing_since = note(priority), failing_since
+if job.model.limits then set_place(changes) end
 end_claim(queue, job, kept(changes), token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)

@@ -67,7 +67,9 @@ local function claim_several(lists, limit, token, lease, classes)
   begin_batch()
   repeat
     reply = claim_first(lists, token, lease, classes, limit > 1 and #found + 1 or nil)
-    if not reply.err and reply.outcome ~= 'nothing' then found[#found + 1] = delivery(reply) end
+    if not reply.err and reply.outcome ~= 'nothing' and reply.outcome ~= 'sorted' then
+      found[#found + 1] = delivery(reply)
+    end
   until #found >= limit or not reply.token or reply.token == token
   end_batch()
   return found

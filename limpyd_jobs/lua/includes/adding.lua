@@ -1,6 +1,7 @@
 -- Adding: makes a new job, or finds the queued job with its identifier.
 
 --@include following
+--@include limits
 --@include places
 
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
@@ -76,6 +77,7 @@ local function replace_queued(model, pk, where, fields)
   local keeps_place = known == base and status == STATUSES.WAITING and changes.status == status and not where.prepend
   local was_delayed = status == STATUSES.DELAYED and known and redis.call('ZREM', known .. ':delayed', job.ident) == 1
   if not (keeps_place or was_delayed) then unplace(where.model, where.name, job) end
+  if keeps_place and model.limits then sort_again(base, job, changes) end
   update(model, pk, changes)
   if not keeps_place then push(base, job.ident, changes.status, due, where.prepend) end
   return 'replaced', {pk = pk}
@@ -111,6 +113,7 @@ local function add(model, identifier, where, fields, reserve, reserved_pk)
   else
     base = base or prepare_place(where.model, where.name, where.priority, due)
     if not existing then where.base = base end
+    if model.limits and where.prepend then set_place(fields, true) end
     create(model, pk, placed(fields, where.priority, due, base), reserved_pk)
     push(base, model.path .. ':' .. pk, fields.status, due, where.prepend)
   end

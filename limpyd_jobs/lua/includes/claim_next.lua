@@ -2,7 +2,7 @@
 
 --@include clock
 --@include claims
---@include lists
+--@include limits
 --@include queues
 --@include quarantine
 
@@ -30,13 +30,38 @@ end
 
 -- The arguments among the values from the first on, which travel with the claim; nil if they are long: then the job
 -- reads the ones that it uses.
-local function arguments_among(hash, first)
+local function arguments_among(hash, first, last)
   local arguments, size = {}, 0
-  for i = first, #hash do
+  for i = first, last do
     arguments[i - first + 1] = hash[i]
     size = size + #(hash[i] or '')
   end
   return size <= 65536 and arguments or nil
+end
+
+-- What a job needs of its limits, given the values of their fields; and the reply, if it is not to begin now.
+--@rarely
+local function look_at_limits(key, queue, job, values, is_first)
+  local base, model = string.sub(key, 1, -9), job.model
+  local needs, lane = needs_of(model, base, values)
+  local wrong = wrong_weight(needs)
+  if wrong then
+    local reason = 'its weight is not a number of units, but ' .. cjson.encode(string.sub(wrong, 1, 100))
+    probe('LLEN', base .. ':errors')
+    update(model, job.pk, {status = STATUSES.ERROR, queued = false, ['end'] = now_text(), _cancel_reason = reason})
+    send('RPUSH', base .. ':errors', job.ident)
+    return nil, {
+      outcome = 'found', key = key, ident = job.ident, status = STATUSES.ERROR, identifier = '',
+      queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
+    }
+  end
+  local limit, moment
+  local is_to_be_parked = is_first and (model.limits.fair or queue.lanes and redis.call('EXISTS', lane_key(base, lane)) == 1)
+  if not is_to_be_parked then limit, moment = obstacle_of(needs, base, job.ident, lane) end
+  if limit or is_to_be_parked then
+    return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, limit = limit, moment = moment}
+  end
+  return needs
 end
 
 -- Whether the worker runs several jobs at once, how many suspects it has, and how many it may have at once: see claim.lua.
@@ -60,17 +85,22 @@ end
 -- With a number, it is one of several jobs that a worker claims at once: the number is part of the token. A suspect,
 -- which may kill its workers, is left in its list unless the worker may have it beside the others that it has. The lease of the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a
 -- search.
-local function claim(key, queue, pk, model, token, lease, is_first, number)
+--
+-- A job that a limit keeps from beginning is left where it is: the outcome is 'limited', with the name of its lane, and the
+-- limit, and when to look again. So is one whose lane has others, and one of a class whose lanes take turns, unless it
+-- comes out of its lane: then the limit may be none.
+local function claim(key, queue, pk, model, token, lease, is_first, number, is_in_lane)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call(
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
-    '_start_within', '_cursor', '_follows', unpack(model.arguments or NOTHING))
+    '_start_within', '_cursor', '_follows', unpack(model.read))
   local status, identifier, tries_before, queued, job_timeout, last_claim, rescues, delayed_until, policy, uncounted_tries,
     added, requeued_at, retry_for, failing_since, start_within, cursor, follows = unpack(hash, 1, 17)
   local beside = rescues and suspects_beside(rescues)
   identifier = identifier or ''
+  local last_argument = 17 + #(model.arguments or NOTHING)
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if is_first then pop(key) end
@@ -111,8 +141,16 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
       queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
     }
   end
-  if beside and is_first and not allows(beside, number) then
+  if beside and (is_first or is_in_lane) and not allows(beside, number) then
     return {outcome = 'nothing'}
+  end
+  local needs, limited
+  if model.limits then
+    needs, limited = look_at_limits(key, queue, job, {unpack(hash, last_argument + 1)}, is_first)
+    if limited then
+      if limited.status and is_first then pop(key) end
+      return limited
+    end
   end
   if beside then suspects, most_suspects = suspects + 1, math.min(most_suspects, beside) end
   local is_among_others = (number or is_concurrent) and beside ~= 1
@@ -123,16 +161,18 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   if not is_only_taken(token) then
     changes.status, changes.start, changes.tries = STATUSES.RUNNING, start, tries
   end
+  if needs then changes._slots = text_of_needs(needs) end
   update(model, pk, changes, {status = status, queued = queued, _last_claim = last_claim})
+  if needs then take_needs(needs, job.ident, lease) end
   send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
   if is_first then pop(key) end
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue.name or '', queue_priority = queue.priority or '', start = start, tries = tries,
-    job_timeout = job_timeout or nil, arguments = model.arguments and arguments_among(hash, 18),
+    job_timeout = job_timeout or nil, arguments = model.arguments and arguments_among(hash, 18, last_argument),
     retry = retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since),
     delayed_until = delayed_until or nil, queues = last_queue(base), cursor = cursor and cursor_to_give(cursor) or nil,
-    beside = is_among_others and beside or nil,
+    beside = is_among_others and beside or nil, needs = needs,
   }
 end
 
@@ -149,11 +189,11 @@ end
 
 -- Claims a job. If its hash is of a wrong type, the job is put in quarantine. If a key that jobs share is broken, the
 -- reply is an error.
-local function claim_safely(key, queue, ident, model, token, lease, is_first, number)
+local function claim_safely(key, queue, ident, model, token, lease, is_first, number, is_in_lane)
   local _, pk = parse_ident(ident)
   forget_deferrals(string.sub(key, 1, -9), ident)
   model = model_of(model)
-  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, is_first, number)
+  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, is_first, number, is_in_lane)
   if ok then
     keep_pending()
     return reply
@@ -166,106 +206,4 @@ local function claim_safely(key, queue, ident, model, token, lease, is_first, nu
   if is_first then pop(key) end
   set_aside(string.sub(key, 1, -9), ident)
   return {outcome = 'broken', key = key, ident = ident, status = text_of_error(reply)}
-end
-
--- How many suspects at the beginning of a list a call passes over at most, and how many entries it looks at in one step.
-local MAX_PASSED, LOOK = 1000, 50
-
--- How many it has passed over in each list: while a script runs, they stay there.
-local passed = {}
-
--- Whether a job is no suspect, or one that may be claimed now.
---@rarely
-local function may_be_next(model, pk, number)
-  local rescues = redis.pcall('HGET', hash_key(model_of(model), pk), '_rescues')
-  local beside = type(rescues) == 'string' and suspects_beside(rescues)
-  return not beside or allows(beside, number)
-end
-
--- Claims the first job behind the suspects of a list that are passed over; nil if there is none.
---@rarely
-local function claim_behind_suspects(key, queue, token, lease, classes, number)
-  if popped and popped[key] then end_batch() end
-  while passed[key] < MAX_PASSED do
-    local idents = redis.call('LRANGE', key, passed[key], passed[key] + LOOK - 1)
-    for _, ident in ipairs(idents) do
-      local path, pk = parse_ident(ident)
-      if path and not classes[path] then
-        return {outcome = 'unknown', key = key, ident = ident}
-      elseif path and may_be_next(classes[path], pk, number) then
-        redis.call('LREM', key, 1, ident)
-        return claim_safely(key, queue, ident, classes[path], token, lease, false, number)
-      end
-      passed[key] = passed[key] + 1
-    end
-    if #idents < LOOK then return nil end
-  end
-end
-
--- Claims the first job of a waiting list; nil if it has none. A key that is not a list counts as empty, as do the lists
--- of broken and of paused queues.
-local function claim_from(key, token, lease, classes, number)
-  local ident, base = first_of(key), string.sub(key, 1, -9)
-  local queue = type(ident) == 'string' and open_queue(base)
-  if not queue then
-    return nil
-  end
-  local path = parse_ident(ident)
-  if not path then
-    pop(key)
-    set_aside(base, ident)
-    return {outcome = 'garbage', key = key, ident = string.sub(ident, 1, 1000)}
-  elseif not classes[path] then
-    return {outcome = 'unknown', key = key, ident = ident}
-  end
-  if passed[key] then
-    return claim_behind_suspects(key, queue, token, lease, classes, number)
-  end
-  local reply = claim_safely(key, queue, ident, classes[path], token, lease, true, number)
-  if reply.outcome == 'nothing' and is_concurrent then
-    passed[key] = 1
-    return claim_behind_suspects(key, queue, token, lease, classes, number)
-  end
-  return reply
-end
-
--- Claims the next job of another class, if it is among the first hundred of a list, as a key that all jobs of the class
--- of the first one share is broken; nil if there is none. Other entries stay where they are.
---@rarely
-local function claim_behind(key, token, lease, classes)
-  end_batch()
-  local base, idents = string.sub(key, 1, -9), redis.call('LRANGE', key, 0, 99)
-  local broken_path = parse_ident(idents[1])
-  for _, ident in ipairs(idents) do
-    local path = parse_ident(ident)
-    if path and path ~= broken_path and not classes[path] then
-      return {outcome = 'unknown', key = key, ident = ident}
-    elseif path and path ~= broken_path then
-      redis.call('LREM', key, 1, ident)
-      return claim_safely(key, sound_queue(base), ident, classes[path], token, lease, false)
-    end
-  end
-end
-
--- Nothing is added to the lists before this one while a script runs: they had no job.
-local first_list = 1
-
--- Claims the first job of the first waiting list that has one. If a key that all jobs of its class share is broken, the
--- next job of another class; the error is the reply only if no list has such a job.
-local function claim_first(lists, token, lease, classes, number)
-  local failed
-  local i = next_filled(lists, first_list)
-  while i do
-    first_list = i
-    local reply = claim_from(lists(i)[i], token, lease, classes, number)
-    if reply and reply.err and not number and not is_refused_by_redis(reply) then
-      reply = claim_behind(lists(i)[i], token, lease, classes) or reply
-    end
-    if reply and (not reply.err or is_refused_by_redis(reply)) then
-      return reply
-    end
-    failed = failed or reply
-    i = next_filled(lists, i + 1)
-  end
-  return failed or {outcome = 'nothing'}
 end

@@ -6,12 +6,12 @@
 -- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
-    local status, token, queued, queue_key, rescues, last_claim, follower, unique_for = unpack(redis.call(
+    local status, token, queued, queue_key, rescues, last_claim, follower, unique_for, slots = unpack(redis.call(
       'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim', '_followed_by',
-      '_unique_for'))
+      '_unique_for', '_slots'))
     job.known = {
       status = status, _claim_token = token, queued = queued, _queue_key = queue_key, _rescues = rescues,
-      _last_claim = last_claim, _followed_by = follower, _unique_for = unique_for,
+      _last_claim = last_claim, _followed_by = follower, _unique_for = unique_for, _slots = slots,
     }
   end
   return job.known
@@ -80,6 +80,17 @@ local function refusal(job, token)
   elseif held ~= token then
     return 'refused'
   end
+end
+
+-- Extends the lease of a claim, and what the job holds of its limits; returns false if it has lost that.
+local function extend_claim(base, job, lease)
+  local slots = claim_of(job)._slots
+  if slots and not extend_slots(job.ident, slots, lease) then return false end
+  -- A full Redis refuses ZADD, unless the script has written before: the job must not be taken for lost.
+  if redis.call('ZREM', base .. ':_running', job.ident) == 1 then
+    redis.call('ZADD', base .. ':_running', score(now() + lease * 1000000), job.ident)
+  end
+  return true
 end
 
 -- Takes a job out of the running jobs of its queue, whose type was probed, so that its lease ends.

@@ -13,7 +13,7 @@ local function claim_next(is_repeated)
   local lists, classes = lists_from(request.lists), classes_from(request.classes)
   local found = is_repeated and claimed_with(lists, request.next_token, classes)[1]
     or claim_first(lists, request.next_token, tonumber(request.lease), classes)
-  return not found.err and found.outcome ~= 'nothing' and delivery(found) or nil
+  return not found.err and found.outcome ~= 'nothing' and found.outcome ~= 'sorted' and delivery(found) or nil
 end
 
 -- The reply to a caller that ended its claim already, and asks again, as the first reply was lost; nil for others. The

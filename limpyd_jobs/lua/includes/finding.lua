@@ -40,7 +40,7 @@ local function filled_queues_of(priority)
       local name, priorities = unpack(model)
       for _, pk in ipairs(redis.pcall('SRANDMEMBER', priorities .. priority, MOST_QUEUES)) do
         local base = name .. ':' .. pk
-        if redis.pcall('EXISTS', base .. ':waiting', base .. ':delayed') ~= 0 then filled[#filled + 1] = base end
+        if redis.pcall('EXISTS', base .. ':waiting', base .. ':delayed', base .. ':_parked') ~= 0 then filled[#filled + 1] = base end
       end
     end
     filled_queues[priority] = filled
@@ -54,7 +54,8 @@ local function find_place(ident, priority)
     if type(at) == 'number' then
       local first = math.max(0, at - NEIGHBOURS)
       for _, each in ipairs(redis.pcall('LRANGE', base .. ':waiting', first, at + NEIGHBOURS)) do found_in[each] = base end
-    elseif type(redis.pcall('ZSCORE', base .. ':delayed', ident)) == 'string' then
+    elseif type(redis.pcall('ZSCORE', base .. ':delayed', ident)) == 'string'
+        or type(redis.pcall('ZSCORE', base .. ':_parked', ident)) == 'string' then
       found_in[ident] = base
     end
     if found_in[ident] then return end

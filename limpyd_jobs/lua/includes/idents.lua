@@ -9,9 +9,14 @@ local function parse_ident(ident)
   return string.match(ident, '^([^:]+%.[^:.]+):([^:]+)$')
 end
 
+-- Whether the caller knows a class with limits: else it looks into no lanes.
+local knows_limits = false
+
 -- The models of the job classes that a caller knows, given as text with the class path and the model in each line: a
--- table that looks a path up only when it is used, as most are not.
+-- table that looks a path up only when it is used, as most are not. The text begins with a line that is empty unless one of
+-- them has limits.
 local function classes_from(text)
+  knows_limits = string.sub(text, 1, 1) ~= '\n'
   return setmetatable({}, {__index = function(classes, path)
     local _, before = string.find(text, '\n' .. path .. ' ', 1, true)
     classes[path] = before and string.sub(text, before + 1, string.find(text, '\n', before, true) - 1) or false

@@ -31,10 +31,11 @@ end
 local function unplace_from(base, ident)
   probe('LLEN', base .. ':waiting')
   probe('ZCARD', base .. ':delayed', base .. ':_running')
-  return redis.call('LREM', base .. ':waiting', 0, ident)
+  local found = redis.call('LREM', base .. ':waiting', 0, ident)
     + redis.call('ZREM', base .. ':delayed', ident)
     + redis.call('ZREM', base .. ':_running', ident)
     + (tonumber(redis.pcall('LREM', base .. ':_quarantine', 0, ident)) or 0)
+  return found > 0 and found or unpark(base, ident)
 end
 
 -- Takes a job out of the first of some queues where it stands; returns that queue, or nil.
@@ -74,6 +75,12 @@ end
 local function first_priority(note, priority)
   local first, last = string.match(note or '', '^(%S+) (%S+)$')
   return last == priority and first or nil
+end
+
+-- Lets a job with limits come to the end of its lane, or to its beginning, if it is parked.
+--@rarely
+local function set_place(changes, prepend)
+  changes._place = (prepend and '-' or '') .. score(now())
 end
 
 local function is_delayed(due)
@@ -125,6 +132,7 @@ end
 local function place(job, queue_model, name, priority, due, prepend, changes)
   local base = prepare_place(queue_model, name, priority, due)
   placed(changes, priority, due, base)
+  if job.model.limits then set_place(changes, prepend) end
   update(job.model, job.pk, changes)
   push(base, job.ident, changes.status, due, prepend)
 end

@@ -8,14 +8,15 @@ local function is_paused(base, name)
   return name and redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1
 end
 
--- A queue, given its keys, as {name, priority}, if a claim can be recorded there; else nil.
+-- A queue, given its keys, as {name, priority, lanes: '1' if it has lanes, 'fair' if they take turns}, if a claim can be
+-- recorded there; else nil.
 local function sound_queue(base)
-  local found = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
-  local name, priority = unpack(found)
+  local found = redis.pcall('HMGET', base .. ':hash', 'name', 'priority', '_lanes')
+  local name, priority, lanes = unpack(found)
   local exists = not found.err and (name or priority or redis.call('EXISTS', base .. ':hash') == 1)
   local leases = base .. ':_running'
   probed[leases] = probed[leases] or exists and type(redis.pcall('ZCARD', leases)) == 'number'
-  return exists and probed[leases] and {name = name, priority = priority} or nil
+  return exists and probed[leases] and {name = name, priority = priority, lanes = lanes} or nil
 end
 
 local open_queues = {}

@@ -4,11 +4,12 @@
 -- [field], arguments: [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by
 -- the value as a number, or as a date if the key is among the `dates`. `special` are the fields that have an index
 -- which only limpyd can maintain; `keys` the fields that are stored outside of the hash; `leases` is the key of the
--- leases of timed records, `tells` whether changes are told, `history` how many changes of status are kept of a job.
+-- leases of timed records, `limits` those of a job (see limits.lua), `tells` whether changes are told, `history` how many changes of status are kept of a job.
 
 --@include envelope
 --@include batches
 --@include clock
+--@include slots
 
 local function hash_key(model, pk)
   return model.name .. ':' .. pk .. ':hash'
@@ -28,6 +29,14 @@ end
 
 local NOTHING, known_models = {}, {}
 
+-- What is read of each job that is claimed: its arguments, the fields of its limits, and what it holds of these.
+--@rarely
+local function read_for_limits(model)
+  model.read = {unpack(model.read)}
+  for _, field in ipairs(model.limits.fields) do model.read[#model.read + 1] = field end
+  model.read[#model.read + 1] = '_slots'
+end
+
 -- The model of a JSON text, which a caller may give more than once. Its empty parts are left out.
 local function model_of(json)
   local model = known_models[json]
@@ -35,7 +44,8 @@ local function model_of(json)
     model = cjson.decode(json)
     model.indexes, model.ranges = model.indexes or NOTHING, model.ranges or NOTHING
     model.special, model.unique = model.special or NOTHING, model.unique or NOTHING
-    model.defaults = model.defaults or NOTHING
+    model.defaults, model.read = model.defaults or NOTHING, model.arguments or NOTHING
+    if model.limits then read_for_limits(model) end
     known_models[json] = model
   end
   return model
@@ -121,6 +131,10 @@ end
 local function values_before(model, pk, changes, values)
   local indexes, ranges, special, names = model.indexes, model.ranges, model.special, nil
   if changes.queued == false and values._unique_for == nil then names = {'_unique_for'} end
+  if model.limits and changes._claim_token == false and values._slots == nil then
+    names = names or {}
+    names[#names + 1] = '_slots'
+  end
   for field in pairs(changes) do
     if values[field] == nil and (indexes[field] or ranges[field] or special[field]) then
       names = names or {}
@@ -241,11 +255,14 @@ local function throttle_ended(model, pk, changes, values)
 end
 
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any:
--- with `queued`, also `_unique_for`.
+-- with `queued`, also `_unique_for`. What a job held of its limits is free with the end of its claim.
 local function update(model, pk, changes, known)
   local values = values_before(model, pk, changes, known or {})
+  local ends_claim = model.limits and changes._claim_token == false
+  if ends_claim then changes._slots = false end
   local is_new = model.tells and not values.status and redis.call('EXISTS', hash_key(model, pk)) == 0
   write_fields(model, pk, changes, values)
+  if ends_claim and values._slots then free_slots(model.path .. ':' .. pk, values._slots) end
   if values._unique_for and changes.queued == false then throttle_ended(model, pk, changes, values) end
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
   if model.history then note_history(model, pk, changes, values.status) end
@@ -283,14 +300,24 @@ local function remove_from_indexes(model, pk)
   return values
 end
 
+-- A job that is deleted is parked no more; if its claim ends with that, it holds nothing of its limits.
+--@rarely
+local function leave_limits(model, pk, status)
+  local ident, slots, base = model.path .. ':' .. pk, unpack(redis.call('HMGET', hash_key(model, pk), '_slots', '_queue_key'))
+  if base then unpark(base, ident) end
+  if status and slots then free_slots(ident, slots) end
+end
+
 -- Deletes the hash of a record, its other fields, and its entries in indexes and its collection; 1, or 0 if it was not
--- there. For a job, a status may be given: it is told as if the job had it.
+-- there. For a job, a status may be given: it is told as if the job had it, and its claim ends. Without one, what a job
+-- that runs holds of its limits lapses with its lease, as its code goes on.
 --@rarely
 local function delete_record(model, pk, status)
   local key, collection = hash_key(model, pk), model.name .. ':collection'
   probe('SCARD', collection)
   local is_to_tell = model.tells and redis.call('EXISTS', key) == 1
   local status_before, queue_key = unpack(is_to_tell and redis.call('HMGET', key, 'status', '_queue_key') or NOTHING)
+  if model.limits then leave_limits(model, pk, status) end
   local values = remove_from_indexes(model, pk)
   if status and values._unique_for and values.queued == '1' then
     throttle(model, pk, values._unique_for, values.identifier, status)

@@ -1,6 +1,6 @@
 -- Repeated: the jobs that were claimed by a call that is sent once more.
 
---@include claim_next
+--@include claim_first
 
 -- The number of a claim among the claims of a call, or nil; 0 if it is the only one.
 --@rarely

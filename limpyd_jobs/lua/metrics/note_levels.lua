@@ -26,12 +26,12 @@ end
 local function levels_of(queues, key)
   local levels, is_noted = {}, {}
   for _, base in ipairs(queues) do
-    local name = redis.pcall('HGET', base .. ':hash', 'name')
+    local name, lanes = unpack(redis.pcall('HMGET', base .. ':hash', 'name', '_lanes'))
     if type(name) == 'string' and name ~= '' and #name <= LONGEST_NAME then
       if is_noted[name] == nil then is_noted[name] = redis.call('HEXISTS', key, name) == 1 end
       if not is_noted[name] then
         local level = levels[name] or {waiting = 0, running = 0}
-        level.waiting = level.waiting + count('LLEN', base .. ':waiting')
+        level.waiting = level.waiting + count('LLEN', base .. ':waiting') + (lanes and count('ZCARD', base .. ':_parked') or 0)
         level.running = level.running + count('ZCARD', base .. ':_running')
         levels[name] = level
       end

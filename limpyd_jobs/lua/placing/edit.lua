@@ -25,6 +25,7 @@
 
 --@include audit
 --@include idents
+--@include limits
 --@include places
 --@include registry
 
@@ -101,6 +102,7 @@ write_classes(request.registry)
 if moves then
   place(job, queue_model, name_of(unplace(queue_model, name, job)) or name, priority, new_due, false, changes)
 else
+  if job.model.limits and known then sort_again(known, job, changes) end
   update(job.model, job.pk, changes)
 end
 return answer('done', {changes = found})

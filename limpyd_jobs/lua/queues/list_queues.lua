@@ -22,6 +22,12 @@ local function members(...)
   return found.err and {} or found
 end
 
+-- Jobs that are parked came before those that are in the list.
+local function add_before(idents, parked)
+  for i = #idents, 1, -1 do idents[i + #parked] = idents[i] end
+  for i, ident in ipairs(parked) do idents[i] = ident end
+end
+
 local queue_model, queues = cjson.decode(request.queue_model), {}
 local last = request.members == 'lapsed' and score(now()) or '+inf'
 local function is_paused(name)
@@ -31,15 +37,17 @@ end
 for _, name in ipairs(cjson.decode(request.names)) do
   for _, pk in ipairs(members('SMEMBERS', queue_model.indexes.name[1] .. name)) do
     local base = queue_model.name .. ':' .. pk
-    local own_name, priority = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority'))
+    local own_name, priority, lanes = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority', '_lanes'))
     if own_name == name then
+      local parked = lanes and count('ZCARD', base .. ':_parked') or 0
       local queue = {
-        pk, name, priority or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),
+        pk, name, priority or '', count('LLEN', base .. ':waiting') + parked, count('ZCARD', base .. ':delayed'),
         is_paused(name),
       }
       if request.members then
         queue[7] = members('ZRANGEBYSCORE', base .. ':_running', '-inf', last)
         queue[8] = members('LRANGE', base .. ':waiting', 0, -1)
+        if parked > 0 then add_before(queue[8], members('ZRANGE', base .. ':_parked', 0, -1)) end
       end
       queues[#queues + 1] = queue
     end

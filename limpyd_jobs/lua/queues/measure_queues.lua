@@ -68,20 +68,22 @@ end
 
 local function measured(pk)
   local base = queue_model.name .. ':' .. pk
-  local name, priority = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority'))
+  local name, priority, lanes = unpack(redis.pcall('HMGET', base .. ':hash', 'name', 'priority', '_lanes'))
   if not name then return nil end
   local numbers = {}
   for _, list in ipairs({'waiting', 'success', 'errors', '_quarantine'}) do
     numbers[list] = count('LLEN', base .. ':' .. list)
   end
   for _, set in ipairs({'delayed', '_running'}) do numbers[set] = count('ZCARD', base .. ':' .. set) end
+  local parked = lanes and count('ZCARD', base .. ':_parked') or 0
   local due = numbers.delayed > 0 and redis.pcall('ZRANGE', base .. ':delayed', 0, 0, 'WITHSCORES')[2]
-  local waits_first = numbers.waiting > 0 and redis.pcall('LINDEX', base .. ':waiting', 0)
+  local waits_first = parked > 0 and redis.pcall('ZRANGE', base .. ':_parked', 0, 0)[1]
+    or numbers.waiting > 0 and redis.pcall('LINDEX', base .. ':waiting', 0)
   local lapsed = numbers._running > 0 and count('ZCOUNT', base .. ':_running', '-inf', score(now())) or 0
   return {
     pk, bounded(name, LONGEST_NAME), bounded(priority or '0', LONGEST_NAME),
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1,
-    numbers.waiting, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
+    numbers.waiting + parked, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
     due or false, dates_of(waits_first), unknown_classes(base, numbers, waits_first),
     lapsed, numbers.delayed > 0 and deferred(base, numbers.delayed) or 0,
   }

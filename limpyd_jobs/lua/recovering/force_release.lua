@@ -16,6 +16,7 @@
 --   no queue      what the job names as its queue is none: nothing is changed
 
 --@include claims
+--@include limits
 --@include places
 --@include audit
 
@@ -40,5 +41,7 @@ if is_canceled then changes.queued = false else placed(changes, priority or '0',
 probe_indexes(job.model, job.pk, changes)
 write_entry(request.audit)
 end_claim(queue, job, changes)  -- without the token: whatever its worker reports is refused
-if not is_canceled then push(queue, job.ident, changes.status, nil, true) end
+if not is_canceled and not (job.model.limits and is_back_in_lane(queue, job)) then
+  push(queue, job.ident, changes.status, nil, true)
+end
 return answer('done')

@@ -28,8 +28,11 @@ local function make_queue(priority)
   return request.is_servable and queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority)
 end
 
-local function stands_in(queue, ident)
+-- A job that is parked is found there only by workers that know its limits.
+local function stands_in(queue, job)
+  local ident = job.ident
   return redis.call('LPOS', queue .. ':waiting', ident) or redis.call('ZSCORE', queue .. ':delayed', ident)
+    or job.model.limits and redis.call('ZSCORE', queue .. ':_parked', ident)
 end
 
 -- Puts a job where it is missing. Returns whether it was missing.
@@ -38,7 +41,8 @@ local function repair(job, queue, status, is_queued, claim_token, delayed_until,
     local seconds = claim_token and lease or lease_without_claim(start, lease, unclaimed_lease)
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
   elseif (status == STATUSES.WAITING or status == STATUSES.DELAYED) and is_queued and not claim_token
-      and not stands_in(queue, job.ident) then
+      and not stands_in(queue, job) then
+    unpark(queue, job.ident)
     push(queue, job.ident, status, {at = parse_date(delayed_until) or now()}, true)
   else
     return false

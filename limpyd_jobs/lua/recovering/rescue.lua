@@ -31,6 +31,7 @@
 
 --@include clock
 --@include claims
+--@include limits
 --@include quarantine
 --@include signals
 
@@ -52,6 +53,7 @@ local function put_back(queue, job, status, rescues, changes)
   end
   end_claim(queue, job, changes)
   if rescues then redis.call('HSET', job.key, '_rescues', rescues) end
+  if job.model.limits and is_back_in_lane(queue, job) then return end
   if not redis.call('LPOS', queue .. ':waiting', job.ident) then
     redis.call('LPUSH', queue .. ':waiting', job.ident)
     notify_worker(queue)
@@ -61,6 +63,8 @@ end
 local function take_over(queue, job)
   update(job.model, job.pk, {status = STATUSES.RUNNING, _claim_token = token})
   redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
+  local slots = redis.call('HGET', job.key, '_slots')
+  if slots then extend_slots(job.ident, slots, lease) end
   local identifier, start, tries = unpack(redis.call('HMGET', job.key, 'identifier', 'start', 'tries'))
   local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))
   exhausted = delivery({

@@ -128,6 +128,7 @@ class _Standing(NamedTuple):
     lease: float | None
     deferrals: int
     is_quarantined: bool
+    is_parked: bool
     idle_workers: int
     now: float
     ahead: int  # jobs that wait in queues of the same name with a higher priority
@@ -148,10 +149,11 @@ class _Standing(NamedTuple):
             ("ZSCORE", f"{key}:_running", ident),
             ("HGET", f"{key}:_deferrals", ident),
             ("LPOS", f"{key}:_quarantine", ident),
+            ("ZSCORE", f"{key}:_parked", ident),
             ("ZCARD", f"{model}:idle_workers"),
             ("TIME",),
         )
-        paused, position, due, lease, deferrals, quarantined, idle, now = replies_to(connection, commands)
+        paused, position, due, lease, deferrals, quarantined, parked, idle, now = replies_to(connection, commands)
         return cls(
             ident,
             name is not None,
@@ -163,6 +165,7 @@ class _Standing(NamedTuple):
             None if lease is None else float(lease),
             read_priority(deferrals) or 0,
             quarantined is not None,
+            parked is not None,
             int(idle or 0),
             now[0] + now[1] / 1e6,
             ahead,
@@ -371,6 +374,10 @@ def _reasons_of_waiting(ident: str, place: _Standing) -> Iterator[Reason]:
     if place.deferrals and place.due is not None:
         if not (place.has_workers or place.is_paused):
             yield Reason("no_worker", _no_worker(place))
+        return
+    if place.position is None and place.is_parked:
+        yield Reason("parked", "A limit keeps it from beginning: it is parked, and begins as soon as it may.")
+        yield from _lack_of_workers(place)
         return
     if place.position is None:
         yield Reason("not_listed", f"It waits, but stands in no list. {_put_back(place)}")

@@ -256,9 +256,10 @@ class Claimer:
         only_take: bool = False,
     ) -> Delivery | None:
         delivery = self._ask(keys, ident, may_wait, after, only_take=only_take)
-        while delivery and delivery.outcome == "unknown":
+        while delivery and delivery.outcome in ("unknown", "sorted"):
             try:
-                layout_of(self._job_classes.resolve(delivery.path))
+                if delivery.outcome == "unknown":
+                    layout_of(self._job_classes.resolve(delivery.path))
             except Exception as error:
                 return replace(delivery, error=error)
             delivery = self._ask(keys, ident, may_wait, only_take=only_take)

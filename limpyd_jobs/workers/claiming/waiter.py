@@ -174,6 +174,8 @@ class Waiter:
             return False
         is_late = self._is_late(self.maintenance.finders.promoter, wakeups.overdue, wakeups.due)
         is_late = self._is_late(self.maintenance.finders.scheduler, wakeups.missed, wakeups.scheduled) or is_late
+        if wakeups.parked is not None:
+            self._wake_up(monotonic() + wakeups.parked - wakeups.moment)
         return not is_late and not self.ends_burst()
 
     def _is_late(self, task: Task, overdue: float | None, due: float | None) -> bool:
@@ -186,8 +188,12 @@ class Waiter:
         if due is not None:
             at = monotonic() + due - moment
             self.maintenance.hasten(task, at)
-            self._next_due = at if self._next_due is None else min(at, self._next_due)
+            self._wake_up(at)
         return False
+
+    def _wake_up(self, at: float) -> None:
+        """Let the next wait be over by then."""
+        self._next_due = at if self._next_due is None else min(at, self._next_due)
 
     def _wait(self, seconds: float, *, only_take: bool) -> Delivery | None:
         """Wait for a job, or until there may be one, or until something else has to be done."""

@@ -15,6 +15,7 @@ from limpyd_jobs import dates, transitions
 from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.idents import Ident
+from limpyd_jobs.limiting.limit import limits_of_class
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.models.presence import WorkerPresence, presence_models
 from limpyd_jobs.records import presences
@@ -218,7 +219,15 @@ class Reconciler:
         for queue in queues:
             yield from self._waiting(f"{queue}:waiting")
         for queue in queues:
+            yield from filter(self._is_limited, self._members(f"{queue}:_parked"))
+        for queue in queues:
             yield from self._members(f"{queue}:_running")
+
+    @staticmethod
+    def _is_limited(ident: str) -> bool:
+        """Whether workers with this code look for a job among those that are parked."""
+        job_class = job_classes.known.get(ident.rpartition(":")[0])
+        return bool(job_class and limits_of_class(job_class))
 
     def _members(self, key: str) -> Iterator[str]:
         with passing_over_wrong_types():
@@ -234,7 +243,7 @@ class Reconciler:
                 end -= CHUNK
 
     def _are_some_missing(self) -> bool:
-        """Whether more jobs are queued than stand in all places together."""
+        """Whether more jobs are queued than stand in all places together, or some are parked, which is looked at."""
         pipe = self._redis.pipeline(transaction=False)
         for job_class in self._job_classes():
             pipe.scard(self._queued_key(job_class))

@@ -71,7 +71,7 @@ class Executor:
             self._take(run)
         self._remember(run)
         status = run.job._cached_status
-        if run.delivery.outcome == "paused":
+        if run.delivery.outcome in ("paused", "limited"):
             sleep(PAUSED_QUEUE_PAUSE)  # an overridden wait_for_job finds it again at once
         elif status == STATUSES.DELAYED:
             self.by_hooks.delayed(run)

@@ -1,0 +1,195 @@
+-- Lanes: claims the next job that was parked, and parks the jobs of a waiting list that a limit keeps from beginning.
+
+--@include claim_next
+
+-- How many entries of a list to look at in one step, how many of those that are behind one which is parked, and how many
+-- lanes to try: all other clients wait meanwhile.
+local MOST_SORTED, RUN, MOST_TRIED = 500, 100, 100
+
+local sorted, tried = 0, 0
+
+-- Notes that a queue has lanes, of which some may take turns.
+--@rarely
+local function note_lanes(base, queue, is_fair)
+  local kind = (is_fair or queue.lanes == 'fair') and 'fair' or '1'
+  if queue.lanes ~= kind then
+    redis.call('HSET', base .. ':hash', '_lanes', kind)
+    queue.lanes = kind
+  end
+end
+
+-- Parks some jobs, given places and idents, and by lane places and entries. A lane that was nowhere may be tried.
+--@rarely
+local function park_all(base, parked, lanes)
+  local names, rows, turn = {}, {'ZADD', base .. ':_turns', 'NX'}, nil
+  for lane, entries in pairs(lanes) do
+    redis.call('ZADD', lane_key(base, lane), unpack(entries))
+    names[#names + 1] = lane
+  end
+  redis.call('ZADD', base .. ':_parked', unpack(parked))
+  local away = redis.call('ZMSCORE', base .. ':_later', unpack(names))
+  for i, lane in ipairs(names) do
+    if not away[i] then
+      turn = turn or last_turn(base)
+      rows[#rows + 1], rows[#rows + 2] = turn, lane
+    end
+  end
+  if #rows > 3 then redis.call(unpack(rows)) end
+end
+
+-- Parks the jobs at the beginning of a list: those of a lane, or, without one, all that wait. Returns whether it stopped at
+-- an entry that is no job to be parked.
+--@rarely
+local function park_first(key, queue, classes, wanted)
+  end_batch()
+  local base, parked, lanes, is_fair = string.sub(key, 1, -9), {}, {}, not wanted
+  local found = redis.call('LRANGE', key, 0, RUN - 1)
+  for _, ident in ipairs(found) do
+    local path = parse_ident(ident)
+    local job = path and classes[path] and job_of(classes[path], ident)
+    local lane, spot = nil, nil
+    if job then lane, spot = lane_of(job, base) end
+    if not lane or wanted and lane ~= wanted then break end
+    local entries, own_ident = lanes[lane] or {}, job.model.path .. ':' .. job.pk
+    entries[#entries + 1], entries[#entries + 2] = spot, entry_in_lane(own_ident)
+    parked[#parked + 1], parked[#parked + 2] = spot, own_ident
+    lanes[lane] = entries
+  end
+  local number = #parked / 2
+  if number > 0 then
+    note_lanes(base, queue, is_fair)
+    park_all(base, parked, lanes)
+    redis.call('LPOP', key, number)
+    sorted = sorted + number
+  end
+  return number < #found
+end
+
+-- Puts a job in its lane that a limit keeps from beginning, and lets the lane wait for that.
+--@rarely
+local function park_again(key, queue, reply, spot, turn)
+  local base = string.sub(key, 1, -9)
+  note_lanes(base, queue, false)
+  park(base, reply.lane, reply.ident, spot)
+  if reply.limit then block_lane(base, reply.lane, turn or last_turn(base), reply.limit, reply.moment) end
+end
+
+-- The limits of a lane that others may use, but for the one that it waits for.
+--@rarely
+local function pass_on(lane, limit)
+  for _, each in ipairs(limits_in(lane)) do
+    if each ~= limit then let_lanes_go(each) end
+  end
+end
+
+-- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits.
+--@rarely
+local function end_turn(base, queue, lane, turn, needs)
+  local weight, full = 1, nil
+  for _, need in ipairs(needs) do
+    if need.rule.fair then weight = set_value(need, 'weight') or 1 end
+    if need.is_last then full = need.limit end
+  end
+  local next_turn = turn + 1 / math.max(weight, 0.001)
+  redis.call('ZADD', base .. ':_turns', turn, '', next_turn, lane)
+  if full and redis.call('EXISTS', lane_key(base, lane)) == 0 then
+    redis.call('ZREM', base .. ':_turns', lane)
+  elseif full then
+    block_lane(base, lane, next_turn, full, first_lapse(full))
+  end
+  forget_passed_over(base, lane)
+  if queue.has_blocked then pass_on(lane, full) end
+end
+
+-- Claims the first job of a lane. Returns nil if it has none, or a limit keeps it; then also true if this worker may not run
+-- it now, but others may.
+--@rarely
+local function claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
+  local base = string.sub(key, 1, -9)
+  local entry, spot = unpack(redis.call('ZPOPMIN', lane_key(base, lane)))
+  if not entry then
+    redis.call('ZREM', base .. ':_turns', lane)
+    forget_passed_over(base, lane)
+    return pass_on(lane)
+  end
+  local ident = string.match(entry, ' (.*)$')
+  if unpark(base, ident) == 0 then return nil end
+  local path = parse_ident(ident)
+  if not path or not classes[path] then
+    redis.call('LPUSH', key, ident)
+    return path and {outcome = 'unknown', key = key, ident = ident} or nil
+  end
+  local reply = claim_safely(key, queue, ident, classes[path], token, lease, false, number, true)
+  if reply.outcome == 'limited' then
+    park_again(key, queue, reply, spot, turn)
+    return not is_elder_after_all(base, lane) and pass_on(lane, reply.limit) or nil
+  elseif reply.outcome == 'nothing' then
+    park(base, lane, ident, spot)
+    return nil, true
+  elseif reply.outcome == 'claimed' then
+    end_turn(base, queue, lane, turn, reply.needs or NOTHING)
+  end
+  return reply
+end
+
+-- Lets the lanes of a queue go for which it is time to look again; returns whether any lane waits.
+--@rarely
+local function let_late_lanes_go(base)
+  local later, moment = base .. ':_later', score(now())
+  local first, at = unpack(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES'))
+  if first and tonumber(at) <= tonumber(moment) then
+    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', moment, 'LIMIT', 0, MOST_TRIED)) do
+      let_lane_go(base, lane)
+    end
+  end
+  return first ~= nil
+end
+
+-- Claims the first job of the first lane of a queue that may begin one. If there are more to look at than this step may,
+-- the outcome is 'sorted'.
+--@rarely
+local function claim_in_turn(key, queue, token, lease, classes, number)
+  local base, passed_over = string.sub(key, 1, -9), 0
+  queue.has_blocked = let_late_lanes_go(base)
+  while tried < MOST_TRIED do
+    tried = tried + 1
+    local found = redis.call('ZRANGE', base .. ':_turns', passed_over, passed_over + 1, 'WITHSCORES')
+    local at = found[1] == '' and 3 or 1
+    local lane, turn = found[at], tonumber(found[at + 1])
+    if not lane then
+      if passed_over == 0 and not queue.has_blocked and redis.call('EXISTS', base .. ':_later') == 0 then
+        redis.call('UNLINK', base .. ':_turns')
+        redis.call('HDEL', base .. ':hash', '_lanes')
+        queue.lanes = false
+      end
+      return nil
+    end
+    local reply, is_for_others = claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
+    if reply then return reply end
+    if is_for_others then passed_over = passed_over + 1 end
+  end
+  return {outcome = 'sorted', key = key, ident = ''}
+end
+
+-- Claims the next job of a queue with lanes; nil if its waiting list comes first, or has the next one.
+--@rarely
+local function claim_in_lanes(key, queue, token, lease, classes, number)
+  local is_at_another = false
+  while queue.lanes == 'fair' and not is_at_another and redis.call('EXISTS', key) == 1 do
+    if sorted >= MOST_SORTED then return {outcome = 'sorted', key = key, ident = ''} end
+    is_at_another = park_first(key, queue, classes)
+  end
+  return not is_at_another and claim_in_turn(key, queue, token, lease, classes, number) or nil
+end
+
+-- Parks the first job of a list, with those behind it that need the same; returns whether this step may go on.
+--@rarely
+local function park_limited(key, queue, reply, classes)
+  local model = model_of(classes[parse_ident(reply.ident)])
+  park_first(key, queue, classes, not model.limits.fair and reply.lane or nil)
+  if reply.limit then
+    local base = string.sub(key, 1, -9)
+    block_lane(base, reply.lane, last_turn(base), reply.limit, reply.moment)
+  end
+  return sorted < MOST_SORTED
+end

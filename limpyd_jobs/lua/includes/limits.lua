@@ -1,0 +1,244 @@
+-- Limits: how many jobs may run at once, or begin in a time, of those that have the same value in a field, or of all. The
+-- limits of a class are part of its model: {fields: the names of what is to be read of a job, fair: whether lanes take
+-- turns, rules: [{key: of its limits, or none if they are shared, name, field: the number of its field, concurrency,
+-- interval: microseconds for each unit, burst, weight: a number, or that of its field}…]}.
+--
+-- What was set for a limit holds in place of what the class says: a hash beside the queues has a text for all keys of a
+-- limit, and one for each key, such as 'concurrency=3 weight=2'.
+
+--@include clock
+--@include records
+--@include shared_key
+--@include slots
+
+-- A job that needs several limits may never find all of them free at once, if others take each as soon as it is. So the
+-- lane of one that was passed over for longer than this becomes the elder of all queues: of each of its limits, one slot is
+-- left to it until it begins, for a minute at most: microseconds.
+local PATIENCE, ELDER_LASTS = 500000, 60000000
+
+-- For how long to look away from a limit that nothing ends: microseconds.
+local LOOK_AT_LIMITS = 60000000
+
+local LONGEST_KEY = 200
+
+-- The beginning of the keys of a limit, and the whole key for a value of its field.
+--@rarely
+local function keys_of_limit(rule, base, value)
+  local prefix = rule.key or shared_key(base, '_limit:' .. rule.name)
+  if not rule.field then return prefix, prefix end
+  if #value > LONGEST_KEY or string.find(value, '^#') or string.find(value, '%c') then
+    value = '#' .. redis.sha1hex(value)
+  end
+  return prefix, prefix .. ':' .. value
+end
+
+-- What a job needs to begin, given the values of the fields of its limits, and, behind them, what it holds; and the name of
+-- its lane. A limit does not hold for a job that has no value. One that was taken by hand has used its rate already.
+--@rarely
+local function needs_of(model, base, values)
+  local needs, limits, paid = {}, {}, {}
+  local held = values[#model.limits.fields + 1] or ''
+  for interval, limit in string.gmatch('\n' .. held, '\nr %S+ (%S+) ([^\n]+)') do paid[limit] = interval end
+  for _, rule in ipairs(model.limits.rules) do
+    local value = not rule.field or values[rule.field]
+    if value and value ~= '' then
+      local prefix, limit = keys_of_limit(rule, base, value)
+      local weight = rule.weigh and values[rule.weigh] or rule.weight or 1
+      needs[#needs + 1] = {rule = rule, prefix = prefix, limit = limit, weight = weight, paid = paid[limit]}
+      limits[#limits + 1] = limit
+    end
+  end
+  return needs, table.concat(limits, '\n')
+end
+
+--@rarely
+local function set_value(need, name)
+  local of_key, of_all = need.of_key, need.of_all
+  return of_key and tonumber(string.match(of_key, name .. '=(%S+)'))
+    or of_all and tonumber(string.match(of_all, name .. '=(%S+)')) or need.rule[name]
+end
+
+-- Reads what was set for some limits, and which lane is the elder.
+--@rarely
+local function read_set_values(needs, base)
+  local names = {}
+  for i, need in ipairs(needs) do names[2 * i - 1], names[2 * i] = need.prefix, need.limit end
+  local texts = redis.pcall('HMGET', shared_key(base, '_limits'), '\nelder', unpack(names))
+  if texts.err then return end
+  for i, need in ipairs(needs) do need.of_all, need.of_key = texts[2 * i], texts[2 * i + 1] end
+  local til, elder = string.match(unpack(texts) or '', '^(%d+) (.*)$')
+  if til and tonumber(til) > now() then needs.elder = elder end
+end
+
+-- When the first slot of a limit that is full lapses.
+--@rarely
+local function first_lapse(limit)
+  redis.call('ZREMRANGEBYSCORE', limit .. ':slots', '-inf', score(now()))
+  local ends = tonumber(redis.call('ZRANGE', limit .. ':slots', 0, 0, 'WITHSCORES')[2])
+  return ends and math.ceil(ends * 1000000) or now() + LOOK_AT_LIMITS
+end
+
+-- Whether one slot of a limit is left to another lane, which is the elder.
+--@rarely
+local function is_for_elder(limit, elder, own)
+  return elder and elder ~= own and string.find(elder .. '\n', '\n' .. limit .. '\n', 1, true)
+end
+
+-- When to look again, if so many run that no other job may begin; nil if there is room.
+--@rarely
+local function full_until(need, ident, elder, own)
+  local most = set_value(need, 'concurrency')
+  if not most then return nil end
+  local moment, slots = score(now()), need.limit .. ':slots'
+  local taken = redis.call('ZCOUNT', slots, '(' .. moment, '+inf')
+  if taken >= most and (tonumber(redis.call('ZSCORE', slots, ident)) or 0) > now() / 1000000 then taken = taken - 1 end
+  need.is_last = taken + 1 >= most
+  if taken < most and taken + 1 >= most and is_for_elder(need.limit, elder, own) then
+    local base, lane = string.match(elder, '^([^\n]*)\n(.*)$')
+    let_lane_go(base, lane)
+    return now() + ELDER_LASTS
+  end
+  return taken >= most and (most > 0 and first_lapse(need.limit) or now() + LOOK_AT_LIMITS) or nil
+end
+
+-- When to look again, if too many have begun; nil if another job may begin. A rate is known by the moment at which all that
+-- was used will be free again. A weight is used whole if anything is free: the next ones wait for longer.
+--@rarely
+local function used_up_until(need)
+  local interval = set_value(need, 'rate')
+  if not interval then return nil end
+  if need.paid then return nil end
+  need.interval, need.used_until = interval, math.max(tonumber(redis.call('GET', need.limit .. ':rate')) or 0, now())
+  local free_at = need.used_until - (set_value(need, 'burst') - 1) * interval
+  return free_at > now() and free_at or nil
+end
+
+--@rarely
+local function rests_until(need)
+  local rest = set_value(need, 'rest')
+  return rest and rest > now() and rest or nil
+end
+
+-- The first limit that keeps a job from beginning, and when to look again; nil if it may begin. A key of a wrong type
+-- keeps it, too.
+--@rarely
+local function obstacle_of(needs, base, ident, lane)
+  if #needs == 0 then return nil end
+  read_set_values(needs, base)
+  local own = base .. '\n' .. (lane or '')
+  for _, need in ipairs(needs) do
+    local ok, moment = pcall(function()
+      return rests_until(need) or full_until(need, ident, needs.elder, own) or used_up_until(need)
+    end)
+    moment = ok and moment or not ok and now() + LOOK_AT_LIMITS
+    if moment then return need.limit, moment end
+  end
+end
+
+-- What is stored with a job that begins.
+--@rarely
+local function text_of_needs(needs)
+  local lines = {}
+  for _, need in ipairs(needs) do
+    if need.is_last ~= nil then lines[#lines + 1] = 's ' .. need.limit end
+    if need.interval or need.paid then
+      lines[#lines + 1] = string.format('r %s %s %s', need.weight, need.interval or need.paid, need.limit)
+    end
+  end
+  return #lines > 0 and table.concat(lines, '\n') or nil
+end
+
+--@rarely
+local function use_rate(limit, used_until)
+  local left = math.max(1, math.ceil((used_until - now()) / 1000))
+  redis.call('SET', limit .. ':rate', string.format('%.0f', used_until), 'PX', string.format('%.0f', left))
+end
+
+-- Takes what a job needs that begins.
+--@rarely
+local function take_needs(needs, ident, lease)
+  for _, need in ipairs(needs) do
+    if need.is_last ~= nil then redis.call('ZADD', need.limit .. ':slots', slot_end(lease), ident) end
+    if need.interval then use_rate(need.limit, need.used_until + need.weight * need.interval) end
+  end
+end
+
+-- The first weight that is not a number, of all that a job needs.
+--@rarely
+local function wrong_weight(needs)
+  for _, need in ipairs(needs) do
+    local weight = tonumber(need.weight)
+    if not weight or not (weight >= 0 and weight < 1e15) then return need.weight end
+    need.weight = weight
+  end
+end
+
+-- Where a job stands among those of its lane: by when it came to a queue, or the end of its delay. A place before all others
+-- is negative.
+--@rarely
+local function place_in_lane(spot, delayed_until, added, requeued_at)
+  local own = tonumber(spot)
+  if own and own < 0 then return spot end
+  local came = own and own * 1000000 or math.max(parse_date(added) or 0, parse_date(requeued_at) or 0)
+  return score(math.max(came, parse_date(delayed_until) or 0))
+end
+
+-- What a stored job needs, the name of its lane, and its place there; nil if it does not wait.
+--@rarely
+local function lane_of(job, base)
+  local hash = redis.pcall('HMGET', job.key, 'status', '_place', 'delayed_until', 'added', '_requeued_at',
+    unpack(job.model.limits and job.model.limits.fields or NOTHING))
+  local status, spot, delayed_until, added, requeued_at = unpack(hash)
+  if hash.err or status ~= STATUSES.WAITING then return nil end
+  spot = place_in_lane(spot, delayed_until, added, requeued_at)
+  if not job.model.limits then return '', spot end
+  local _, lane = needs_of(job.model, base, {unpack(hash, 6, #hash)})
+  return lane, spot
+end
+
+-- Puts a job that is given back in its lane again, if that has others: so it keeps its place. Returns whether it did.
+--@rarely
+local function is_back_in_lane(base, job)
+  local lane, spot = lane_of(job, base)
+  if not lane or redis.call('EXISTS', lane_key(base, lane)) == 0 then return false end
+  park(base, lane, job.ident, spot)
+  notify_worker(base)
+  return true
+end
+
+-- A parked job that is about to be changed is sorted anew, but keeps its place.
+--@rarely
+local function sort_again(base, job, changes)
+  local _, spot = lane_of(job, base)
+  if spot and unpark(base, job.ident) == 1 then
+    changes._place = spot
+    redis.call('LPUSH', base .. ':waiting', job.ident)
+    notify_worker(base)
+  end
+end
+
+-- Notes that a lane with several limits was passed over, as one of them was not free. Returns whether it is the elder, to
+-- which the others are left.
+--@rarely
+local function is_elder_after_all(base, lane)
+  if not string.find(lane, '\n', 1, true) then return false end
+  local key, own = shared_key(base, '_limits'), base .. '\n' .. lane
+  local since, elder = unpack(redis.call('HMGET', key, '\npassed\n' .. own, '\nelder'))
+  local til, other = string.match(elder or '', '^(%d+) (.*)$')
+  if til and tonumber(til) > now() then return other == own end
+  if not since then redis.call('HSET', key, '\npassed\n' .. own, string.format('%.0f', now())) end
+  if not since or now() - tonumber(since) <= PATIENCE then return false end
+  redis.call('HSET', key, '\nelder', string.format('%.0f %s', now() + ELDER_LASTS, own))
+  return true
+end
+
+-- A lane with several limits is passed over no more, as a job of it begins, or it has none.
+--@rarely
+local function forget_passed_over(base, lane)
+  if not string.find(lane, '\n', 1, true) then return end
+  local key = shared_key(base, '_limits')
+  local elder = redis.call('HGET', key, '\nelder')
+  local is_elder = elder and string.match(elder, '^%d+ (.*)$') == base .. '\n' .. lane
+  redis.call('HDEL', key, '\npassed\n' .. base .. '\n' .. lane)
+  if is_elder then redis.call('HDEL', key, '\nelder') end
+end

@@ -1,0 +1,58 @@
+"""Workers that are killed at any moment: no limit is exceeded, all jobs end, and nothing of the limits is left."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+import redis
+from invariants import violations
+from limited import Turn, Visit, add_some, crew, do_any_verb, slots_over
+from servers import wait_until
+
+from limpyd_jobs import Queue
+
+LEASE = 1.0
+
+
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    return 500 if request.config.getoption("--long") else 60
+
+
+@pytest.mark.usefixtures("jobs_database")
+def test_no_limit_is_exceeded_and_nothing_is_left(redis_client: redis.Redis, kills: int) -> None:
+    seed = random.randrange(2**32)
+    random.seed(seed)
+    over: list[str] = []
+    add_some(300)
+    with crew(redis_client, LEASE) as workers:
+        while workers.kills < kills:
+            workers.kill_one()
+            until = time.monotonic() + 0.1
+            while time.monotonic() < until:
+                do_any_verb()
+                over += slots_over(redis_client)
+            if redis_client.scard(f"{Turn._name}:queued:1") < 100:
+                add_some(100)
+        wait_until(lambda: not any(map(queued, (Turn, Visit))), f"the end of all jobs; seed {seed}")
+        wait_until(lambda: not keys_left(redis_client), f"the end of lanes; seed {seed}")
+    assert over == [], seed
+    assert redis_client.get("over") is None, seed
+    assert int(redis_client.get("begun") or 0) > kills
+    for key in redis_client.scan_iter("running:*"):
+        redis_client.delete(key)
+    redis_client.delete("begun")
+    assert violations(redis_client, Turn, Visit, Queue) == []
+
+
+def queued(job_class: type) -> int:
+    number: int = job_class.get_connection().scard(f"{job_class._name}:queued:1")
+    return number
+
+
+def keys_left(client: redis.Redis) -> list[str]:
+    """What is left of limits, but for slots of jobs that were deleted while they ran, which lapse."""
+    parts = ("_lane\n", "_parked", "_later", "_blocked\n", ":slots", ":queues")
+    return [key for key in client.scan_iter("*") if any(part in key for part in parts)]

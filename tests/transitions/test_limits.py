@@ -1,0 +1,411 @@
+"""What a limit keeps from beginning is parked, and begins as soon as it may: slots, lanes, rates, and all verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from cases import each
+from limpyd import fields
+from worlds import LATER, TOKEN, World, pk_of, until
+
+from limpyd_jobs import Error, Job, Limit, NotClaimable, Queue, transitions
+from limpyd_jobs.check import check, scripts
+from limpyd_jobs.query import delete_queue, edit_job, queue_states
+from limpyd_jobs.records import audit
+from limpyd_jobs.search.jobs import JobFilter
+
+NEW_KEYS = ("_limit", "_lane\n", "_parked", "_later", "_blocked")
+
+
+class Call(Job):
+    """One at a time for each account."""
+
+    namespace = "limited"
+    queue_name = "q"
+    account = fields.InstanceHashField(indexable=True)
+    limits = [Limit("account", concurrency=1)]
+
+
+class Ask(Job):
+    """A rate by the model, by the number of tokens."""
+
+    namespace = "limited"
+    queue_name = "q"
+    model = fields.InstanceHashField()
+    tokens = fields.InstanceHashField()
+    limits = [Limit("model", rate="1/h", weight="tokens", burst=10)]
+
+
+class Both(Job):
+    """Two limits, one of which other classes share."""
+
+    namespace = "limited"
+    queue_name = "q"
+    account, region = fields.InstanceHashField(), fields.InstanceHashField()
+    limits = [Limit("account", concurrency=1), Limit("region", name="region", concurrency=1)]
+
+
+class Tenant(Job):
+    """Tenants take turns."""
+
+    namespace = "limited"
+    queue_name = "q"
+    tenant = fields.InstanceHashField()
+    limits = [Limit("tenant", concurrency=5, fair=True)]
+
+
+CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant)}
+
+
+@pytest.fixture
+def limited(redis_client: redis.Redis) -> World:
+    return World(redis_client, Call)
+
+
+def of(world: World, job_class: type[Job]) -> World:
+    return World(world.client, job_class)
+
+
+def add(world: World, *values: str, **options: Any) -> list[Job]:
+    """Add a job for each value of the first field of the class."""
+    (field, *_) = world.job_class.limits[0].field, None
+    return [world.add(f"{value}:{i}", **{"fields": {field: value}, **options})[1] for i, value in enumerate(values)]
+
+
+def begin(world: World, token: str = TOKEN) -> str | None:
+    """Claim the next job; return its pk."""
+    delivery = world.claim(token=token, classes=CLASSES)
+    while delivery and delivery.outcome == "sorted":
+        delivery = world.claim(token=token, classes=CLASSES)
+    assert delivery is None or delivery.outcome == "claimed", delivery
+    return delivery and delivery.pk
+
+
+def slots(world: World, account: str = "a") -> list[str]:
+    return world.client.zrange(f"{world.jobs}:_limit:account:{account}:slots", 0, -1)
+
+
+def keys_left(world: World) -> list[str]:
+    return [key for key in world.contents() if any(part in key for part in NEW_KEYS)]
+
+
+def test_one_too_many_waits_and_the_next_of_another_key_begins(limited: World) -> None:
+    first, second, other = add(limited, "a", "a", "b")
+    assert [begin(limited, token) for token in "123"] == [pk_of(first), pk_of(other), None]
+    assert limited.state(second)["status"] == "w"
+    assert limited.succeed(first, "1").outcome == "done"
+    assert begin(limited, "4") == pk_of(second)
+    assert slots(limited) == [second.ident]
+
+
+def test_jobs_keep_their_sequence_and_leave_nothing_behind(limited: World) -> None:
+    jobs = add(limited, *"aaaaa")
+    begun: list[str | None] = []
+    for number in range(5):
+        begun.append(begin(limited, str(number)))
+        assert begin(limited, "none") is None
+        limited.succeed(limited.job(str(begun[-1])), str(number))
+    assert begun == [pk_of(job) for job in jobs]
+    assert begin(limited, "none") is None
+    assert keys_left(limited) == []
+
+
+def test_a_job_without_a_value_is_not_limited(limited: World) -> None:
+    jobs = [limited.add(f"{i}")[1] for i in range(3)]
+    assert [begin(limited, str(i)) for i in range(3)] == [pk_of(job) for job in jobs]
+
+
+def test_any_text_is_a_key(limited: World) -> None:
+    for number, value in enumerate(("a:b", "a\nb", "\0", "é" * 30_000, "#x", "slots", " ", "%d")):
+        first, second = (limited.add(f"{number}{i}", fields={"account": value})[1] for i in range(2))
+        assert [begin(limited, f"{number}"), begin(limited, "none")] == [pk_of(first), None]
+        limited.succeed(first, str(number))
+        assert begin(limited, "last") == pk_of(second)
+        limited.succeed(second, "last")
+    assert begin(limited, "none") is None
+    assert keys_left(limited) == []
+
+
+# -- Every verb on a parked job
+
+PARKED: dict[
+    str, tuple[Callable[[World, Job], Any], str | None, bool]
+] = {  # the verb, the status after it, whether it begins in turn
+    "cancel": (lambda world, job: job.cancel(), "c", False),
+    "cancel many": (lambda world, job: Call.collection(account="a", status="w").cancel_all(), "c", False),
+    "delete": (lambda world, job: job.delete(), None, False),
+    "delete many": (lambda world, job: Call.collection(account="a", status="w").delete_all(), None, False),
+    "delay": (lambda world, job: job.enqueue_or_delay("q", delayed_until=LATER), "d", False),
+    "move": (lambda world, job: job.enqueue_or_delay("other"), "w", False),
+    "move many": (lambda world, job: Call.collection(account="a", status="w").move_all("other"), "w", False),
+    "edit": (lambda world, job: edit_job(job.ident, {"account": "b"}), "w", True),
+    "edit its place": (lambda world, job: edit_job(job.ident, priority=3), "w", False),
+    "add again": (lambda world, job: Call.add_job(job.identifier.hget(), account="x"), "w", True),
+    "replace": (lambda world, job: Call.add_job(job.identifier.hget(), account="b", on_duplicate="replace"), "w", True),
+}
+
+
+@each("name", PARKED)
+def test_each_verb_on_a_parked_job(name: str, redis_client: redis.Redis) -> None:
+    verb, status, begins = PARKED[name]
+    world = World(redis_client, Call)
+    redis_client.flushdb()
+    holder, job = add(world, "a", "a")
+    assert begin(world, "holder") == pk_of(holder)
+    assert begin(world, "none") is None
+    assert world.places(job) == ["q/0 parked"]
+    verb(world, job)
+    assert world.client.hget(f"{world.jobs}:2:hash", "status") == status
+    moves_on = name in ("edit", "replace")
+    assert (begin(world, "moved on") == "2") == moves_on
+    world.succeed(holder, "holder")
+    if begins and not moves_on:
+        assert begin(world, "next") == pk_of(job)
+    assert "parked" not in " ".join(world.places(f"{world.path}:2"))
+
+
+def test_many_parked_jobs_are_found_counted_and_listed_as_waiting(limited: World) -> None:
+    add(limited, *"aaab")
+    begin(limited, "holder")
+    assert begin(limited, "b")
+    assert JobFilter(Call, status="waiting", account="a").count() == (2, True)
+    assert JobFilter(Call, status="waiting", queue="q").count() == (2, True)
+    assert Queue.count_waiting_jobs("q") == 2
+    (state,) = queue_states("q")
+    assert (state.waiting, state.running) == (2, 2)
+    assert state.latency is not None
+    (contents,) = Queue.read_all("q")
+    assert len(contents.waiting) == 2
+    assert check(pause=0).findings == []
+
+
+def test_parked_jobs_of_a_merged_queue_are_parked_in_the_other(limited: World) -> None:
+    jobs = add(limited, *"aaa")
+    begin(limited, "holder")
+    assert begin(limited, "none") is None
+    twin = Queue(name="q", priority=0)
+    while scripts.merge_queues(limited.client, limited.queue_key(), f"{limited.queues}:{pk_of(twin)}", CLASSES, 1):
+        pass
+    limited.queue().delete()
+    limited.succeed(jobs[0], "holder")
+    assert begin(limited, "next") == pk_of(jobs[1])
+    assert begin(limited, "none") is None
+    assert limited.places(jobs[2]) == ["q/0 parked"]
+
+
+def test_a_queue_with_parked_jobs_is_not_deleted(limited: World) -> None:
+    add(limited, *"aa")
+    begin(limited, "holder")
+    begin(limited, "none")
+    limited.succeed(limited.job("1"), "holder")
+    (state,) = queue_states("q")
+    assert delete_queue(state) == "used"
+
+
+def test_an_explicit_claim_takes_part(limited: World) -> None:
+    holder, job = add(limited, "a", "a")
+    begin(limited, "holder")
+    begin(limited, "none")
+    with limited.unchanged(), pytest.raises(NotClaimable, match=r"limit .*account:a is reached"):
+        job.claim(owner="me")
+    limited.succeed(holder, "holder")
+    with job.claim(owner="me"):
+        assert slots(limited) == [job.ident]
+    assert slots(limited) == []
+    assert begin(limited, "none") is None
+    assert keys_left(limited) == []
+
+
+# -- Every end of the holder
+
+HELD: dict[str, Callable[[World, Job], Any]] = {
+    "succeed": lambda world, job: world.succeed(job),
+    "succeed, keep nothing": lambda world, job: transitions.succeed(job, world.queue(), TOKEN, erase="1"),
+    "fail": lambda world, job: world.fail(job),
+    "fail, try again": lambda world, job: world.fail(job, times=3, priority="0", delay=until(LATER)),
+    "delay": lambda world, job: world.delay(job),
+    "cancel": lambda world, job: (job.cancel(), world.finish_canceled(job)),
+    "abandon": lambda world, job: (
+        job.status.hset("e"),
+        transitions.abandon(Call, job.ident, TOKEN, world.queue_key()),
+    ),
+    "release for later": lambda world, job: transitions.release(
+        Call, job.ident, TOKEN, world.queue_key(), until(LATER)
+    ),
+    "held, then moved": lambda world, job: (world.fail(job, times=1, hold=True), job.requeue("other")),
+}
+
+
+@each("name", HELD)
+def test_each_end_of_the_holder_lets_the_next_one_begin(name: str, redis_client: redis.Redis) -> None:
+    redis_client.flushdb()
+    world = World(redis_client, Call)
+    holder, job = add(world, "a", "a")
+    begin(world)
+    assert begin(world, "none") is None
+    HELD[name](world, holder)
+    assert begin(world, "next") == pk_of(job)
+    assert slots(world) == [job.ident]
+
+
+GIVEN_BACK: dict[str, Callable[[World, Job], Any]] = {
+    "release": lambda world, job: transitions.release(Call, job.ident, TOKEN, world.queue_key()),
+    "force release": lambda world, job: transitions.force_release(
+        Call, job.ident, TOKEN, world.queue_key(), audit.entry_request(verb="release", filter=job.ident)
+    ),
+    "rescue": lambda world, job: rescue(world, job),
+}
+
+
+def rescue(world: World, job: Job) -> None:
+    world.client.set(f"{world.queues}:reconcile_lock", 1, ex=300)
+    world.client.zadd(f"{world.queue_key()}:_running", {job.ident: 1})
+    transitions.rescue(Queue, [world.queue_key()], 3, world.request(token="rescuer", classes=CLASSES))
+
+
+@each("name", GIVEN_BACK)
+def test_a_job_that_is_given_back_keeps_its_place(name: str, redis_client: redis.Redis) -> None:
+    redis_client.flushdb()
+    world = World(redis_client, Call)
+    holder, _ = add(world, "a", "a")
+    begin(world)
+    assert begin(world, "none") is None
+    GIVEN_BACK[name](world, holder)
+    assert begin(world, "next") == pk_of(holder)
+    assert begin(world, "none") is None
+
+
+def test_the_slot_of_a_running_job_that_is_deleted_lapses(limited: World) -> None:
+    holder, job = add(limited, "a", "a")
+    begin(limited)
+    begin(limited, "none")
+    holder.delete()
+    assert begin(limited, "none") is None
+    limited.client.zadd(f"{limited.jobs}:_limit:account:a:slots", {f"{limited.path}:1": 1})
+    limited.client.zadd(f"{limited.queue_key()}:_later", {f"{limited.jobs}:_limit:account:a": 1})
+    assert begin(limited, "next") == pk_of(job)
+
+
+def test_a_renewal_keeps_the_slot_and_is_refused_once_another_job_has_it(limited: World) -> None:
+    holder, job = add(limited, "a", "a")
+    begin(limited)
+    key = f"{limited.jobs}:_limit:account:a:slots"
+    limited.client.zadd(key, {holder.ident: limited.client.time()[0] + 1})
+    renewing = (limited.client, Call, holder.ident, TOKEN, limited.queue_key(), 1000)
+    assert transitions.renew(*renewing)["outcome"] == "done"
+    assert limited.client.zscore(key, holder.ident) > limited.client.time()[0] + 1200
+    limited.client.zadd(key, {holder.ident: 1})
+    assert begin(limited, "next") == pk_of(job)
+    with pytest.raises(Exception, match="claim"):
+        transitions.renew(*renewing)
+
+
+# -- Rates
+
+
+def test_a_rate_is_used_by_weight_and_a_debt_is_paid(limited: World) -> None:
+    world = of(limited, Ask)
+    jobs = [world.add(f"{i}", fields={"model": "m", "tokens": tokens})[1] for i, tokens in enumerate(("4", "30", "1"))]
+    assert [begin(world, str(i)) for i in range(3)] == [pk_of(jobs[0]), pk_of(jobs[1]), None]
+    key = f"{world.jobs}:_limit:model:m"
+    assert 24 * 3600 < int(world.client.get(f"{key}:rate")) / 1e6 - world.client.time()[0] - 9 * 3600 + 1 < 26 * 3600
+    world.client.delete(f"{key}:rate")
+    world.client.zadd(f"{world.queue_key()}:_later", {key: 1})
+    assert begin(world, "last") == pk_of(jobs[2])
+
+
+def test_a_job_whose_weight_is_no_number_is_an_error(limited: World) -> None:
+    world = of(limited, Ask)
+    job = world.add("a", fields={"model": "m", "tokens": "many"})[1]
+    delivery = world.claim(classes=CLASSES)
+    assert delivery
+    assert (delivery.outcome, delivery.status) == ("found", "e")
+    assert "many" in delivery.reason
+    assert world.places(job) == ["q/0 errors"]
+
+
+# -- Several limits
+
+
+def both(world: World, identifier: str, account: str, region: str) -> Job:
+    return world.add(identifier, fields={"account": account, "region": region})[1]
+
+
+def test_a_job_holds_nothing_while_it_waits_for_another_limit(limited: World) -> None:
+    world = of(limited, Both)
+    first, second, third = both(world, "1", "a", "x"), both(world, "2", "b", "x"), both(world, "3", "b", "y")
+    assert [begin(world, token) for token in "123"] == [pk_of(first), pk_of(third), None]
+    world.succeed(third, "2")
+    assert begin(world, "none") is None
+    world.succeed(first, "1")
+    assert begin(world, "next") == pk_of(second)
+
+
+def test_a_job_that_needs_two_limits_is_not_passed_over_for_ever(limited: World) -> None:
+    """Each of its limits is used again and again by jobs that need that one only."""
+    world = of(limited, Both)
+    wanted = both(world, "both", "a", "x")
+    singles = [both(world, f"{i}", "a", "") if i % 2 else both(world, f"{i}", "", "x") for i in range(200)]
+    world.client.lrem(world.waiting_key(), 0, wanted.ident)
+    world.client.linsert(world.waiting_key(), "after", singles[3].ident, wanted.ident)
+    running = [begin(world, "0"), begin(world, "1")]
+    for number in range(2, 150):
+        began = begin(world, str(number))
+        if number == 20:  # its patience is over
+            (field,) = [name for name in world.client.hkeys(f"{world.queues}:_limits") if "passed" in name]
+            world.client.hset(f"{world.queues}:_limits", field, 1)
+        if began == pk_of(wanted) or pk_of(wanted) in running:
+            break
+        if began:
+            running.append(began)
+        ended = running.pop(0)
+        world.succeed(world.job(str(ended)), next(token for token in tokens_of(world, str(ended))))
+    assert world.state(wanted)["status"] == "r"
+
+
+def tokens_of(world: World, pk: str) -> list[str]:
+    return [world.hash(world.job(pk))["_claim_token"]]
+
+
+# -- Turns
+
+
+def test_tenants_take_turns(limited: World) -> None:
+    world = of(limited, Tenant)
+    add(world, *["large"] * 50, *["small"] * 2, *["tiny"])
+    begun = [world.job(str(begin(world, str(i)))).tenant.hget() for i in range(6)]
+    assert sorted(begun[:3]) == ["large", "small", "tiny"]
+    assert begun.count("small") == 2
+
+
+# -- What is broken
+
+
+def test_hostile_keys_keep_only_their_own_jobs(limited: World) -> None:
+    jobs = add(limited, "a", "b")
+    limited.client.set(f"{limited.jobs}:_limit:account:a:slots", "x")
+    assert begin(limited, "1") == pk_of(jobs[1])
+    assert begin(limited, "none") is None
+    assert [each.kind for each in check(repair=True, pause=0).findings] == ["wrong type of a model"]
+    limited.client.zadd(f"{limited.queue_key()}:_later", {f"{limited.jobs}:_limit:account:a": 1})
+    assert begin(limited, "2") == pk_of(jobs[0])
+
+
+def test_the_check_puts_a_parked_job_back_that_is_in_no_lane(limited: World) -> None:
+    jobs = add(limited, *"aa")
+    begin(limited)
+    begin(limited, "none")
+    limited.client.zrem(f"{limited.queue_key()}:_parked", jobs[1].ident)
+    assert [each.kind for each in check(repair=True, pause=0).findings] == ["in no list"]
+    limited.succeed(jobs[0])
+    assert begin(limited, "next") == pk_of(jobs[1])
+
+
+def test_prefetched_jobs_hold_slots_too(limited: World) -> None:
+    add(limited, *"aabbc")
+    ran = transitions.succeed_many(limited.client, [], limited.request(classes=CLASSES), 10)
+    assert [delivery.pk for delivery in ran[1]] == ["1", "3", "5"]
+    assert Error.collection().sort().instances() is not None
