@@ -166,16 +166,15 @@ local function rescue(queue, ident)
   local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))
   if is_to_run(status) and not is_uncounted and number > max_rescues then
     take_over(queue, job)
-    lost_claims[#lost_claims + 1] = held and {held, name or ''}
-    return
+  else
+    -- It began, so its `start_within` is over, though the try does not count.
+    put_back(queue, job, status, rescues, is_uncounted and {tries = one_try_less(tries), _start_within = false} or {})
+    rescued[#rescued + 1] = {
+      key = queue .. ':waiting', ident = ident, identifier = identifier or '', queue_name = name or '',
+      queue_priority = priority or '', rescues = number,
+    }
   end
-  -- It began, so its `start_within` is over, though the try does not count.
-  put_back(queue, job, status, rescues, is_uncounted and {tries = one_try_less(tries), _start_within = false} or {})
-  lost_claims[#lost_claims + 1] = held and {held, name or ''}
-  rescued[#rescued + 1] = {
-    key = queue .. ':waiting', ident = ident, identifier = identifier or '', queue_name = name or '',
-    queue_priority = priority or '', rescues = number,
-  }
+  if held then lost_claims[#lost_claims + 1] = {held, name or ''} end
 end
 
 -- A failure does not stop the others: a queue whose keys are of a wrong type is looked at again in a minute.
