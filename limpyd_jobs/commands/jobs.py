@@ -443,9 +443,10 @@ A filter is made of words. All of them must be met:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
-        change = Change(verb, self._filters(words), **self._arguments(), **self.pace)
-        if self.pace and len(change.filters) > 1:
-            self.parser.error("--spread, --rate and --stop-if-failing need a filter, or one ident")
+        filters = self._filters(words)
+        if self.pace and len(filters) > 1:
+            filters = [JobFilter.of_jobs(words)]
+        change = Change(verb, filters, **self._arguments(), **self.pace)
         return self.change_many(change, partial(self._note_not_found, change))
 
     def _note_not_found(self, change: Change, tally: Tally) -> None:
@@ -561,6 +562,8 @@ def _print_details(job: JobDetails) -> None:
     if job.silence:
         own["claimed by"] = f"{job.owner}, {job.silence}"
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
+    if job.lost:
+        fields["lost"] = f"{count_of(job.lost, 'run')}, with its worker"
     if job.progress:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
     if job.cursor:

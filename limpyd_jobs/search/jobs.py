@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
@@ -15,6 +15,7 @@ from limpyd_jobs.classes.awaitable import awaited, by_steps
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.lazy_fields import attached
 from limpyd_jobs.redis.calls import Steps, finish, listed
@@ -112,7 +113,33 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
         self._error_model = error_model
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
         self._listed: Listed | None = None  # if only those of some lists are, of any classes
+        self._idents: Sequence[str] = ()  # if they were named one by one
         self.is_hidden: Callable[[str], bool] = hides_none  # whether a field is not one that a word alone may mean
+
+    @classmethod
+    def of_jobs(cls, idents: Iterable[str], database: JobsDatabase | None = None) -> JobFilter:
+        """Return the filter of some jobs, given by their idents. Those that are gone are not among them.
+
+        >>> JobFilter.of_jobs(["shop.jobs.SendMail:12", "shop.jobs.SendMail:17"]).requeue_all()
+
+        Raises
+        ------
+        ValueError
+            If one of them is no ident, or its pk is not a number.
+        """
+        found, pks = cls(database=database), defaultdict[str, list[int]](list)
+        found._idents = tuple(dict.fromkeys(idents))
+        for ident in found._idents:
+            each = Ident.parse(ident)
+            pk = read_pk(each.pk) if each else None
+            if each is None or pk is None:
+                raise ValueError(f"{ident!r} is not the ident of a job, as myapp.jobs.SendMail:12")
+            pks[each.path].append(pk)
+        found._listed = Listed(pks, 0)
+        return found
+
+    def __str__(self) -> str:
+        return " ".join([*([", ".join(self._idents)] if self._idents else []), *map(str, self.conditions)])
 
     def _begun(
         self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
@@ -167,7 +194,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
     def _and(self, *conditions: Condition) -> JobFilter[AJob]:
         narrower: JobFilter[AJob] = JobFilter(database=self._database, error_model=self._error_model)
         narrower.pks, narrower._listed, narrower.is_hidden = self.pks, self._listed, self.is_hidden
-        narrower.conditions = (*self.conditions, *conditions)
+        narrower.conditions, narrower._idents = (*self.conditions, *conditions), self._idents
         return narrower
 
     def jobs(self) -> Iterator[AJob]:

@@ -30,6 +30,7 @@ from limpyd_jobs.views.merged import periods_of_all as periods_of_all
 from limpyd_jobs.views.merged import states_of_all as states_of_all
 from limpyd_jobs.views.queues import QueueRow as QueueRow
 from limpyd_jobs.views.queues import queue_rows as queue_rows
+from limpyd_jobs.views.queues import rounded as rounded
 from limpyd_jobs.views.timelines import Timeline as Timeline
 from limpyd_jobs.views.timelines import timeline_of as timeline_of
 from limpyd_jobs.views.tracebacks import Block as Block

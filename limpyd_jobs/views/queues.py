@@ -96,6 +96,11 @@ def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
     return sorted(rows, key=lambda row: (worst.get(row.name, (len(incidents),))[0], -row.waiting, row.name))
 
 
+def rounded(number: float) -> str:
+    """Return a number as people read it: ``3,118``, ``13.6``, ``0.2``."""
+    return f"{number:.1f}".removesuffix(".0") if 0 < number < 100 else f"{number:,.0f}"
+
+
 def _slots_of(workers: Iterable[AliveWorker]) -> Mapping[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for worker in workers:

@@ -7,11 +7,15 @@ from datetime import datetime
 from typing import NamedTuple
 
 from limpyd_jobs.dates import parse_datetime, utcnow
+from limpyd_jobs.models.explaining.details import MAX_ERRORS
 from limpyd_jobs.models.following.history import StatusChange
 from limpyd_jobs.query import JobDetails
+from limpyd_jobs.texts import count_of
 from limpyd_jobs.views.jobs import shown_time
 
 WAITED, DELAYED, RAN, BEFORE = "waited", "delayed", "ran", "before"
+
+PUT_BACK = "put back"
 
 # What a status is on a timeline.
 _KINDS: Mapping[str, str] = {"waiting": WAITED, "delayed": DELAYED, "running": RAN}
@@ -56,8 +60,8 @@ class Try(NamedTuple):
     number: int
     segments: list of Segment
     outcome: str
-        ``success``, ``error``, ``canceled``; ``retry``, if it was put back after that; ``running``, or the status of a
-        job that has not begun it yet.
+        ``success``, ``error``, ``canceled``; ``retry``, if it was put back after an error; ``put back``, if no error of
+        it is known, as when its worker died; ``running``, or the status of a job that has not begun it yet.
     owner: str
         Who ran it; empty if that is not known.
     error: dict of str to str
@@ -89,6 +93,8 @@ class Timeline(NamedTuple):
         Where the axis has a mark, as a part of one, and how long after the start that is.
     is_whole: bool
         False if its class keeps no history: of earlier tries, only the errors are known.
+    missing: str
+        What is known of runs that are not drawn; empty if there are none.
     """
 
     start: datetime
@@ -97,6 +103,7 @@ class Timeline(NamedTuple):
     earlier: int
     ticks: Sequence[tuple[float, str]]
     is_whole: bool
+    missing: str = ""
 
     @property
     def text(self) -> str:
@@ -120,7 +127,20 @@ def timeline_of(job: JobDetails) -> Timeline | None:
     span = max((end - start).total_seconds(), 0.001)
     placed = [each._replace(segments=[_placed(segment, start, span) for segment in each.segments]) for each in shown]
     is_whole = bool(job.history) and job.changes_stored <= len(job.history)
-    return Timeline(start, end, placed, len(tries) - len(shown), _ticks(span), is_whole)
+    return Timeline(start, end, placed, len(tries) - len(shown), _ticks(span), is_whole, _missing(job, tries))
+
+
+def _missing(job: JobDetails, tries: Sequence[Try]) -> str:
+    """Say what is known of the runs that are not among the tries."""
+    if job.history:
+        return ""
+    if job.lost:
+        return f"{count_of(job.lost, 'run')} {'was' if job.lost == 1 else 'were'} lost: the worker died."
+    number = tries[-1].number - 1 - len([each for each in job.errors if each is not tries[-1].error])
+    if number <= 0 or len(job.errors) >= MAX_ERRORS:
+        return ""
+    runs = count_of(number, "earlier try", "earlier tries")
+    return f"Of {runs} no error is kept: the worker died, the job was put back, or the error was deleted."
 
 
 def _placed(segment: Segment, start: datetime, span: float) -> Segment:
@@ -151,9 +171,9 @@ def _tries_of_history(job: JobDetails) -> Iterator[Try]:
             number += 1
             outcome = following.status.lower() or "running"
             error = _error_at(errors, following.at) if outcome != "success" else {}
-            yield Try(
-                number, segments, "retry" if outcome in _KINDS and following.status else outcome, _owner(change), error
-            )
+            if outcome in _KINDS and following.status:
+                outcome = "retry" if error else PUT_BACK
+            yield Try(number, segments, outcome, _owner(change), error)
             segments = []
     if segments:
         status = last.status.lower()

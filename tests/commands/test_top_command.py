@@ -23,7 +23,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.commands.screen.keyboard import keys_of
-from limpyd_jobs.query import paused_queues
+from limpyd_jobs.query import pause_queue, paused_queues
 from limpyd_jobs.records import presences
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
@@ -139,7 +139,7 @@ def test_what_is_worst_is_first_and_is_opened_paused_and_requeued_by_keys(redis_
         screen.type("\x1b")
         wait_until(lambda: not screen.has("attention >"))
         screen.type("p")
-        wait_until(lambda: screen.has("Pause tickets? y yes"))
+        wait_until(lambda: screen.has("Pause tickets?", "y yes"))
         screen.type("n")
         wait_until(lambda: screen.has("nothing was done"))
         assert not paused_queues()
@@ -147,12 +147,16 @@ def test_what_is_worst_is_first_and_is_opened_paused_and_requeued_by_keys(redis_
         wait_until(lambda: screen.has("1 queue paused", "Unpause tickets"))
         assert paused_queues() == {("jobs:queue", "tickets")}
         screen.type("r")
-        wait_until(lambda: screen.has("Requeue 4 jobs of ValueError, which still fails, at 50/s?"))
-        screen.type("\x7f\x7f9")
-        wait_until(lambda: screen.has("at 9/s?"))
+        wait_until(lambda: screen.has("Requeue 4 jobs of ValueError, which still fails, at 50/s, until over 20%"))
+        screen.type("s")
+        wait_until(lambda: screen.has("at 50/s?", "s stop if many fail again"))
+        screen.type("s\x7f\x7f9")
+        wait_until(lambda: screen.has("at 9/s, until"))
         screen.type("y")
-        wait_until(lambda: screen.has("4 jobs requeued"))
-        assert not Ticket.collection(status="e").instances()
+        wait_until(lambda: screen.has("requeue: ") and not Ticket.collection(status="e").instances())
+        pause_queue("jobs:queue", "tickets", pauses=False)
+        work(4)
+        wait_until(lambda: screen.has("4 jobs requeued: ", "4 failed again"))
         screen.type("/zzz")
         wait_until(lambda: screen.has("/zzz", "zzz-others") and not screen.has("aaa-others"))
         screen.type("\r\x1b")

@@ -250,3 +250,13 @@ def test_queues_are_rows_the_worst_first_with_what_is_wrong_and_their_rates(redi
     assert (mails.name, mails.state, mails.waiting, len(mails.priorities)) == ("mails", "well", 3, 2)
     assert (mails.empty_in is not None and 45 < mails.empty_in <= 60, mails.slots) == (True, 1)
     assert (quiet.ended, quiet.failed) == (0.0, None)
+
+
+def test_where_no_worker_runs_the_jobs_of_failing_queues_wait_as_well(redis_client: redis.Redis) -> None:
+    for queue in ("payouts", "mails"):
+        Payout.add_job(queue, queue)
+    note(redis_client, 1, {"payouts": (0, 10)})
+    fail("c")
+    found_now = {each.code: each for each in found()}
+    assert found_now["unserved"].title == "No worker is running: 2 jobs wait"
+    assert found_now["failures"].queues == ["payouts"]

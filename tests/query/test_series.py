@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from limpyd_jobs import Job
-from limpyd_jobs.contrib.web.pictures.lanes import Choice, rounded, strip_of
+from limpyd_jobs.contrib.web.pictures.lanes import Choice, strip_of
 from limpyd_jobs.query import MetricsReader, glance, lately, read_metrics, series_of
 from limpyd_jobs.records.metrics import KEY, Metrics
-from limpyd_jobs.views import queue_rows
+from limpyd_jobs.views import queue_rows, rounded
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -271,7 +271,6 @@ def test_the_command_says_until_when_it_lasts() -> None:
         "--all --rate=nan": "'nan' is not a rate",
         "--all --rate=-1/s": "'-1/s' is not a rate",
         "--all --rate=1/s --spread=1m": "--spread and --rate do not go together",
-        "a.B:1 a.B:2 --rate=1/s": "--spread, --rate and --stop-if-failing need a filter, or one ident",
     }.items(),
 )
 def test_wrong_options_are_refused(words: str, told: str) -> None:
@@ -289,3 +288,14 @@ def test_sums_of_tallies_keep_the_last_moment() -> None:
     one, other = Tally(1, 0, 0, {}), Tally(2, 0, 0, {})
     other.until = datetime(2030, 1, 1)
     assert (Tally.sum([one, other, one]), Tally.sum([one, other]).until) == ((4, 0, 0, {}), other.until)
+
+
+def test_jobs_that_are_named_one_by_one_are_spread_too_and_are_one_entry_of_the_audit() -> None:
+    first, _, third = failed(3)
+    idents = f"{first.ident}, {third.ident}"
+    status, out, _ = limpyd_jobs("jobs", "requeue", first.ident, third.ident, "--rate=1/s", "--yes")
+    assert (status, "requeued, the last one due at 2" in out) == (0, True)
+    assert json.loads(limpyd_jobs("audit", "--json")[1])[0]["filter"] == idents
+    assert JobFilter("status=error").count().number == 1
+    with pytest.raises(ValueError, match="is not the ident of a job"):
+        JobFilter.of_jobs(["mails"])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs import Job, Retry, Worker
+from limpyd_jobs import Job, Queue, Retry, Worker, transitions
 from limpyd_jobs.query import job_details
+from limpyd_jobs.transitions import ClaimRequest
 from limpyd_jobs.views.timelines import timeline_of
 from limpyd_jobs.views.tracebacks import blocks_of
 
@@ -63,6 +64,34 @@ def test_without_history_the_last_try_is_drawn_and_it_is_said() -> None:
     assert not found.is_whole
     [last] = found.tries
     assert ([each.kind for each in last.segments], last.error["type"]) == (["waited", "ran"], "KeyError")
+
+
+def lose(job: Job, queue: str) -> None:
+    """Let a worker claim a job and die, and another one put it back."""
+    keys = Queue.get_waiting_keys(queue)
+    request = ClaimRequest(keys, "1@web1:7:0123456789ab", 60, {job.get_model_repr(): type(job)})
+    transitions.claim(Queue, request)
+    base = Queue.get_queue(queue).waiting.key.removesuffix(":waiting")
+    job.get_connection().zadd(f"{base}:_running", {job.ident: 1})
+    transitions.rescue(Queue, [base], 5, request)
+
+
+def test_a_run_that_was_lost_is_shown_or_said() -> None:
+    whole, plain = Payment.add_job("one"), Plain.add_job("one")
+    lose(whole, "payments")
+    lose(plain, "plain")
+    found = timeline_of(job_details(whole.ident))
+    assert found
+    assert ([each.outcome for each in found.tries], found.missing) == (["put back", "waiting"], "")
+    found = timeline_of(job_details(plain.ident))
+    assert found
+    assert (found.tries[0].number, found.missing) == (2, "1 run was lost: the worker died.")
+    lose(plain, "plain")
+    assert "2 runs were lost" in timeline_of(job_details(plain.ident)).missing  # type: ignore[union-attr]
+    Worker("plain", max_loops=1, logger_level=60).run()
+    found = timeline_of(job_details(plain.ident))
+    assert found
+    assert (found.tries[0].number, found.missing.partition(":")[0]) == (3, "Of 2 earlier tries no error is kept")
 
 
 TRACEBACK = """Traceback (most recent call last):

@@ -14,6 +14,7 @@ from limpyd_jobs.commands.screen.pages import Asked, Home, Item, OfCause, OfJob,
 from limpyd_jobs.commands.screen.reading import Requeue, Sample, reason_of
 from limpyd_jobs.query import Incident, Tally
 from limpyd_jobs.texts import count_of, one_line
+from limpyd_jobs.views.following import STOP_ABOVE
 from limpyd_jobs.views.queues import QueueRow
 
 # After how many seconds without an answer of Redis the screen says so.
@@ -208,6 +209,8 @@ class App:
             rate = f"{question.requeue.rate:.0f}"
             text = rate[:-1] if key == "backspace" else f"{'' if rate == '0' else rate}{key}"[:6]
             question.requeue.rate = float(text or 0)
+        elif question.requeue and key == "s":
+            question.requeue.stops = not question.requeue.stops
         elif key in ("n", "N", "escape", "enter", "q"):
             self._question = None
             self._say("nothing was done", "weak")
@@ -272,11 +275,22 @@ class App:
             why = next(iter(tally.reasons), "")
             self._say(f"none can be requeued: {why}" if why else f"no job {what} is in error", "weak")
             return
-        self._question = Question(
-            lambda: f"Requeue {count_of(number, 'job')} {what} at {requeue.rate:.0f}/s?",
-            lambda: self._do(requeue.do) if requeue.rate else self._say("nothing was done", "weak"),
-            requeue,
-        )
+
+        def say(text: str) -> None:
+            self._results.put(lambda: self._say(text, "running"))
+            self._wake()
+
+        def text() -> str:
+            until = f", until over {STOP_ABOVE:.0%} fail again" if requeue.stops else ""
+            return f"Requeue {count_of(number, 'job')} {what} at {requeue.rate:.0f}/s{until}?"
+
+        def act() -> None:
+            if requeue.rate:
+                self._do(lambda: requeue.do(say))
+            else:
+                self._say("nothing was done", "weak")
+
+        self._question = Question(text, act, requeue)
 
     def _do(self, act: Callable[[], str]) -> None:
         def done(text: str) -> None:
@@ -312,12 +326,14 @@ class App:
         if len(self._views) > 1:
             top[-1:] = [line((" > ".join(each.page.title or "" for each in self._views), "weak"))]
         self._rows = [*view.page.rows(asked)]
-        room = max(height - len(top) - 1, 1)
+        asking = [*paragraphs(self._question.text(), width, "ask", 3)] if self._question else []
+        room = max(height - len(top) - len(asking) - 1, 1)
         body = self._window(room)
         return [
             *((each, False) for each in top),
             *body,
             *[([], False)] * (room - len(body)),
+            *((each, False) for each in asking),
             (self._foot(width), False),
         ]
 
@@ -336,15 +352,11 @@ class App:
 
     def _foot(self, width: int) -> Line:
         if self._question:
-            rate = [("  0-9", "key"), (" another rate", "")] if self._question.requeue else []
-            return [
-                (f"{self._question.text()} ", "ask"),
-                ("y", "key"),
-                (" yes  ", ""),
-                ("n", "key"),
-                (" no", ""),
-                *rate,
-            ]
+            requeue = self._question.requeue
+            words = [("y", "yes"), ("n", "no")]
+            if requeue:
+                words += [("0-9", "another rate"), ("s", "do not stop" if requeue.stops else "stop if many fail again")]
+            return [part for key, what in words for part in ((key, "key"), (f" {what}  ", ""))]
         if self._typed is not None:
             return line(("/", "key"), self._typed, ("▏", "weak"))
         if self._problem or (self._is_looking and monotonic() - self._looked > LATE):

@@ -7,7 +7,7 @@ from datetime import datetime
 from math import inf
 from typing import Any, NamedTuple
 
-from limpyd_jobs.commands.screen.lines import Column, Line, Part, Signs, line, paragraphs, table
+from limpyd_jobs.commands.screen.lines import Column, Line, Part, Signs, joined, line, paragraphs, table
 from limpyd_jobs.commands.screen.reading import (
     CauseRead,
     JobRead,
@@ -22,7 +22,7 @@ from limpyd_jobs.dates import parse_datetime, shown_span, span, utcnow
 from limpyd_jobs.models.following.progress import Progress
 from limpyd_jobs.query import EndedWorker, ErrorGroup, FoundError, FoundJob, Incident, Period
 from limpyd_jobs.texts import MESSAGE, count_of, one_line, size_text
-from limpyd_jobs.views.queues import QueueRow
+from limpyd_jobs.views.queues import QueueRow, rounded
 from limpyd_jobs.views.workers import ShownWorker
 
 # How many lines a message has at most.
@@ -193,7 +193,7 @@ def _cells_of(row: QueueRow, asked: Asked) -> list[Part]:
         (f"{row.waiting:,}", "" if row.waiting else quiet),
         (shown_span(row.oldest), "warning" if row.state == "waiting" else ""),
         (taken, "running" if row.running else quiet),
-        (f"{row.ended:,.1f}" if row.ended < 100 else f"{row.ended:,.0f}", "" if row.ended else quiet),
+        (rounded(row.ended), "" if row.ended else quiet),
         (failed, "error" if row.failed and row.failed >= 0.1 else "warning" if row.failed else quiet),
         (f"≤ {span(row.waited)}" if row.waited is not None else "", quiet),
         (empty, "error" if row.empty_in == inf else ""),
@@ -252,10 +252,7 @@ class OfQueue(Page):
         sign, style = state_part(asked.signs, row.state, row.gravity)
         yield Row(line((f"{sign} ", style), (row.name, "title"), (f"  {row.why}", style)))
         yield Row(_figures(row))
-        numbers = [
-            sum(each.started for (queue, _), each in it.metrics.items() if queue == row.name)
-            for it in asked.sample.seen.periods
-        ]
+        numbers = [period.of(row.name).started for period in asked.sample.seen.periods]
         if any(numbers):
             yield Row(line(("begun in the last hour: ", "weak"), chart(numbers, max(min(asked.width - 45, 60), 10))))
         if len(row.priorities) > 1:
@@ -279,7 +276,7 @@ def _figures(row: QueueRow) -> Line:
         ("oldest", shown_span(row.oldest)),
         ("running", f"{row.running:,} of {row.slots:,}"),
         ("delayed", f"{row.delayed:,}" if row.delayed else ""),
-        ("a minute", f"{row.ended:,.1f}"),
+        ("a minute", rounded(row.ended)),
         ("failed", "" if row.failed is None else f"{row.failed * 100:.0f} %"),
         ("empty in", "never" if row.empty_in == inf else shown_span(row.empty_in)),
     ]
@@ -594,13 +591,13 @@ def head(sample: Sample, asked: Asked, database: str) -> Iterator[Line]:
     style = f"verdict {verdict.gravity}" if verdict.problems else "verdict"
     yield line((f"{sign} {verdict.title}", style), f"  {verdict.text}", (f"  {database}", "weak"))
     totals = seen.totals
-    used = f"   {size_text(totals.memory)} used" if totals.memory else ""
+    used = f"{size_text(totals.memory)} used" if totals.memory else ""
     parts: Line = []
     for name in ("waiting", "delayed", "running", "error"):
         number = getattr(totals, name)
         parts += [(f"{name} ", "weak"), (f"{number:,}", "error" if name == "error" and number else ""), ("   ", "")]
     oldest = f"oldest {span(totals.latency)}" if totals.latency is not None else ""
-    yield [*parts, (oldest, ""), (used, "weak")]
+    yield joined([*parts, (oldest, "")], line((used, "weak")), asked.width)
 
 
 def now() -> datetime:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from limpyd_jobs.exceptions import as_written
 from limpyd_jobs.models.following.progress import Progress
@@ -27,9 +27,9 @@ from limpyd_jobs.query import (
     progress_of,
     verdict,
 )
-from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, one_line
 from limpyd_jobs.views.changes import Change, filter_of_failed
+from limpyd_jobs.views.following import Following
 from limpyd_jobs.views.queues import QueueRow, queue_rows
 from limpyd_jobs.views.workers import ShownWorker, shown_workers
 
@@ -107,27 +107,40 @@ def change_pause(queues: Sequence[tuple[str, str]], *, pauses: bool) -> str:
 
 
 class Requeue:
-    """Jobs in error, to be put back in their queues at a rate: counted first."""
+    """Jobs in error, to be put back in their queues at a rate: counted first. They are followed, and no more are put
+    back if too many fail again, unless that is not wanted."""
 
     def __init__(self, fingerprint: str = "", queue: str = "") -> None:
         self._fingerprint, self._queue = fingerprint, queue
         self.rate = 50.0
+        self.stops = True
 
-    @property
-    def _change(self) -> Change:
+    def _change(self, **how: Any) -> Change:
         words = [f"queue={self._queue}"] if self._queue else []
         asked = filter_of_failed(self._fingerprint, *words) if self._fingerprint else JobFilter("status=error", *words)
-        return Change("requeue", [asked], rate=self.rate)
+        return Change("requeue", [asked], **how)
 
     def count(self) -> Tally:
-        return self._change.count()
+        return self._change().count()
 
-    def do(self, progress: OnStep | None = None) -> str:
-        """Do it; return what was done."""
-        tally = self._change.do(progress)
+    def do(self, say: Callable[[str], object]) -> str:
+        """Do it; return what was done. Meanwhile, say what became of the jobs so far."""
+        if self.stops:
+            return self._followed(say)
+        tally = self._change(rate=self.rate).do()
         until = f", the last one due at {tally.until:%H:%M:%S} (UTC)" if tally.until else ""
         reasons = "".join(f"; {number:,} {reason}" for reason, number in tally.reasons.items())
         return f"{count_of(tally.done, 'job')} requeued{until}{reasons}"
+
+    def _followed(self, say: Callable[[str], object]) -> str:
+        def tell(looked: int, size: int, told: str) -> None:
+            to_come = f", {size - looked:,} to come" if size > looked else ""
+            say(f"requeue: {told}{to_come}")
+
+        following = Following(tell, rate=self.rate)
+        tally = self._change(told=True).follow(following)
+        stopped = f"; {following.why_stopped}" if following.why_stopped else ""
+        return f"{count_of(tally.done, 'job')} requeued: {following.outcomes}{stopped}"
 
 
 def reason_of(error: BaseException) -> str:

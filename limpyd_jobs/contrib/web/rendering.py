@@ -18,12 +18,12 @@ from jinja2.runtime import Undefined
 from markupsafe import Markup
 
 from limpyd_jobs.contrib.web.guard import MAX_BODY, MAX_QUERY
-from limpyd_jobs.contrib.web.pictures.lanes import rounded, short
+from limpyd_jobs.contrib.web.pictures.lanes import short
 from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime
-from limpyd_jobs.views import count_of, document, shown_span
+from limpyd_jobs.views import count_of, document, rounded, shown_span
 
 # How many characters of a text a page shows, and a program is sent, at most.
 MAX_SHOWN, MAX_SENT = 20_000, 100_000

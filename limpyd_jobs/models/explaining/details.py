@@ -42,8 +42,8 @@ MAX_ERRORS = 20
 # How many lines of the log and changes of the status are read at most, the last ones.
 MAX_LINES = 1000
 
-# How many characters of a cursor are shown.
-MAX_CURSOR = 1000
+# How many characters of a cursor are shown, and how many digits of a number are read.
+MAX_CURSOR, DIGITS = 1000, 9
 
 # How many entries of a list, a set or a hash of its own are read, and how many characters of a text.
 MAX_ENTRIES, MAX_TEXT = 50, 100_000
@@ -102,6 +102,8 @@ class JobDetails(NamedTuple):
         How far its loops and steps are, as JSON, cut off after 1,000 characters; empty if nothing is kept.
     changes_stored, lines_stored: int
         How many changes of its status are stored, and how many lines of its log.
+    lost: int
+        In how many runs, at least, its worker died since another run ended.
     """
 
     ident: str
@@ -120,6 +122,7 @@ class JobDetails(NamedTuple):
     cursor: str = ""
     changes_stored: int = 0
     lines_stored: int = 0
+    lost: int = 0
 
 
 def job_details(
@@ -181,7 +184,16 @@ def details_of(
         shown_cursor(stored),
         history.size,
         log.size,
+        _lost_runs(stored.get("_rescues", "")),
     )
+
+
+def _lost_runs(rescues: str) -> int:
+    """Return how many runs were lost, at least, as ``claims.lua`` notes it: how often alone, or that it was lost with
+    others, once or more often."""
+    if rescues.isdecimal():
+        return int(rescues[:DIGITS])
+    return 2 if rescues.startswith("among ") else int(bool(rescues))
 
 
 def shown_cursor(stored: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ def by_name(states: Iterable[QueueState]) -> list[QueueState]:
 
 def conditions(seen: Glance, states: Sequence[QueueState], failing: Set[str]) -> Iterator[Incident]:
     """Yield what is wrong. States have the priorities of a name together. Of the queues whose tries fail it is said
-    elsewhere how many jobs wait."""
+    elsewhere how many jobs wait, but not that no worker is there."""
     overview = seen.overview
     served = served_by(overview.workers)
     silent = {(without_tag(it.queue_model), name) for it in overview.workers if it.silent_for for name in it.queues}
@@ -52,8 +52,9 @@ def conditions(seen: Glance, states: Sequence[QueueState], failing: Set[str]) ->
     yield from _pauses(overview)
     yield from _schedules(overview)
     for state in states:
-        if state.name not in failing:
-            yield from _waiting(seen, state, served, silent)
+        for each in _waiting(seen, state, served, silent):
+            if each.code == "unserved" or state.name not in failing:
+                yield each
         yield from _queue(state, served)
 
 

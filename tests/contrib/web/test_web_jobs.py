@@ -247,6 +247,22 @@ def test_selected_jobs_are_changed() -> None:
     assert dashboard.do("/jobs/delete", {"ident": gone})["outcome"]["reasons"] == {f"there is no job {gone}": 1}
 
 
+def test_a_requeue_of_jobs_that_were_chosen_one_by_one_is_followed_as_well() -> None:
+    jobs = [Letter.add_job(f"{number}") for number in range(3)]
+    for job in jobs:
+        fail(job, KeyError("no"))
+    dashboard = Dashboard()
+    form = {"ident": [jobs[0].ident, jobs[2].ident]}
+    assert 'name="stop_if_failing"' in dashboard.post("/jobs/requeue", form).text
+    begun = dashboard.post("/jobs/requeue", {**form, "stop_if_failing": "20%", "confirmed": "1"})
+    page = begun.headers["location"]
+    assert (begun.status, page.startswith("/requeues/")) == (303, True)
+    found = dashboard.read(page)["requeue"]
+    assert (found["done"], found["filter"]) == (2, f"{jobs[0].ident}, {jobs[2].ident}")
+    assert jobs[1].status.hget() == STATUSES.ERROR
+    dashboard.do(f"{page}/stop")
+
+
 def test_all_that_match_are_changed_and_no_others() -> None:
     for number in range(60):
         fail(Letter.add_job(f"{number}", to="ann"), KeyError("no"))

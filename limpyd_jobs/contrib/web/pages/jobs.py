@@ -410,10 +410,11 @@ def act_on_jobs(verb: str, asked: Asked, form: Form) -> Plan:
     else:
         raise Refusal(400, "Select some jobs first, or all that the filter finds")
     given = _arguments(verb, form)
-    if idents and not form.get("all") and given.keys() & {"spread", "rate"}:
-        raise Refusal(400, "Only all the jobs that a filter finds can be spread: select all, or leave that out")
-
     is_one = len(idents) == 1 and not form.get("all")
+    if verb == "requeue" and len(idents) > 1 and not form.get("all"):
+        filters = [JobFilter.of_jobs(idents, asked.database)]
+    elif idents and not form.get("all") and given.keys() & {"spread", "rate"}:
+        raise Refusal(400, "One job cannot be spread: leave that out")
     back = address(f"{HERE}/{idents[0]}") if is_one and verb != "delete" else address(HERE, q=shlex.join(words))
     to = f" {_shown(given)}" if given else ""
     title, danger = f"{verb.capitalize()} {what}{to}", _danger(verb, asked, given)

@@ -10,6 +10,7 @@ from math import ceil, log10
 from typing import NamedTuple
 
 from limpyd_jobs.query import BOUNDS, SPANS, AppVersion, Glance, Histogram, Levels, Metrics, Period, lately
+from limpyd_jobs.views import rounded
 
 # How long the periods of metrics are.
 PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
@@ -200,11 +201,6 @@ def _lane(name: str, values: Sequence[int | None], last: float, unit: str, colou
     area, line = path_of(values, top)
     texts = ["" if value is None else f"{value:,}" for value in values]
     return Lane(name, rounded(last), unit, colour, area, line, scale=[f"{top:,}"], values=texts)
-
-
-def rounded(number: float) -> str:
-    """Return a number as people read it: ``3,118``, ``13.6``, ``0.2``."""
-    return f"{number:.1f}".removesuffix(".0") if 0 < number < 100 else f"{number:,.0f}"
 
 
 def ceiling(value: float) -> int:
