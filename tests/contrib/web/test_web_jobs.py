@@ -247,6 +247,28 @@ def test_selected_jobs_are_changed() -> None:
     assert dashboard.do("/jobs/delete", {"ident": gone})["outcome"]["reasons"] == {f"there is no job {gone}": 1}
 
 
+def test_of_many_jobs_the_newest_are_sorted_and_it_is_said_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_page, "FIRST_SORTED", 3)
+    monkeypatch.setattr(jobs_page, "MAX_SORTED", 4)
+    for number in (5, 3, 4, 1, 2):
+        Letter.add_job(f"{number}")
+    dashboard = Dashboard()
+
+    def shown(address: str) -> tuple[list[str], int]:
+        found = dashboard.read(address)
+        return [job["identifier"] for job in found["jobs"]], found["sorted_of"]
+
+    assert shown("/jobs?sort=identifier") == (["1", "2", "4"], 3)
+    assert shown("/jobs?sort=identifier&long=1") == (["1", "2", "3", "4"], 4)
+    page = dashboard.get("/jobs?sort=identifier").shown
+    assert "Only the newest 3 of 5 are sorted. It goes on by itself." in page
+    [further] = re.findall(r'hx-get="([^"]*long=1)" hx-trigger="load"', page)
+    assert "sort=identifier" in further
+    assert "Only the newest 4 of 5 are sorted. Narrow the filter down" in dashboard.get(further).shown
+    monkeypatch.setattr(jobs_page, "MAX_SORTED", 5)
+    assert shown("/jobs?sort=-identifier&long=1") == (["5", "4", "3", "2", "1"], 0)
+
+
 def test_a_requeue_of_jobs_that_were_chosen_one_by_one_is_followed_as_well() -> None:
     jobs = [Letter.add_job(f"{number}") for number in range(3)]
     for job in jobs:

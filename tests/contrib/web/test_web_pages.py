@@ -24,6 +24,7 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
 from limpyd_jobs.query import JobFilter, Metrics, queue_states
+from limpyd_jobs.records.metrics import KEY, LEVELS
 from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -310,3 +311,24 @@ def test_lanes_are_of_the_time_that_is_asked_for() -> None:
             assert "1 today" in page or not span.endswith("d")
         assert "span must be one of 1h, 6h" in dashboard.get(f"{address}{mark}span=2h").shown
     assert "There is no queue nowhere" in dashboard.get("/queues/queue?name=nowhere").shown
+
+
+def test_a_queue_says_how_many_jobs_come_and_what_can_be_done_with_all_of_them(redis_client: redis.Redis) -> None:
+    for number in range(3):
+        Mail.add_job(f"{number}")
+    broken = Mail.add_job("broken")
+    with broken.claim(owner="web1") as claim:
+        claim.fail(KeyError("no"))
+    address = f"/queues/queue?name={Mail.queue_name}"
+    assert Dashboard().read(address)["come"] is None
+    row, minute = Metrics(), int(redis_client.time()[0]) // 60 * 60
+    for _ in range(8):
+        row.observe_start(0.1)
+    redis_client.hset(f"{KEY}minute:{minute}", f"{Mail.queue_name}\nshop.Mail", " ".join(map(str, row.numbers)))
+    for start in (minute - 300, minute - 240, minute - 180):  # a minute may end meanwhile
+        redis_client.hset(f"{LEVELS}{start}", Mail.queue_name, "1 0")
+    assert 10 / 5 <= Dashboard().read(address)["come"] <= 10 / 4
+    page = Dashboard().get(address).shown
+    assert "a minute come, 0 end" in page
+    assert ">Requeue 1…</button>" in page
+    assert "Delete what waits or is delayed…" in page

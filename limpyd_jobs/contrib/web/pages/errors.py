@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -36,6 +37,9 @@ MAX_READ = 1_000_000
 
 # Of how many causes it is counted how many jobs are in error, and for how many seconds each.
 MAX_FAILED, FAILED_TIMEOUT = 10, 0.05
+
+# How many versions of the application there are links to.
+MAX_VERSIONS = 5
 
 # For how many seconds a requeue that ended is shown with its cause.
 SHOWN_FOR = 3600
@@ -80,6 +84,14 @@ class ErrorsShown(OfFilter):
             for group in self.groups
         ]
         return sorted(found, key=lambda each: (each.requeue is None, not each.is_failing))
+
+    @property
+    def versions(self) -> Sequence[tuple[str, int]]:
+        """The versions of the application that most of the errors are of, if there are several."""
+        found = Counter[str]()
+        for group in self.groups:
+            found.update(group.app_versions)
+        return found.most_common(MAX_VERSIONS) if len(found) > 1 else []
 
     @property
     def failing(self) -> int:

@@ -67,8 +67,9 @@ FEW_JOBS = 5_000
 # By what the jobs are counted beside the list, and how many values of each are shown.
 FACETS, MAX_VALUES = ("status", "queue", "class"), 12
 
-# Up to how many jobs are sorted by another column than by when they were added, which all can be.
-MAX_SORTED = 1_000
+# How many jobs are sorted by another column than by when they were added, which all can be: the newest ones, at first,
+# and when it looks for longer.
+FIRST_SORTED, MAX_SORTED = 1_000, 10_000
 
 # How many characters a filter has at most.
 MAX_FILTER = 8_000
@@ -113,6 +114,11 @@ class OfFilter:
         """The filter as it is typed."""
         return shlex.join(self.words)
 
+    def narrowed(self, field: str, value: str) -> str:
+        """Return the filter with one more condition."""
+        others = [word for word in self.words if not word.startswith(f"{field}=")]
+        return shlex.join([*others, f"{field}={value}"])
+
 
 @dataclass(frozen=True)
 class JobsShown(OfFilter):
@@ -123,7 +129,8 @@ class JobsShown(OfFilter):
     `missing_indexes` say why it takes long, if it does. If `is_listed`, it looked only at jobs that a list of the queue
     has, or that run or are canceled, without `left_out` entries of these lists; if `is_long`, for longer than at first.
     It looked at `looked` jobs, of `size` that there are to look at. If no job is found, `unknown_classes` have jobs in
-    the queue that is asked for, but are not known here, and `hints` say what may be meant instead.
+    the queue that is asked for, but are not known here, and `hints` say what may be meant instead. If it is sorted by a
+    column, but not all are, `sorted_of` says how many of the newest ones are.
     """
 
     jobs: Sequence[FoundJob]
@@ -145,6 +152,7 @@ class JobsShown(OfFilter):
     columns: Sequence[str] = ()
     sort: str = ""
     following_from: int = 0
+    sorted_of: int = 0
 
     @property
     def verbs(self) -> Sequence[str]:
@@ -185,11 +193,6 @@ class FacetsShown(OfFilter):
         """Return whether the filter asks for a value."""
         return f"{field}={value}" in self.words
 
-    def narrowed(self, field: str, value: str) -> str:
-        """Return the filter with one more condition."""
-        others = [word for word in self.words if not word.startswith(f"{field}=")]
-        return shlex.join([*others, f"{field}={value}"])
-
 
 @dataclass(frozen=True)
 class WordsShown:
@@ -215,10 +218,10 @@ def show(asked: Asked) -> JobsShown:
         count = count if count.is_exact else max(count, listed.count(COUNT_TIMEOUT)._replace(is_exact=False))
     if not count.is_exact:  # what is shown was seen
         count = max(count, Count(len(page.found), is_exact=False))
-    found, following_from = page.found, 0
-    is_sorted = sort.lstrip("-") in _KEYS and count.is_exact and count.number <= MAX_SORTED
+    found, following_from, sorted_of = page.found, 0, 0
+    is_sorted = sort.lstrip("-") in _KEYS
     if is_sorted:
-        found, following_from = _sorted(asked, jobs, sort, limit)
+        found, following_from, sorted_of = _sorted(asked, listed or jobs, sort, limit, is_long=is_long)
     return JobsShown(
         words,
         [job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in found],
@@ -240,6 +243,7 @@ def show(asked: Asked) -> JobsShown:
         columns=columns,
         sort=sort if is_sorted else "",
         following_from=following_from,
+        sorted_of=sorted_of,
     )
 
 
@@ -276,13 +280,16 @@ def _seconds_between(start: str | None, end: str | None) -> float:
     return (ended - began).total_seconds() if began and ended else -1.0
 
 
-def _sorted(asked: Asked, jobs: JobFilter, sort: str, limit: int) -> tuple[list[FoundJob], int]:
-    """Return the jobs of a page that is sorted by a column, and where the next one begins; 0 if there is none."""
+def _sorted(asked: Asked, jobs: JobFilter, sort: str, limit: int, *, is_long: bool) -> tuple[list[FoundJob], int, int]:
+    """Return the jobs of a page that is sorted by a column; where the next one begins, 0 if there is none; and how many
+    of the newest jobs are sorted, 0 if all are."""
     first = asked.query.number("from", 0, 0, MAX_SORTED)
-    everything = jobs.page(MAX_SORTED).found
-    everything.sort(key=_KEYS[sort.lstrip("-")], reverse=sort.startswith("-"))
-    following = first + limit
-    return everything[first:following], following if following < len(everything) else 0
+    timeout, most = (LONG_PAGE_TIMEOUT, MAX_SORTED) if is_long else (COUNT_TIMEOUT, FIRST_SORTED)
+    page = jobs.page(most, timeout=timeout)
+    everything = sorted(page.found, key=_KEYS[sort.lstrip("-")], reverse=sort.startswith("-"))
+    following, are_all = first + limit, page.is_complete and not page.following
+    shown = everything[first:following]
+    return shown, following if following < len(everything) else 0, 0 if are_all else len(everything)
 
 
 def _sort_of(asked: Asked) -> str:

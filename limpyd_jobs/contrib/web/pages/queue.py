@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from limpyd_jobs.contrib.web.pages.overview import span_of
 from limpyd_jobs.contrib.web.pictures.lanes import Choice, Now, Strip, steps_of, strip_of
+from limpyd_jobs.contrib.web.pictures.looks import HOUR
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.integration import parse_datetime
@@ -23,8 +25,10 @@ from limpyd_jobs.query import (
     Glance,
     Incident,
     JobFilter,
+    Levels,
     ScheduleState,
     attention,
+    lately,
     schedules,
     summed,
 )
@@ -57,7 +61,8 @@ class Feeder(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueShown:
-    """A queue, with all its priorities. `ended` is how many tries ended a minute."""
+    """A queue, with all its priorities. `ended` is how many tries ended a minute, and `come` about how many jobs came, by
+    how many began and how many more wait; None if it is not known how many waited."""
 
     name: str
     queue: QueueRow
@@ -65,6 +70,7 @@ class QueueShown:
     next_due: float | None
     in_error: Count
     ended: float
+    come: float | None
     strip: Strip
     causes: Sequence[ErrorGroup]
     causes_are_exact: bool
@@ -76,6 +82,11 @@ class QueueShown:
     schedules: Sequence[ScheduleState]
     names: Sequence[str]
     at: datetime
+
+    @property
+    def of_errors(self) -> str:
+        """The filter that finds its jobs in error."""
+        return shlex.join([f"queue={self.name}", "status=error"])
 
 
 @dataclass(frozen=True)
@@ -106,11 +117,12 @@ def show(asked: Asked) -> QueueShown:
     waiting = asked.find(("oldest", name), partial(_oldest, asked, name))
     workers = [each for each in shown_workers(glanced.overview.workers) if name in each.queues]
     due = [state.next_due for state in row.priorities if state.next_due is not None]
+    levels = asked.looks.levels(span, name)
     strip = strip_of(
         span,
         asked.looks.periods(glanced, span),
         glanced,
-        Now(row.waiting, row.running, row.slots, asked.looks.levels(span, name)),
+        Now(row.waiting, row.running, row.slots, levels),
         of=Choice(queue=name),
         fails=any(each.is_failing for each in incidents),
     )
@@ -121,6 +133,7 @@ def show(asked: Asked) -> QueueShown:
         next_due=min(due, default=None),
         in_error=asked.find(("in error", name), partial(_in_error, asked, name)),
         ended=row.ended,
+        come=_come(glanced, row, levels if span == HOUR else asked.looks.levels(HOUR, name)),
         strip=strip,
         causes=errors[0],
         causes_are_exact=errors[1],
@@ -164,6 +177,13 @@ def _of_class(asked: Asked, name: str) -> tuple[Facets, tuple[Sequence[ErrorGrou
         return jobs.facets("status", timeout=TIMEOUT), _causes(asked, f"class={name}")
     except ValueError:
         return Facets({}, 0, True), ((), True)
+
+
+def _come(glanced: Glance, row: QueueRow, levels: Levels) -> float | None:
+    """Return about how many jobs came a minute: those that began, and by how many more wait than did."""
+    last = lately(glanced.periods, glanced.at)
+    waited = dict(zip(levels.starts, levels.waiting, strict=True)).get(last.periods[0].start) if last.periods else None
+    return None if waited is None else max(last.of(row.name).started + row.waiting - waited, 0) / last.minutes
 
 
 def _oldest(asked: Asked, name: str) -> Sequence[FoundJob]:
