@@ -61,8 +61,11 @@ class Feeder(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueShown:
-    """A queue, with all its priorities. `ended` is how many tries ended a minute, and `come` about how many jobs came, by
-    how many began and how many more wait; None if it is not known how many waited."""
+    """A queue, with all its priorities.
+
+    `ended` is how many tries ended a minute, and `come` about how many jobs came: how many began, and by how many more
+    wait. It is None if it is not known how many waited.
+    """
 
     name: str
     queue: QueueRow
