@@ -338,6 +338,15 @@ class Parameters:
         group=FAILURE,
         kind=or_none(amount()),
     )
+    kill_after: float | None = new_row(
+        None,
+        "How many seconds after the time limit of a job its process is killed, if its code cannot be interrupted. The "
+        "job is then an error of type ``JobTimeout``. That needs a parent, so the command starts one, even for one "
+        "process. ``None`` or 0: never. See :ref:`Code that cannot be interrupted`.",
+        seconds("30", default="never"),
+        group=FAILURE,
+        kind=or_none(amount()),
+    )
     keep_success: int | timedelta | None = new_row(
         None,
         "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "

@@ -93,6 +93,10 @@ class Job(JobRecord):
     default_job_timeout: float
         After how many seconds of running a job is an error of type `JobTimeout`, unless its field `job_timeout` says
         something else. None to leave it to the worker, 0 for no limit.
+    kill_after: float
+        With ``--processes`` of workers: how many seconds after its time limit a job that cannot be interrupted, because
+        it waits in C for example, is an error of type `JobTimeout`, and its process is killed. None to leave it to the
+        worker, 0 for never.
     default_retry_policy: Retry
         When to try a failed job again, unless its field `retry_policy` says something else. None to leave it to the
         worker.
@@ -133,6 +137,7 @@ class Job(JobRecord):
     restart_after_error: bool = False
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     default_job_timeout: float | None = None
+    kill_after: float | None = None
     keep_result: bool | float | timedelta = False
     max_job_bytes: int | None = None
     keep_history: int = 0

@@ -198,7 +198,7 @@ class WorkerConfig:
             # A full collection stops all coroutines. It need not look at the code of the application each time.
             gc.collect()
             gc.freeze()
-        if settings.processes > 1 and not self._worker().end_forced:
+        if (settings.processes > 1 or settings.kill_after) and not self._worker().end_forced:
             self._run_processes()
         else:
             self.run()

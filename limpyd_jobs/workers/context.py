@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
@@ -112,6 +112,9 @@ class RunState:
     # Other shards that could not be used, and until when not to ask them, by the clock of `monotonic`.
     unusable: dict[Any, float] = field(default_factory=dict)
     parent: int = 0  # the pid of the parent of its pool
+    hard_limits: Any = None  # tells that parent until when jobs may run: a `HardLimits`
+    killed: Sequence[Any] = ()  # the jobs because of which that parent killed the process before
+    on_recorded: Callable[[], None] | None = None  # called once it is recorded what became of them
     tell_health: Callable[[Verdict], None] | None = None  # tells that parent whether the worker is healthy
     turned: float = 0.0  # when the loop was last seen to turn, by the clock of `monotonic`, if its health is watched
     beaten: float = 0.0  # when the heartbeat last came to its end

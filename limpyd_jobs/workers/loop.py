@@ -40,6 +40,7 @@ from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
 from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Pruner, QueueRefresh, StatusRefresh
 from limpyd_jobs.workers.overrides import Overrides
+from limpyd_jobs.workers.process.hard_limits import held_by_killed
 from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit
 from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.run import Run, Runs
@@ -188,7 +189,7 @@ class Loop:
         self.straight = Straight(worker.queue_model, runs, self.overrides, strategies, announcer, hooks, succeed)
         self.metrics = WorkerMetrics(runs, lambda: context.queue_keys)
         note = self.metrics.note if context.settings.metrics else None
-        self.code = JobCode(worker, self.overrides, self.redis_retry, self.timer, self.awaiting)
+        self.code = JobCode(worker, self.overrides, self.redis_retry, self.timer, self.awaiting, context.state)
         self.executor = Executor(context, runs, recorder, self.code, hooks, offers, note)
 
     def _build_beats(self) -> None:
@@ -310,11 +311,25 @@ class Loop:
             events.emit(events.WorkerStarted, worker)
             worker.run_started()
             self.start.log_kept()
+            if self.context.state.killed:
+                self._record_killed()
             try:
                 with self.waiter.wakeup_timer, self.endings:
                     worker._main_loop()
             finally:  # a job may call sys.exit()
                 self._write_metrics()
+
+    def _record_killed(self) -> None:
+        """Record that the process before was killed because of jobs that ran for too long, and release its others."""
+        worker, state = self.worker, self.context.state
+        held = self.redis_retry.retry(held_by_killed, worker.queue_model, self.context.queue_keys, state.killed)
+        for delivery, error in held.overdue:
+            self.executor.call_hook(delivery, worker.job_error, error)
+        for claim in held.others:
+            self.redis_retry.retry(claim.release, begun=True)
+            worker.log(f"[{one_line(claim.delivery.ident)}] released: its process was killed because of another job")
+        if state.on_recorded:
+            state.on_recorded()
 
     def _look_for_queues(self) -> None:
         maintenance, worker = self.maintenance, self.worker

@@ -493,6 +493,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - burst = False",
         " - grace-period = None",
         " - job-timeout = None",
+        " - kill-after = None",
         " - keep-success = None",
         " - keep-errors = None",
         " - job-modules = None",

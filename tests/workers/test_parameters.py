@@ -27,6 +27,7 @@ NEW_NUMBERS = (
     "max_rescues",
     "grace_period",
     "job_timeout",
+    "kill_after",
     "keep_success",
     "keep_errors",
     "processes",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE, Backoff
 from limpyd_jobs.workers.context import Verdict
+from limpyd_jobs.workers.process.hard_limits import Board, Overdue
 
 FORK = multiprocessing.get_context("fork")
 
@@ -78,6 +79,9 @@ class ChildProcess:
         self._started = 0.0
         self._health, self._heard = STARTING, 0.0  # and when it was reported
         self._backoff = Backoff()
+        self.board = Board()  # where the child says until when its jobs may run
+        self.killed: list[Overdue] = []  # those of which the next process has to record what became of them
+        self._was_killed = False
 
     @property
     def pid(self) -> int:
@@ -87,6 +91,7 @@ class ChildProcess:
     def start(self, live: Callable[[], None]) -> ForkProcess:
         """Start a child that calls a function; raise `OSError` if that is impossible."""
         self._jobs, self._health = 0, STARTING
+        self.board.clear()
         self._started = self._heard = monotonic()
         # The parent has this thread only: what else it does, such as to answer for health, its loop does. So no lock is
         # held by a thread that the child does not have. An application whose import starts threads is warned by Python.
@@ -114,9 +119,23 @@ class ChildProcess:
             return Verdict(False, False, f"it has reported nothing for {silent:.0f} seconds")
         return self._health
 
+    def look_for_overdue(self) -> list[Overdue]:
+        """Return the jobs that run for too long, so that the child is to be killed."""
+        if not self.process or self.process.exitcode is not None or self._was_killed:
+            return []
+        found = self.board.overdue()
+        if found:
+            self.killed, self._was_killed = [*self._unrecorded(), *found], True
+        return found
+
+    def _unrecorded(self) -> list[Overdue]:
+        return [] if self.board.is_recorded else self.killed
+
     def clear(self) -> tuple[int, int, int]:
         """Forget a child that has ended; return its process id, its exit status, and how many jobs it ran."""
         process, self.process = self.process, None
+        if not self._was_killed:
+            self.killed = self._unrecorded()
         assert process is not None
         assert process.pid is not None
         assert process.exitcode is not None
@@ -127,7 +146,9 @@ class ChildProcess:
     def next_after(self, status: int) -> float:
         """Set and return how many seconds to wait before the next start, after a child ended with that exit status."""
         lived = monotonic() - self._started
-        if lived >= (MAX_PAUSE if status else FIRST_PAUSE) or (self._jobs and not status):
+        if self._was_killed:
+            self._was_killed, delay = False, 0.0
+        elif lived >= (MAX_PAUSE if status else FIRST_PAUSE) or (self._jobs and not status):
             self._backoff.reset()
             delay = 0.0
         else:

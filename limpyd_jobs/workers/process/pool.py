@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from math import inf
 from multiprocessing.context import ForkProcess
 from select import PIPE_BUF, select
 from threading import Thread, main_thread
@@ -18,6 +20,7 @@ from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.context import Verdict
 from limpyd_jobs.workers.process.children import ChildProcess, Reports
+from limpyd_jobs.workers.process.hard_limits import Board, HardLimits, Overdue
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.process.system import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
@@ -130,6 +133,7 @@ class WorkerPool:
                 self._reap_children()
                 if self._health:
                     self._health.serve()
+                self._kill_overdue_children()
                 self._kill_late_children()
             if self._caught and self.status != "ending":  # the last one ended by itself at that moment
                 self._end_children()
@@ -202,6 +206,7 @@ class WorkerPool:
         moments = [slot.due for slot in self._empty_slots()]
         if self._kill_at is not None:
             moments.append(self._kill_at)
+        moments += [moment for slot in self._slots if (moment := slot.board.look_at) < inf and slot.process]
         watchdog = watchdog_interval()
         if watchdog:
             moments.append(monotonic() + watchdog)
@@ -232,7 +237,7 @@ class WorkerPool:
         # A child without our handlers has none of its own yet.
         signal.pthread_sigmask(signal.SIG_BLOCK, (*END_SIGNALS, *OTHER_SIGNALS))
         try:
-            process = slot.start(self._live)
+            process = slot.start(partial(self._live, slot.board, slot.killed))
             self._log(f"process {process.pid} started")
         except OSError as error:
             delay = slot.next_after(status=1)
@@ -242,8 +247,8 @@ class WorkerPool:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (*END_SIGNALS, *OTHER_SIGNALS))
 
-    def _live(self) -> None:
-        """Run the worker of a child, and end the process."""
+    def _live(self, board: Board, killed: Sequence[Overdue]) -> None:
+        """Run the worker of a child, and end the process. What became of jobs that were killed is recorded first."""
         with suppress(KeyboardInterrupt):  # SIGINT, if the worker does not handle it, or is not made yet
             self._leave_parent()
             worker = self._make_worker()
@@ -251,6 +256,8 @@ class WorkerPool:
             state.on_ready.append(self._ready)
             state.tell_health = (lambda verdict: self._reports.send(health=verdict)) if self._health else None
             state.parent = os.getppid()
+            state.hard_limits = HardLimits(board, self._reports.send)
+            state.killed, state.on_recorded = killed, board.recorded
             self._run_worker(worker)
             self._reports.send(worker.num_loops, state.is_done or state.is_for_good)
 
@@ -326,6 +333,15 @@ class WorkerPool:
             self._log(f"{number.name} caught: passed on to {self.alive} processes")
             for process in self._children():
                 _send(process, number)
+
+    def _kill_overdue_children(self) -> None:
+        """Kill the children whose jobs run for too long, and could not be interrupted there."""
+        for slot in self._slots:
+            overdue = slot.look_for_overdue()
+            if overdue and slot.process:
+                jobs = "a job" if len(overdue) == 1 else f"{len(overdue)} jobs"
+                self._log(f"process {slot.pid} is killed: {jobs} could not be interrupted", logging.ERROR)
+                _send(slot.process, signal.SIGKILL)
 
     def _kill_late_children(self) -> None:
         if self._kill_at is not None and monotonic() >= self._kill_at:

@@ -19,7 +19,7 @@ from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
 from limpyd_jobs.redis.forks import end_child, this_process
 from limpyd_jobs.threads import DaemonThreads
-from limpyd_jobs.workers.context import Face
+from limpyd_jobs.workers.context import Face, RunState
 from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.redis_retry import RedisRetry
@@ -40,6 +40,7 @@ class JobCode:
     redis_retry: RedisRetry
     timer: JobTimer
     awaiting: Awaiting
+    state: RunState
 
     def __post_init__(self) -> None:
         self._our_execute = self.overrides.base.execute
@@ -61,6 +62,7 @@ class JobCode:
         seconds = self.timeout_of(run)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+            place = self.begin_limit(run, seconds)
         self.timer.arm()
         began, run.is_running, was_interrupted = monotonic(), True, False
         try:
@@ -74,12 +76,23 @@ class JobCode:
             self.timer.disarm()
             if seconds is not None:
                 was_interrupted = self.timer.clear("job")
+                self.end_limit(place)
         if was_interrupted:
             self.worker.log(f"{label_of(job)} swallowed JobTimeout, and went on to its end all the same", "warning")
             raise JobTimeout(f"It ran for more than {seconds} seconds")
         if result is not None and is_unrun(result):
             self.check_has_run(job, function, result)
         return result
+
+    def begin_limit(self, run: Run, seconds: float) -> int | None:
+        """Let the parent kill this process if a job goes on for too long after its time limit; see `end_limit`."""
+        limits = self.state.hard_limits
+        return limits.begin(run, seconds, self.worker._settings.kill_after) if limits else None
+
+    def end_limit(self, place: int | None) -> None:
+        """The code of a job has ended. Any thread may say so."""
+        if place is not None:
+            self.state.hard_limits.end(place)
 
     def _await(self, job: Job, function: Any, coroutine: CoroutineType[Any, Any, Any]) -> Any:
         """Await the coroutine of an async function. One that another function returned may be there by mistake."""
@@ -198,6 +211,10 @@ class Starter:
             slot.end_if_forked()
         function = worker.callback or worker.execute
         seconds = code.timeout_of(run, needs_signal=False)
+        if seconds is not None:  # before its code begins, which may let nothing else run
+            place = code.begin_limit(run, seconds)
+            if place is not None:
+                slot.limit(partial(code.end_limit, place))
         if self._is_async(job, function):
             code.read_arguments(job)
             slot.begin_on(self.event_loop, function(job, queue), later=later)

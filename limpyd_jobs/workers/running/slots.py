@@ -54,6 +54,7 @@ class Slot:
         self._reason: BaseException | None = None  # why it was interrupted
         self._given_up: BaseException | None = None  # the same, if its code did not end
         self._told = Told()
+        self._end_limit: Callable[[], None] | None = None
         self._began = 0.0
         self._pid = this_process.pid
 
@@ -96,6 +97,10 @@ class Slot:
         self.end_if_forked()
         self._ended()
 
+    def limit(self, end: Callable[[], None]) -> None:
+        """Call a function once its code has ended, which does not count as the end if it was only given up."""
+        self._end_limit = end
+
     def end_if_forked(self) -> None:
         """End this process if the code of the job, or a hook for its start, forked it."""
         if this_process.pid != self._pid:
@@ -104,6 +109,8 @@ class Slot:
     def fail(self, error: BaseException) -> None:
         """Its code could not begin."""
         self._error, self.run.is_running = error, False
+        if self._end_limit:
+            self._end_limit()
         for coroutine in self.before:
             coroutine.close()
 
@@ -111,6 +118,8 @@ class Slot:
         run = self.run
         run.ended_at, run.is_running = monotonic(), False
         run.ran = run.ended_at - self._began
+        if self._end_limit:
+            self._end_limit()
         self._on_end(self)
 
     # -- Interrupting it

@@ -21,6 +21,7 @@ COMMAND = str(Path(sys.executable).with_name("limpyd-jobs-worker"))
 QUEUE = "orders"
 
 SHOP = '''
+import ctypes
 import os
 import signal
 import time
@@ -49,6 +50,18 @@ def ship_slowly(job, queue):
 def crash_once(job, queue):
     if gates.rpush("by", os.getpid()) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang(job, queue):
+    """Let nothing interrupt the job 0: it waits in C, without signals, and, of the class Lock, lets no thread go on."""
+    name = job.identifier.hget()
+    if name != "0":
+        ship_slowly(job, queue)
+        return
+    gates.rpush("by", os.getpid())
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    library = ctypes.PyDLL if os.environ.get("HOLDS_THE_LOCK") else ctypes.CDLL
+    library(None).sleep(600)
 
 
 class FailingWorker(Worker):
