@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, LIMIT, READING_OPTIONS
-from limpyd_jobs.query import AuditEntry, audit_entries, why_no_audit
+from limpyd_jobs.query import AuditEntry, audit_entries
 
 NUMBERS = ("done", "skipped", "refused")
 HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "until (UTC)", "outcome")
@@ -27,8 +27,6 @@ class Audit(Command):
     def run(self) -> int:
         entries = audit_entries(self.options.limit)
         self.print_list(entries, HEADING, map(_as_row, entries), ("until (UTC)", "refused", "skipped", "how"))
-        if not entries and (why := why_no_audit()):
-            self.note(why)
         return 0
 
 

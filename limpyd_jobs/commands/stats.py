@@ -75,6 +75,8 @@ class Stats(Command):
             self._print_times(periods)
         else:
             self._print_groups(periods, since.total_seconds())
+        if not any(period.metrics for period in periods):
+            self.note_foreign()
         return 0
 
     def _group(self, queue: str, path: str) -> str | None:

@@ -33,6 +33,7 @@ from limpyd_jobs.query.editing import duplicate_job as duplicate_job
 from limpyd_jobs.query.editing import edit_job as edit_job
 from limpyd_jobs.query.fleet import Fleet as Fleet
 from limpyd_jobs.query.fleet import look_at_fleet as look_at_fleet
+from limpyd_jobs.query.foreign import foreign_keys as foreign_keys
 from limpyd_jobs.query.metrics import MetricsReader as MetricsReader
 from limpyd_jobs.query.metrics import Period as Period
 from limpyd_jobs.query.metrics import read_metrics as read_metrics

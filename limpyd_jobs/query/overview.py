@@ -12,6 +12,7 @@ from limpyd_jobs.models.following.progress import Progress, read_progress
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.pruning import Retention, kept_for_ever
 from limpyd_jobs.models.queue import Queue
+from limpyd_jobs.query.foreign import foreign_keys
 from limpyd_jobs.query.queues import QueueState, lapsed_jobs, queue_states
 from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.known_classes import one_of_each
@@ -68,6 +69,7 @@ class Overview(NamedTuple):
     lateness: float = 0.0  # of the schedule that is due for longest, in seconds
     late_schedules: int = 0  # how many have been due for more than a minute
     unread: Sequence[str] = ()  # the beginnings of keys that this user of Redis may not read
+    foreign: Sequence[str] = ()  # which keys are of a wrong type, so that what is in them is not known
     parts: Mapping[int, Overview] = MappingProxyType({})  # if it is of several shards: that of each, by its number
 
 
@@ -90,7 +92,8 @@ def overview(
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     lapsed = lapsed_jobs(queues, database) if running else set()
     late = lateness(database, LATE_SCHEDULE)
-    return Overview(name, totals, queues, workers, running, lapsed, *late, unread_names(database))
+    unread, foreign = unread_names(database), foreign_keys(database)
+    return Overview(name, totals, queues, workers, running, lapsed, *late, unread, foreign)
 
 
 def kept_without_limit(seen: Overview) -> str:

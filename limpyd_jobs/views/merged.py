@@ -44,6 +44,7 @@ def overview_of_all(found: Mapping[int, Overview]) -> Overview:
         lateness=max(seen.lateness for seen in each),
         late_schedules=sum(seen.late_schedules for seen in each),
         unread=sorted({without_tag(name) for seen in each for name in seen.unread}),
+        foreign=sorted({text for seen in each for text in seen.foreign}),
         parts=found,
     )
 

@@ -29,6 +29,7 @@ from limpyd_jobs.commands.shared.options import COMMON, COMMON_OPTIONS, PYTHONPA
 from limpyd_jobs.commands.shared.tables import Row, print_fitted, print_json, print_json_lines, with_shards, wrapped
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.query.foreign import foreign_keys
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import database_name, parse_database
@@ -154,6 +155,8 @@ class Command:
             table = with_shards(table, shards)
         if not self.print_as_json([*values]):
             print_fitted(table, spare)
+        if len(table) == 1:
+            self.note_foreign()
 
     def print_as_json(self, value: Any) -> bool:
         """Print a value as JSON, or a list of values in lines, if the options ask for it; return whether they do. What
@@ -239,6 +242,11 @@ class Command:
         """Note the lines of a function about what is not known; with shards, those that are so for all of them."""
         first, *others = self.look_at_each(lambda **place: [*lines(**how, **place)]).values()
         self.note(*(line for line in first if all(line in each for each in others)))
+
+    def note_foreign(self) -> None:
+        """Note which keys another program wrote to: a list that is empty may not be."""
+        texts = {text for found in self.look_at_each(foreign_keys).values() for text in found}
+        self.note(*(f"not known: {text}. See limpyd-jobs check" for text in sorted(texts)))
 
     def refuse_after(self) -> None:
         """Refuse to go on after a page of several shards."""

@@ -23,6 +23,7 @@ from limpyd_jobs.contrib.web.protocol import Form
 from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime
+from limpyd_jobs.query import fails_now
 from limpyd_jobs.views import count_of, document, rounded, shown_span
 
 # How many characters of a text a page shows, and a program is sent, at most.
@@ -239,6 +240,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plural": count_of,
     "plural_of": lambda values, one, many: count_of(len(values), one, many),
     "raw": raw,
+    "fails_now": lambda date: fails_now(date, datetime.now(timezone.utc).replace(tzinfo=None)),
     "rounded": rounded,
     "seconds": shown_span,
     "stamp": stamp,

@@ -99,6 +99,10 @@ def _unread(seen: Overview) -> Iterator[Incident]:
     if seen.unread:
         text = f"Not looked at: {unread_text(seen.unread, MAX_SHOWN)}."
         yield Incident("unread", WARNING, "Not all of Redis may be read", text)
+    if seen.foreign:
+        known, more = seen.foreign[:MAX_SHOWN], ", …" if len(seen.foreign) > MAX_SHOWN else ""
+        text = f"Another program wrote to keys of this library: {', '.join(known)}{more}. What is in them is not shown."
+        yield Incident("foreign", WARNING, "Not all of Redis can be read", text)
 
 
 def _homes(seen: Overview) -> Iterator[Incident]:

@@ -21,7 +21,7 @@ MAX_NAMES = 3
 # The codes, the worst first, of one gravity.
 _CODES = (
     *("memory", "failures", "unserved", "no_home", "lapsed", "late_schedule", "waiting"),
-    *("worker_silent", "paused", "quarantine", "deferred", "unread", "unknown_class"),
+    *("worker_silent", "paused", "quarantine", "deferred", "unread", "foreign", "unknown_class"),
 )
 
 # What is added up, by which those of a kind are sorted, the worst first.

@@ -12,6 +12,7 @@ from reading import limpyd_jobs
 
 from limpyd_jobs import Job, WorkerPresence
 from limpyd_jobs.records import presences
+from limpyd_jobs.records.presences import ENDED
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -110,3 +111,8 @@ def test_the_audit_shows_who_did_what(redis_client: redis.Redis) -> None:
     page = dashboard.get("/audit?q=delete").shown
     assert page.count("status=") >= 1
     assert "local by " in page
+
+
+def test_workers_that_cannot_be_read_are_not_shown_as_none(redis_client: redis.Redis) -> None:
+    redis_client.set(ENDED, "of another program")
+    assert f"{ENDED} is a string, not a stream" in Dashboard().get("/workers").shown

@@ -44,12 +44,15 @@ class Trouble(NamedTuple):
         How many causes fail now.
     silent: int
         How many workers are silent.
+    foreign: str
+        Which keys another program wrote to, so that pages do not show what is in them; empty if there are none.
     """
 
     problems: int = 0
     is_grave: bool = False
     failing: int = 0
     silent: int = 0
+    foreign: str = ""
 
 
 class ShownRow(NamedTuple):
@@ -112,7 +115,9 @@ class OverviewShown:
     def trouble(self) -> Trouble:
         """What every page shows of it."""
         found = self.verdict
-        return Trouble(found.problems, found.gravity == "error", self.failing, found.workers - found.workers_well)
+        foreign = next((each.text for each in self.attention if each.code == "foreign"), "")
+        silent = found.workers - found.workers_well
+        return Trouble(found.problems, found.gravity == "error", self.failing, silent, foreign)
 
 
 def span_of(asked: Asked) -> str:
