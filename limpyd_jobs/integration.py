@@ -11,7 +11,7 @@ from limpyd_jobs.dates import parse_datetime as parse_datetime
 from limpyd_jobs.exceptions import GracePeriodOver as GracePeriodOver
 from limpyd_jobs.exceptions import as_written as as_written
 from limpyd_jobs.fields.codecs import codec_of as codec_of
-from limpyd_jobs.fields.forms import Form as Form
+from limpyd_jobs.fields.form import Form as Form
 from limpyd_jobs.fields.forms import register_form as register_form
 from limpyd_jobs.idents import Ident as Ident
 from limpyd_jobs.models import Change as Change

@@ -18,17 +18,12 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from limpyd_jobs.arguments import is_same
-
-# What a value of JSON looks like. Members of a union are told apart by it.
-SHAPES = {
-    type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object",
-}  # fmt: skip
-ALL_SHAPES = frozenset(SHAPES.values())
-STRING, ARRAY, OBJECT = frozenset({"string"}), frozenset({"array"}), frozenset({"object"})
+from limpyd_jobs.fields.form import ALL_SHAPES, ARRAY, OBJECT, SHAPES, STRING, Form, dump_json
+from limpyd_jobs.fields.models import form_of_model, form_of_typed_dict
 
 # How the values of a type are dumped, and loaded, and their shape, by the exact type.
 OF_STRINGS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -39,29 +34,6 @@ OF_STRINGS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     UUID: (str, UUID),
     bytes: (lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
 }
-
-
-class Form(NamedTuple):
-    """What the values of a type are in JSON.
-
-    `dump` and `load` raise `TypeError` or `ValueError` for another value. `name` is for messages.
-    """
-
-    name: str
-    shapes: frozenset[str]
-    dump: Callable[[Any], Any]
-    load: Callable[[Any], Any]
-
-    def as_text(self, value: Any) -> str:
-        """Return the text of a value: a string of JSON stands for itself. `TypeError` if it could not be read back."""
-        dumped = self.dump(value)
-        if self.dump(self.load(dumped)) != dumped:
-            raise TypeError(f"{value!r} would come back as {self.load(dumped)!r}")
-        return dumped if self.shapes == STRING else dump_json(dumped)
-
-    def of_text(self, text: str) -> Any:
-        """Return the value of a text."""
-        return self.load(str(text) if self.shapes == STRING else json.loads(text))
 
 
 # How the forms of classes of an integration are made, by the base of these.
@@ -78,13 +50,6 @@ def register_form(base: type, make: Callable[[type], Form]) -> None:
         Is given a class, and returns the `Form` of its values; or raises `TypeError` if they cannot travel.
     """
     _registered[base] = make
-
-
-def dump_json(value: Any) -> str:
-    """Return a value that JSON can hold, without spaces."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
-    text.encode()  # no lone surrogates
-    return text
 
 
 def form_of(annotation: Any) -> Form:
@@ -150,13 +115,26 @@ class _Forms:
             return Form(cls.__name__, STRING, partial(_dump_member, cls), partial(_load_member, cls))
         if dataclasses.is_dataclass(cls):
             return self._dataclass(cls)
+        if typing.is_typeddict(cls):
+            return self._typed_dict(cls)
         for base, make in _registered.items():
             if issubclass(cls, base):
                 return make(cls)
+        model = form_of_model(cls)
+        if model is not None:
+            return model
         raise TypeError(
             f"values of {_shown(cls)} cannot travel: give what it is made of or found by, such as a key, or make it a "
             "dataclass"
         )
+
+    def _typed_dict(self, cls: type) -> Form:
+        if cls not in self._of_classes:
+            whole: list[Form] = []  # it may hold itself
+            self._of_classes[cls] = Form(cls.__name__, OBJECT, lambda value: whole[0].dump(value),
+                                         lambda found: whole[0].load(found))  # fmt: skip
+            whole.append(form_of_typed_dict(cls, self.of))
+        return self._of_classes[cls]
 
     def _dataclass(self, cls: type) -> Form:
         if cls not in self._of_classes:

@@ -28,7 +28,7 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import KeptResult
 
 if TYPE_CHECKING:
-    from limpyd_jobs.fields.forms import Form
+    from limpyd_jobs.fields.form import Form
 
 # The text of one result: a script has to hold it.
 MAX_BYTES = 512 * 1024
@@ -74,7 +74,8 @@ def _checked(text: str) -> str:
 @memoized
 def _form_of_result(job_class: Any) -> Form | None:
     """Return the form of what the code of a job is annotated to return, if it is a type that JSON does not have."""
-    from limpyd_jobs.fields.forms import ALL_SHAPES, form_of  # not at the start of each process
+    from limpyd_jobs.fields.form import ALL_SHAPES  # not at the start of each process
+    from limpyd_jobs.fields.forms import form_of
 
     function = getattr(job_class, "_function", None)
     try:

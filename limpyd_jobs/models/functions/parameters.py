@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from limpyd_extensions.related import RelatedModel
 
 from limpyd_jobs.fields.argument import Argument, texts_of
-from limpyd_jobs.fields.forms import dump_json
+from limpyd_jobs.fields.form import dump_json
 from limpyd_jobs.models.functions.giving import GivenParameter, given_parameter
 from limpyd_jobs.models.functions.refusing import refuse
 from limpyd_jobs.models.job import Job
