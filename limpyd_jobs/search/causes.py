@@ -100,6 +100,16 @@ class ErrorGroup(NamedTuple):
     message_count: Count
     trend: list[int]
 
+    @property
+    def function(self) -> str:
+        """The function that raised it, without the module and the line."""
+        return self.raised_in.partition(", in ")[2].partition(":")[0]
+
+    @property
+    def example(self) -> str:
+        """One of the most frequent messages, as it was."""
+        return (self.messages[0].examples or [self.messages[0].pattern])[0] if self.messages else self.message
+
 
 class ErrorGroups(NamedTuple):
     """Errors by their cause, the most frequent first.

@@ -368,8 +368,9 @@ class App:
         words += [("w", "workers"), ("?", "keys"), ("q", "end"), ("e", "explain"), ("↑↓", "choose")]
         if self.view.filter:
             words = [(f"/{self.view.filter}", "Esc ends the filter"), *words]
-        parts: Line = []
-        for key, word in words:
-            if sum(cells(text) for text, _ in parts) + len(key) + len(word) + 2 <= width:
-                parts += [(key, "key"), (f" {word}  ", "weak")]
-        return parts
+        room, shown = width, set[str]()
+        for key, word in sorted(words, key=lambda each: each[0] not in ("Enter", "?", "q")):
+            if (size := cells(f"{key} {word}  ")) <= room:
+                room -= size
+                shown.add(key)
+        return [part for key, word in words if key in shown for part in ((key, "key"), (f" {word}  ", "weak"))]

@@ -7,7 +7,7 @@ from datetime import datetime
 from math import inf
 from typing import Any, NamedTuple
 
-from limpyd_jobs.commands.screen.lines import Column, Line, Part, Signs, joined, line, paragraphs, table
+from limpyd_jobs.commands.screen.lines import Column, Line, Part, Signs, cells, joined, line, paragraphs, table
 from limpyd_jobs.commands.screen.reading import (
     CauseRead,
     JobRead,
@@ -20,6 +20,7 @@ from limpyd_jobs.commands.screen.reading import (
 from limpyd_jobs.commands.shared.tables import chart
 from limpyd_jobs.dates import parse_datetime, shown_span, span, utcnow
 from limpyd_jobs.models.following.progress import Progress
+from limpyd_jobs.models.presence import RunningJob
 from limpyd_jobs.query import EndedWorker, ErrorGroup, FoundError, FoundJob, Incident, Period
 from limpyd_jobs.texts import MESSAGE, count_of, one_line, size_text
 from limpyd_jobs.views.queues import QueueRow, rounded
@@ -306,8 +307,8 @@ def cause_rows(causes: Sequence[ErrorGroup], asked: Asked) -> Iterator[Row]:
         [
             (f"{each.number:,}", "error"),
             (ago(parse_datetime(each.last_seen), asked.now), ""),
-            (f"{each.type}{' in ' if each.raised_in else ''}{each.raised_in}", ""),
-            (each.message, "weak"),
+            (f"{each.type}{' in ' if each.function else ''}{each.function}", ""),
+            (each.example, "weak"),
         ]
         for each in found
     ]
@@ -580,8 +581,26 @@ def _lines_of_worker(worker: Any) -> Iterator[str]:
     if isinstance(worker, ShownWorker) and worker.silence:
         yield f"It has been {worker.silence}."
     for name, value in (worker._asdict() if isinstance(worker, EndedWorker) else vars(worker)).items():
-        if value and name not in ("details", "kind", "pk", "silence"):
-            yield f"{name}: {value}"
+        if value and name not in _NOT_OF_WORKERS:
+            yield f"{name.replace('_', ' ')}: {_text_of(name, value)}"
+
+
+# How many columns there have to be at least for the name of the database.
+LEAST_OF_NAME = 14
+
+# What is not shown of a worker: what is said in words, or means nothing to people.
+_NOT_OF_WORKERS = ("details", "kind", "pk", "silence", "lease_left", "running_number", "silent_for", "until")
+
+
+def _text_of(name: str, value: Any) -> str:
+    match value:
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S} (UTC)"
+        case dict():
+            return ", ".join(f"{key} {each}" for key, each in value.items())
+        case list():
+            return ", ".join(each.ident if isinstance(each, RunningJob) else f"{each}" for each in value)
+    return size_text(value) if name == "memory" else f"{value:,}" if name in ("done", "failed") else f"{value}"
 
 
 def head(sample: Sample, asked: Asked, database: str) -> Iterator[Line]:
@@ -589,7 +608,9 @@ def head(sample: Sample, asked: Asked, database: str) -> Iterator[Line]:
     seen, verdict = sample.seen.overview, sample.verdict
     sign = asked.signs["error" if verdict.gravity == "error" else "warning" if verdict.problems else "well"]
     style = f"verdict {verdict.gravity}" if verdict.problems else "verdict"
-    yield line((f"{sign} {verdict.title}", style), f"  {verdict.text}", (f"  {database}", "weak"))
+    said = line((f"{sign} {verdict.title}", style), f"  {verdict.text}")
+    has_room = sum(cells(text) for text, _ in said) + LEAST_OF_NAME <= asked.width
+    yield [*said, (f"  {database}", "weak")] if has_room else said
     totals = seen.totals
     used = f"{size_text(totals.memory)} used" if totals.memory else ""
     parts: Line = []

@@ -109,11 +109,6 @@ class Cause:
     requeue: Requeue | None
     failed: int | None
 
-    @property
-    def function(self) -> str:
-        """The function that raised it, without the module and the line."""
-        return self.group.raised_in.partition(", in ")[2].partition(":")[0]
-
 
 @dataclass(frozen=True)
 class CauseShown(OfFilter):
