@@ -24,6 +24,8 @@ VERBS = (
     "claim_job",
     "renew",
     "renew_many",
+    "settle",
+    "rest",
     "succeed",
     "succeed_many",
     "fail",

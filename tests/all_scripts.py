@@ -7,7 +7,7 @@ from limpyd_jobs.models import timed
 from limpyd_jobs.models.following import progress
 from limpyd_jobs.records import audit, known_classes, metrics, presences, records
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions import claiming, editing, ending, many, placing, pruning, queues, recovering
+from limpyd_jobs.transitions import claiming, editing, ending, limits, many, placing, pruning, queues, recovering
 
 MODULES = (
     placing,
@@ -24,6 +24,7 @@ MODULES = (
     timed,
     many,
     queues,
+    limits,
     progress,
     scripts,
 )

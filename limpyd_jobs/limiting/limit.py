@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Any
 
 from limpyd.fields import InstanceHashField, RedisField
@@ -16,6 +17,9 @@ from limpyd_jobs.exceptions import ConfigurationException
 _PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(\d*)([smhd])", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
+
+# The longest value in a key, in bytes: of a longer one, it has the hash.
+_LONGEST_VALUE = 200
 
 # The largest number of a limit: beyond it, numbers of scripts are not exact.
 _MOST = 1e12
@@ -150,6 +154,39 @@ def interval_of(rate: str) -> float:
     return periods * 1_000_000 / number
 
 
+def check_numbers(**given: Any) -> None:
+    """Raise `ConfigurationException` if these are not numbers that may be set for a limit; None is for none."""
+    for name, least in (("concurrency", 0), ("burst", 1)):
+        number = given.get(name)
+        if number is not None and not (
+            str(number).isascii() and str(number).isdigit() and least <= int(number) <= _MOST
+        ):
+            raise ConfigurationException(f"{name} must be a whole number of at least {least}, not {number!r}")
+    if given.get("rate") is not None:
+        interval_of(given["rate"])
+    weight = given.get("weight")
+    if weight is not None:
+        try:
+            is_fine = 0 < float(weight) <= _MOST
+        except (TypeError, ValueError):
+            is_fine = False
+        if not is_fine:
+            raise ConfigurationException(f"weight must be a number above 0, not {weight!r}")
+
+
+def prefix_of(owner: str, limit: Limit) -> str:
+    """Return how all keys of a limit begin: see ``lua/includes/limits.lua``."""
+    return f"{owner}:_limit:{limit.label}"
+
+
+def key_of(owner: str, limit: Limit, value: str) -> str:
+    """Return the key of a limit for one value of its field."""
+    encoded = value.encode()
+    if len(encoded) > _LONGEST_VALUE or value.startswith("#") or any(byte < 32 or byte == 127 for byte in encoded):
+        value = f"#{sha1(encoded).hexdigest()}"
+    return f"{prefix_of(owner, limit)}:{value}"
+
+
 def limits_of_class(model: Any) -> tuple[Limit, ...]:
     """Return the limits of a job class. Anything else that an application calls ``limits`` is its own."""
     given = getattr(model, "limits", None)
@@ -177,7 +214,7 @@ def described_limits(model: Any) -> Mapping[str, Any]:
 def _described(model: Any, limit: Limit, fields: list[str]) -> Mapping[str, Any]:
     rule: dict[str, Any] = {"name": limit.label, **limit.numbers}
     if not limit.name:
-        rule["key"] = f"{model._name}:_limit:{limit.label}"
+        rule["key"] = prefix_of(model._name, limit)
     if limit.field:
         rule["field"] = fields.index(limit.field) + 1
     if isinstance(limit.weight, str):

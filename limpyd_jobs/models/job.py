@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -35,6 +35,7 @@ from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.identifying import LEFT_OUT
 from limpyd_jobs.models.job_record import JobRecord
+from limpyd_jobs.models.limited import resting, settling
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.retrying import Retry
@@ -805,6 +806,57 @@ class Job(JobRecord):
             By the end of the block, if another worker has the job by now.
         """
         return Step(cursors_of(self), checked_name(name))
+
+    def settle(self, limit: str, amount: float) -> None:
+        """Tell how much of a rate the job used, once its code knows: ``self.settle("model", response.total_tokens)``.
+
+        It takes the place of the weight that was counted when the job began. What is left of that is given back; if it
+        was more, the next jobs wait for longer. The last call counts.
+
+        Parameters
+        ----------
+        limit: str
+            The name of a limit of the class, or its field.
+        amount: float
+            How much, in all.
+
+        Raises
+        ------
+        ValueError
+            If the class has no such limit, or the job used nothing of its rate.
+        ClaimLost
+            If the job has lost its claim.
+        LimpydJobsException
+            If it does not run in this process.
+        """
+        finish(settling(self, limit, amount))
+
+    asettle = awaitable(awaited(settle, settling))
+
+    def rest(self, limit: str, seconds: float | str | timedelta) -> NoReturn:
+        """Give the job back to its place, and let no job of the same key begin for a while, as after a 429 of an API:
+        ``self.rest("model", response.headers["Retry-After"])``.
+
+        The code of the job ends here, by a `JobInterrupted`. The try does not count, and what the job used of the rate
+        of that limit is given back. Jobs of the key that run already go on.
+
+        Parameters
+        ----------
+        limit: str
+            The name of a limit of the class, or its field.
+        seconds: int, float, str or timedelta
+            For how long: in seconds unless a timedelta, or the value of a ``Retry-After`` header.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If that is no time, the class has no such limit, or the job has no value for it.
+        ClaimLost, LimpydJobsException
+            As `settle`.
+        """
+        finish(resting(self, limit, seconds))
+
+    arest = awaitable(awaited(rest, resting))
 
     def log(self, message: str) -> None:
         """Write a line to the log of the job, for others to see.

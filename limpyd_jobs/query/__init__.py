@@ -35,6 +35,12 @@ from limpyd_jobs.query.fleet import Fleet as Fleet
 from limpyd_jobs.query.fleet import look_at_fleet as look_at_fleet
 from limpyd_jobs.query.foreign import foreign_keys as foreign_keys
 from limpyd_jobs.query.metrics import MetricsReader as MetricsReader
+from limpyd_jobs.query.limits import LimitKey as LimitKey
+from limpyd_jobs.query.limits import limit_keys as limit_keys
+from limpyd_jobs.query.limits import limits_of as limits_of
+from limpyd_jobs.query.limits import rest_limit as rest_limit
+from limpyd_jobs.query.limits import resume_limit as resume_limit
+from limpyd_jobs.query.limits import set_limit as set_limit
 from limpyd_jobs.query.metrics import Period as Period
 from limpyd_jobs.query.metrics import read_metrics as read_metrics
 from limpyd_jobs.query.metrics import summed as summed

@@ -26,6 +26,7 @@ PLACES = {
     "integrations": "integrations:Integrations",
     "info": "info:Info",
     "jobs": "jobs:Jobs",
+    "limits": "limits:Limits",
     "metrics": "metrics:Metrics",
     "move-to": "move_to:MoveTo",
     "pause": "pause:Pause",

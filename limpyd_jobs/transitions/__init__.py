@@ -54,6 +54,7 @@ from limpyd_jobs.transitions.ending import (
     succeed,
     succeed_many,
 )
+from limpyd_jobs.transitions.limits import rest, set_limit, settle
 from limpyd_jobs.transitions.once import Once, adding_once, current_once
 from limpyd_jobs.transitions.placing import (
     Standing,

@@ -68,7 +68,7 @@ def test_a_rate_is_so_much_in_a_time(rate: str, microseconds: float) -> None:
     assert interval_of(rate) == microseconds
 
 
-def test_a_limit_of_nobody_is_warned_of() -> None:
+def test_a_limit_of_none_is_warned_of() -> None:
     with pytest.warns(UserWarning, match="with concurrency=0, no job of it begins"):
         Limit("account", concurrency=0)
 

@@ -85,17 +85,21 @@ end
 -- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits.
 --@rarely
 local function end_turn(base, queue, lane, turn, needs)
-  local weight, full = 1, nil
+  local share, full, moment = 1, nil, nil
   for _, need in ipairs(needs) do
-    if need.rule.fair then weight = set_value(need, 'weight') or 1 end
-    if need.is_last then full = need.limit end
+    if need.rule.fair then share = set_value(need, 'share') or 1 end
+    if need.is_last then
+      full, moment = need.limit, nil
+    elseif need.interval and need.used_until - need.ahead > now() then
+      full, moment = need.limit, need.used_until - need.ahead
+    end
   end
-  local next_turn = turn + 1 / math.max(weight, 0.001)
+  local next_turn = turn + 1 / math.max(share, 0.001)
   redis.call('ZADD', base .. ':_turns', turn, '', next_turn, lane)
   if full and redis.call('EXISTS', lane_key(base, lane)) == 0 then
     redis.call('ZREM', base .. ':_turns', lane)
   elseif full then
-    block_lane(base, lane, next_turn, full, first_lapse(full))
+    block_lane(base, lane, next_turn, full, moment or first_lapse(full))
   end
   forget_passed_over(base, lane)
   if queue.has_blocked then pass_on(lane, full) end

@@ -109,7 +109,8 @@ local function used_up_until(need)
   if not interval then return nil end
   if need.paid then return nil end
   need.interval, need.used_until = interval, math.max(tonumber(redis.call('GET', need.limit .. ':rate')) or 0, now())
-  local free_at = need.used_until - (set_value(need, 'burst') - 1) * interval
+  need.ahead = (set_value(need, 'burst') - 1) * interval
+  local free_at = need.used_until - need.ahead
   return free_at > now() and free_at or nil
 end
 
@@ -148,8 +149,13 @@ local function text_of_needs(needs)
   return #lines > 0 and table.concat(lines, '\n') or nil
 end
 
+-- Notes when all that was used of a rate will be free again: if that is so already, there is nothing to note.
 --@rarely
 local function use_rate(limit, used_until)
+  if used_until <= now() then
+    redis.call('DEL', limit .. ':rate')
+    return
+  end
   local left = math.max(1, math.ceil((used_until - now()) / 1000))
   redis.call('SET', limit .. ':rate', string.format('%.0f', used_until), 'PX', string.format('%.0f', left))
 end
@@ -159,7 +165,10 @@ end
 local function take_needs(needs, ident, lease)
   for _, need in ipairs(needs) do
     if need.is_last ~= nil then redis.call('ZADD', need.limit .. ':slots', slot_end(lease), ident) end
-    if need.interval then use_rate(need.limit, need.used_until + need.weight * need.interval) end
+    if need.interval then
+      need.used_until = need.used_until + need.weight * need.interval
+      use_rate(need.limit, need.used_until)
+    end
   end
 end
 
@@ -241,4 +250,21 @@ local function forget_passed_over(base, lane)
   local is_elder = elder and string.match(elder, '^%d+ (.*)$') == base .. '\n' .. lane
   redis.call('HDEL', key, '\npassed\n' .. base .. '\n' .. lane)
   if is_elder then redis.call('HDEL', key, '\nelder') end
+end
+
+-- Sets some words of what holds for a limit in place of what its class says; a value that is empty unsets one. Returns all
+-- that is set.
+--@rarely
+local function set_words(base, limit, words)
+  local key, kept = shared_key(base, '_limits'), {}
+  for name, value in string.gmatch(redis.call('HGET', key, limit) or '', '(%l+)=(%S+)') do
+    if not words[name] then kept[#kept + 1] = name .. '=' .. value end
+  end
+  for name, value in pairs(words) do
+    if value ~= '' then kept[#kept + 1] = name .. '=' .. value end
+  end
+  table.sort(kept)
+  local text = table.concat(kept, ' ')
+  if text == '' then redis.call('HDEL', key, limit) else redis.call('HSET', key, limit, text) end
+  return text
 end

@@ -1,0 +1,129 @@
+"""``limpyd-jobs limits``: what limits keep jobs waiting, and other numbers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from limpyd_jobs.commandline.options import for_verbs
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
+from limpyd_jobs.commands.shared.tables import print_fields
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
+from limpyd_jobs.dates import span
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import Job
+from limpyd_jobs.query import LimitKey, limit_keys, limits_of, rest_limit, resume_limit, set_limit
+from limpyd_jobs.texts import one_line
+
+COLUMNS = ("limit", "of", "taken", "allowed", "parked", "waited", "state")
+NUMBERS = ("concurrency", "rate", "burst", "weight")
+
+
+class Limits(VerbCommand):
+    """Exit status: 0; 1 if a limit is not in use; 2 if the command line is wrong."""
+
+    refusals = (*VerbCommand.refusals, ConfigurationException)
+    summary = "Show which limits keep jobs waiting, and set other numbers for them"
+    words = """[list|show|set|pause|resume|rest] [WORDS...] [options]
+
+  list [CLASS]                       the keys of limits that are in use, those with most parked jobs first
+  show KEY                           one of them, such as customer=acme: who holds its slots
+  set CLASS LIMIT[=VALUE] NUMBERS    other numbers than the class says, such as concurrency=10 rate=5/s burst=2
+                                     weight=3; concurrency= for what the class says
+  pause CLASS LIMIT[=VALUE]          no job of it begins, until resume
+  resume CLASS LIMIT[=VALUE]         they begin again
+  rest CLASS LIMIT[=VALUE] SECONDS   no job of it begins for so long
+
+Without a word, it lists. What is set holds from the next claim on, and outlasts a deploy. Jobs that run go on."""
+    examples = (
+        "limpyd-jobs limits",
+        "limpyd-jobs limits set myapp.jobs.Ask customer=acme concurrency=10",
+        "limpyd-jobs limits pause myapp.jobs.Ask customer=acme",
+    )
+    option_list = (*COMMON_OPTIONS, *for_verbs("set pause resume rest", UNAUDITED), JSON, JSONL)
+
+    def verbs(self) -> Mapping[str, Verb]:
+        return {
+            "list": self._list,
+            "show": self._show,
+            "set": self._set,
+            "pause": lambda words: self._change(words, rest_limit),
+            "resume": lambda words: self._change(words, resume_limit),
+            "rest": self._rest,
+        }
+
+    def _list(self, words: Sequence[str]) -> None:
+        if len(words) > 1:
+            self.parser.error(f"unexpected argument: {words[1]!r}; list takes one class")
+        found = limits_of(job_class_of(words[0])) if words else limit_keys()
+        self.print_list(found, COLUMNS, map(_row, found))
+
+    def _show(self, words: Sequence[str]) -> int:
+        if len(words) != 1:
+            self.parser.error("say which key of a limit, as list shows it: customer=acme")
+        found = [each for each in limit_keys() if each.label == words[0]]
+        if not found:
+            raise LookupError(f"no job holds a slot of {one_line(words[0])}, or waits for it")
+        if not self.print_as_json([each._asdict() for each in found]):
+            for each in found:
+                fields = zip(COLUMNS, _row(each), strict=True)
+                holders = "; ".join(each.holders) or "none"
+                print_fields([*((name, str(value)) for name, value in fields), ("held by", holders)])
+        return 0
+
+    def _set(self, words: Sequence[str]) -> int:
+        job_class, limit, value, rest = self._meant(words)
+        numbers: dict[str, Any] = {}
+        for word in rest:
+            name, sign, number = word.partition("=")
+            if not sign or name not in NUMBERS:
+                self.parser.error(f"{one_line(word)!r} is not one of {', '.join(f'{name}=NUMBER' for name in NUMBERS)}")
+            numbers[name] = number or None
+        if not numbers:
+            self.parser.error("say what to set, such as concurrency=10")
+        return self._print(set_limit(job_class, limit, value, **numbers, **self.how_audited))
+
+    def _rest(self, words: Sequence[str]) -> int:
+        job_class, limit, value, rest = self._meant(words)
+        if len(rest) != 1:
+            self.parser.error("say for how many seconds")
+        seconds = float(rest[0])
+        if not 0 <= seconds < 1e9:
+            raise ValueError(f"{rest[0]} is no number of seconds")
+        return self._print(rest_limit(job_class, limit, value, seconds, **self.how_audited))
+
+    def _change(self, words: Sequence[str], change: Callable[..., Mapping[str, str]]) -> int:
+        job_class, limit, value, rest = self._meant(words)
+        if rest:
+            self.parser.error(f"unexpected argument: {rest[0]!r}")
+        return self._print(change(job_class, limit, value, **self.how_audited))
+
+    def _meant(self, words: Sequence[str]) -> tuple[type[Job], str, str | None, Sequence[str]]:
+        if len(words) < 2:
+            self.parser.error("a class and a limit are needed, such as myapp.jobs.Ask customer=acme")
+        limit, sign, value = words[1].partition("=")
+        return job_class_of(words[0]), limit, value if sign else None, words[2:]
+
+    def _print(self, now_set: Mapping[str, str]) -> int:
+        if not self.print_as_json(dict(now_set)):
+            print(" ".join(f"{name}={value}" for name, value in now_set.items()) or "as the class says")
+        return 0
+
+
+def _row(key: LimitKey) -> tuple[Any, ...]:
+    waited = "" if key.waited is None else span(key.waited)
+    allowed = "" if key.allowed is None else key.allowed
+    return key.label, key.owner, key.taken, allowed, key.parked, waited, state_of(key)
+
+
+def state_of(key: LimitKey) -> str:
+    """Return in a few words why jobs of a key may not begin now; empty if they may."""
+    if key.rests_for == float("inf"):
+        return "paused"
+    if key.rests_for:
+        return f"rests for {span(key.rests_for)}"
+    if key.allowed == 0:
+        return "none may begin"
+    if key.allowed is not None and key.taken >= key.allowed:
+        return "full"
+    return f"next in {span(key.free_in)}" if key.free_in else ""

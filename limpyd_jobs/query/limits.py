@@ -1,0 +1,312 @@
+"""The limits of jobs: who holds their slots, who is parked for them; and other numbers for them, without a deploy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple
+
+from limpyd_jobs import transitions
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.limiting.limit import Limit, check_numbers, interval_of, key_of, limits_of_class, prefix_of
+from limpyd_jobs.models import Job
+from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
+from limpyd_jobs.records.known_classes import names_by_path
+from limpyd_jobs.redis.calls import chunks
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import connection_to, queue_models_of, replies_to
+
+# How many keys are read in one round trip; how many holders of slots are named; how many lanes of a queue are read.
+KEYS_PER_STEP, MOST_HOLDERS, MOST_LANES = 500, 20, 20_000
+
+# A rest without an end: the largest number that scripts read exactly, in microseconds.
+FOREVER = 2**53 - 1
+
+
+class LimitKey(NamedTuple):
+    """One key of a limit, that is one value of its field, as it was when it was read.
+
+    Attributes
+    ----------
+    name: str
+        The name of the limit, or its field.
+    value: str
+        The value of the field; None for a limit of all jobs. A long one is shown as ``#`` and its SHA-1.
+    owner: str
+        What the keys of its jobs begin with; or those of their queues, if several classes share the limit.
+    taken: int
+        How many jobs hold a slot.
+    allowed: int
+        How many may at once; None if there is no such number, or this process does not know the class.
+    parked: int
+        How many jobs wait for it. One that needs several limits counts for each.
+    waited: float
+        For how many seconds the first of them has waited; None without any.
+    free_in: float
+        In how many seconds the next unit of the rate is free; 0 if one is; None without a rate in use.
+    rests_for: float
+        For how many seconds no job of it begins; ``inf`` if it is paused, 0 if it may.
+    set: mapping
+        What was set for this key in place of what the class says: ``{"concurrency": "10"}``.
+    holders: list of str
+        The idents of some jobs that hold a slot.
+    """
+
+    name: str
+    value: str | None
+    owner: str
+    taken: int
+    allowed: float | None
+    parked: int
+    waited: float | None
+    free_in: float | None
+    rests_for: float
+    set: Mapping[str, str]
+    holders: Sequence[str]
+
+    @property
+    def label(self) -> str:
+        """The name, and the value if there is one: ``customer=acme``."""
+        return self.name if self.value is None else f"{self.name}={self.value}"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is added up of one key."""
+
+    holders: list[str] = field(default_factory=list)
+    taken: int = 0
+    parked: int = 0
+    first: float | None = None
+
+
+def limits_of(job_class: type[Job], database: JobsDatabase | None = None) -> list[LimitKey]:
+    """Return the keys of the limits of a class that are in use: a job holds a slot, waits, or something was set."""
+    owners = {(_owner_of(job_class, limit), limit.label) for limit in limits_of_class(job_class)}
+    return [each for each in limit_keys(database or job_class.database) if (each.owner, each.name) in owners]
+
+
+def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
+    """Return the keys of all limits that are in use: those that keep most jobs waiting first."""
+    connection = connection_to(database)
+    found: list[LimitKey] = []
+    for model in queue_models_of(database):
+        found += _keys_of(connection, model.name)
+    return sorted(found, key=lambda each: (-each.parked, -each.taken, each.owner, each.label))
+
+
+def set_limit(
+    job_class: type[Job],
+    limit: str,
+    value: str | None = None,
+    *,
+    concurrency: int | str | None = "",
+    rate: str | None = "",
+    burst: int | str | None = "",
+    weight: float | str | None = "",
+    unaudited: bool = False,
+) -> Mapping[str, str]:
+    """Set other numbers for a limit than its class does, from the next claim on: they outlast a deploy.
+
+    Jobs that run go on, also if they are more than that; none begins until there is room.
+
+    Parameters
+    ----------
+    job_class: type of Job
+        A class with the limit. If several share it, it is set for all whose queues are of the same model.
+    limit: str
+        The name of the limit, or its field.
+    value: str
+        The value of the field that is meant; None for all values that have no numbers of their own.
+    concurrency, rate, burst
+        As of `Limit`; None for what the class says. What is left out stays as it is.
+    weight: float
+        How many turns the value has while others have one, if they take turns.
+    unaudited: bool
+        True to do it even if Redis refuses to write it to the audit.
+
+    Returns
+    -------
+    mapping
+        All that is set for it now.
+
+    Raises
+    ------
+    ConfigurationException
+        If the class has no such limit, or a number is none.
+    NotAudited
+        If Redis refuses to write it to the audit.
+    """
+    given = {"concurrency": concurrency, "rate": rate, "burst": burst, "weight": weight}
+    given = {name: number for name, number in given.items() if number != ""}
+    check_numbers(**given)
+    words = {name: "" if number is None else str(number) for name, number in given.items()}
+    if words.get("rate"):
+        words["rate"] = repr(interval_of(words["rate"]))
+    if "weight" in words:
+        words["share"] = words.pop("weight")
+    said = " ".join(f"{name}={'' if number is None else number}" for name, number in given.items())
+    return _set(job_class, limit, value, words, f"set {said}", unaudited=unaudited)
+
+
+def rest_limit(
+    job_class: type[Job],
+    limit: str,
+    value: str | None = None,
+    seconds: float | None = None,
+    *,
+    unaudited: bool = False,
+) -> Mapping[str, str]:
+    """Let no job of a limit, or of one value, begin for some seconds; without a number, until `resume_limit`. See
+    `set_limit`."""
+    connection = connection_to(job_class.database)
+    now, microseconds = replies_to(connection, [("TIME",)])[0]
+    until = FOREVER if seconds is None else now * 1_000_000 + microseconds + round(seconds * 1_000_000)
+    said = "pause" if seconds is None else f"rest {seconds:g}"
+    return _set(job_class, limit, value, {"rest": str(until)}, said, unaudited=unaudited)
+
+
+def resume_limit(
+    job_class: type[Job], limit: str, value: str | None = None, *, unaudited: bool = False
+) -> Mapping[str, str]:
+    """Let the jobs of a limit that rests begin again. See `set_limit`."""
+    return _set(job_class, limit, value, {"rest": ""}, "resume", unaudited=unaudited)
+
+
+def _set(
+    job_class: type[Job], limit: str, value: str | None, words: Mapping[str, str], said: str, *, unaudited: bool
+) -> Mapping[str, str]:
+    found = limit_named(job_class, limit)
+    if value is not None and found.field is None:
+        raise ConfigurationException(
+            f"The limit {found.label!r} of {job_class.__name__} has no values: it has no field"
+        )
+    owner = _owner_of(job_class, found)
+    key = prefix_of(owner, found) if value is None else key_of(owner, found, value)
+    what = f"{job_class.get_model_repr()} {found.label}{'' if value is None else f'={value}'}"
+    audit = entry_request(unaudited, verb=f"limit {said.partition(' ')[0]}", filter=f"{what} {said}")
+    with refusing_if_unaudited():
+        return _shown(_words_of(transitions.set_limit(job_class.queue_model, key, words, audit)))
+
+
+def limit_named(job_class: type[Job], name: str) -> Limit:
+    """Return the limit of a class by its name, or its field; raise `ConfigurationException` if it has none such."""
+    limits = limits_of_class(job_class)
+    for limit in limits:
+        if limit.label == name:
+            return limit
+    has = f"its limits are {', '.join(limit.label for limit in limits)}" if limits else "it has none"
+    raise ConfigurationException(f"{job_class.__name__} has no limit named {name!r}: {has}")
+
+
+def _owner_of(job_class: type[Job], limit: Limit) -> str:
+    return job_class.queue_model._name if limit.name else job_class._name
+
+
+def _words_of(text: str | None) -> dict[str, str]:
+    return {name: value for name, _, value in (word.partition("=") for word in (text or "").split())}
+
+
+def _shown(words: Mapping[str, str]) -> dict[str, str]:
+    """Return what was set as people set it: scripts take a rate as the microseconds of a unit."""
+    shown = {"weight" if name == "share" else name: value for name, value in words.items() if name != "rest"}
+    if "rate" in shown:
+        shown["rate"] = f"{1_000_000 / float(shown['rate']):g}/s"
+    return shown
+
+
+def _keys_of(connection: Any, queue_model: str) -> list[LimitKey]:
+    """Return the keys in use of limits whose jobs are in the queues of a model."""
+    pks, stored, (now, microseconds) = replies_to(
+        connection, [("SMEMBERS", f"{queue_model}:collection"), ("HGETALL", f"{queue_model}:_limits"), ("TIME",)]
+    )
+    seen: defaultdict[str, _Seen] = defaultdict(_Seen)
+    bases = [f"{queue_model}:{pk}" for pk in sorted(pks or ())]
+    for ident, slots in _held(connection, bases):
+        for line in (slots or "").split("\n"):
+            if line.startswith("s "):
+                of_key = seen[line[2:]]
+                of_key.taken += 1
+                of_key.holders += [ident] if len(of_key.holders) < MOST_HOLDERS else []
+            elif line:
+                seen[line.split(" ", 3)[3]]  # it used something of a rate
+    for lane, number, first in _lanes(connection, bases):
+        for key in lane.split("\n"):
+            of_key = seen[key]
+            of_key.parked += number
+            of_key.first = first if of_key.first is None else min(of_key.first, first)
+    set_words = {key: _words_of(text) for key, text in dict(stored or {}).items() if "\n" not in key}
+    for key in set_words:
+        seen[key]  # a key that something was set for counts as in use
+    seen.pop("", None)
+    moment = now + microseconds / 1e6
+    rates = dict(zip(seen, _replies(connection, [("GET", f"{key}:rate") for key in seen]), strict=True))
+    return [_key(key, each, set_words, rates[key], moment) for key, each in seen.items()]
+
+
+def _held(connection: Any, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield the jobs that run, and what they hold."""
+    running = _replies(connection, [("ZRANGE", f"{base}:_running", 0, -1) for base in bases])
+    idents = [*chain.from_iterable(each or () for each in running)]
+    names = names_by_path(connection)
+    known = [(ident, names[path], pk) for ident in idents for path, _, pk in [ident.rpartition(":")] if path in names]
+    replies = _replies(connection, [("HGET", f"{name}:{pk}:hash", "_slots") for _, name, pk in known])
+    return zip((ident for ident, _, _ in known), replies, strict=True)
+
+
+def _lanes(connection: Any, bases: Sequence[str]) -> Iterator[tuple[str, int, float]]:
+    """Yield the lanes with parked jobs: the name, how many there are, and when the first one came."""
+    asked = [("ZRANGE", f"{base}:{place}", 0, MOST_LANES) for base in bases for place in ("_turns", "_later")]
+    replies = _replies(connection, asked)
+    lanes = [(base, lane) for number, base in enumerate(bases) for found in replies[2 * number : 2 * number + 2]
+             for lane in found or () if lane]  # fmt: skip
+    keys = [f"{base}:_lane\n{lane}" for base, lane in lanes]
+    sizes = _replies(connection, [("ZCARD", key) for key in keys])
+    firsts = _replies(connection, [("ZRANGE", key, 0, 0, "WITHSCORES") for key in keys])
+    for (_, lane), size, first in zip(lanes, sizes, firsts, strict=True):
+        if size and first:
+            yield lane, size, abs(float(first[0][1] if isinstance(first[0], (list, tuple)) else first[1]))
+
+
+def _replies(connection: Any, commands: Iterable[Sequence[Any]]) -> list[Any]:
+    return [reply for some in chunks([*commands], KEYS_PER_STEP) for reply in replies_to(connection, some)]
+
+
+def _key(
+    key: str, seen: _Seen, set_words: Mapping[str, Mapping[str, str]], rate: str | None, moment: float
+) -> LimitKey:
+    owner, _, rest = key.partition(":_limit:")
+    name, has_value, value = rest.partition(":")
+    prefix = f"{owner}:_limit:{name}"
+    words = {**set_words.get(prefix, {}), **set_words.get(key, {})}
+    limit = _limit_of(owner, name)
+    allowed = int(words["concurrency"]) if "concurrency" in words else limit.concurrency if limit else None
+    interval = float(words["rate"]) if "rate" in words else interval_of(limit.rate) if limit and limit.rate else None
+    burst = int(words.get("burst", limit.burst if limit else 1))
+    free_at = int(rate or 0) / 1e6 - (burst - 1) * (interval or 0) / 1e6
+    rest_until = int(words.get("rest", 0))
+    return LimitKey(
+        name,
+        value if has_value else None,
+        owner,
+        seen.taken,
+        allowed,
+        seen.parked,
+        None if seen.first is None else max(moment - seen.first, 0.0),
+        max(free_at - moment, 0.0) if interval else None,
+        float("inf") if rest_until == FOREVER else max(rest_until / 1e6 - moment, 0.0),
+        _shown(set_words.get(key, {})),
+        seen.holders,
+    )
+
+
+def _limit_of(owner: str, name: str) -> Limit | None:
+    """Return what a class of this process says of a limit."""
+    for cls in job_classes.all():
+        for limit in limits_of_class(cls):
+            if limit.label == name and _owner_of(cls, limit) == owner:
+                return limit
+    return None

@@ -1,0 +1,97 @@
+"""``limpyd-jobs limits``: what keeps jobs waiting is shown, and other numbers are set."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import preloaded
+import pytest
+from servers import RedisServer
+
+from limpyd_jobs import Worker
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+APP = """
+from limpyd import fields
+from limpyd_jobs import Job, Limit
+
+
+class Deal(Job):
+    namespace = "deals"
+    queue_name = "q"
+    customer = fields.InstanceHashField()
+    limits = [Limit("customer", concurrency=1)]
+
+    def run(self, queue):
+        pass
+"""
+PATH = "dealing.Deal"
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of an application, which this process can import, too."""
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "dealing.py").write_text(APP)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield folder
+
+
+@pytest.fixture
+def run(redis_server: RedisServer, app: Path) -> Iterator[Run]:
+    """Run the command with some words; return its status, and what it printed. One job runs, and one is parked."""
+    deal = import_module("dealing").Deal
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url, "LIMPYD_JOBS_PYTHONPATH": str(app)}
+
+    def run(*words: str) -> tuple[int, str]:
+        done = preloaded.run([COMMAND, "limits", *words], env=environment)
+        return done.returncode, done.stdout + done.stderr
+
+    jobs = [deal.add_job(customer="acme") for _ in range(2)]
+    deal.add_job(customer="other")
+    with jobs[0].claim():
+        Worker("q", max_loops=1, logger_level=60).run()
+        yield run
+
+
+def test_the_keys_that_are_in_use_are_listed_and_shown(run: Run) -> None:
+    (row,) = json.loads(run("list", "--json")[1])
+    assert [row[name] for name in ("name", "value", "taken", "allowed", "parked")] == ["customer", "acme", 1, None, 1]
+    status, shown = run("show", "customer=acme")
+    assert status == 0
+    assert f"{PATH}:1" in shown
+    assert run("show", "customer=none")[0] == 2
+
+
+def test_other_numbers_are_set_and_unset(run: Run) -> None:
+    of_acme = PATH, "customer=acme"
+    assert run("set", *of_acme, "concurrency=5", "weight=2") == (0, "concurrency=5 weight=2\n")
+    assert run("set", *of_acme, "concurrency=", "weight=") == (0, "as the class says\n")
+    assert run("pause", *of_acme)[0] == 0
+    assert "paused" in run()[1]
+    assert run("resume", *of_acme)[0] == 0
+    assert run("rest", *of_acme, "30")[0] == 0
+    assert "rests for" in run()[1]
+
+
+def test_what_is_wrong_is_said(run: Run) -> None:
+    for words in (
+        ("set", PATH, "custmer=acme", "concurrency=1"),
+        ("set", PATH, "customer=acme", "concurrency=-1"),
+        ("set", PATH, "customer=acme", "colour=1"),
+        ("rest", PATH, "customer=acme", "soon"),
+        ("show",),
+    ):
+        status, told = run(*words)
+        assert (status, "Traceback" in told) == (2, False), told
