@@ -108,8 +108,6 @@ class Limit:
             raise self._refused(f"weight must be a number from 0, or the name of a field, not {self.weight!r}")
         if self.weight != 1 and self.rate is None:
             raise self._refused("weight says how much of a rate a job uses: give a rate, too")
-        if self.fair and self.field is None:
-            raise self._refused("fair needs a field, whose values take turns")
         if self.concurrency == 0:
             warnings.warn(f"{self}: with concurrency=0, no job of it begins", UserWarning, stacklevel=5)
 
@@ -241,6 +239,8 @@ def check_limits(model: Any, limits: tuple[Limit, ...], fields: Mapping[str, Red
     """Raise `ConfigurationException` if a class with these fields cannot have these limits."""
     labels = [limit.label for limit in limits]
     for limit in limits:
+        if limit.fair and limit.field is None:
+            raise ConfigurationException(f"{limit}: fair needs a field, whose values take turns")
         if labels.count(limit.label) > 1:
             raise ConfigurationException(
                 f"{model.__name__} has two limits named {limit.label!r}: give one both numbers, or another name"

@@ -22,8 +22,16 @@ from limpyd_jobs.classes.binding import made_model
 from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import is_async
+from limpyd_jobs.limiting.limit import limits_of_class
 from limpyd_jobs.models.functions.giving import GivenParameter, with_given
-from limpyd_jobs.models.functions.parameters import Parameter, came_along, identify_by, parameters_of, values_of
+from limpyd_jobs.models.functions.parameters import (
+    Parameter,
+    came_along,
+    identify_by,
+    limits_in,
+    parameters_of,
+    values_of,
+)
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.redis.cluster.names import prefix_in
@@ -136,6 +144,9 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
         yield "keep_result", _keep_result(options["keep_result"])
     if options.get("schedules") is not None:
         yield "schedules", _schedules(options["schedules"])
+    limits = limits_in(function, parameters)
+    if limits:
+        yield "limits", [*limits_of_class(base), *limits]
     identify = identify_by(function, options.get("unique"), parameters)
     if identify:
         yield "identify", staticmethod(identify)

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from limpyd_extensions.related import RelatedModel
 
 from limpyd_jobs.fields.argument import Argument, texts_of
 from limpyd_jobs.fields.form import dump_json
+from limpyd_jobs.limiting.limit import Limit
 from limpyd_jobs.models.functions.giving import GivenParameter, given_parameter
 from limpyd_jobs.models.functions.refusing import refuse
 from limpyd_jobs.models.job import Job
@@ -32,7 +34,9 @@ _OF_JOBS = frozenset(_NAMES_OF_JOBS.split())
 _OF_CALLS = frozenset({"on_duplicate", "unique_for"})
 
 # What the code of a function may ask of `current_job()`, so that no parameter hides it.
-_NAMES_OF_RUNNING = "progress aprogress log alog iterate step is_cancelled attempt_token aget aset"
+_NAMES_OF_RUNNING = (
+    "progress aprogress settle asettle rest arest log alog iterate step is_cancelled attempt_token aget aset"
+)
 _OF_RUNNING = frozenset(_NAMES_OF_RUNNING.split())
 
 
@@ -44,6 +48,7 @@ class Parameter(NamedTuple):
     argument: Argument[Any]
     default: Any
     is_by_name: bool
+    limits: Sequence[Limit] = ()
 
     def value_of(self, text: str | None, path: str) -> Any:
         """Return the value of a stored text; the default if the job was added before there was this parameter."""
@@ -74,10 +79,42 @@ def parameters_of(function: Callable[..., Any], base: type[Job]) -> tuple[list[P
                 continue
         field = _free_name(parameter.name, taken)
         taken.add(field)
-        argument = _argument(function, parameter, annotations)
+        kind, limits = _without_limits(function, parameter, annotations)
+        argument = _argument(function, parameter, kind)
         by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        found.append(Parameter(parameter.name, field, argument, parameter.default, by_name))
+        found.append(Parameter(parameter.name, field, argument, parameter.default, by_name, limits))
     return found, given
+
+
+def limits_in(function: Any, parameters: Sequence[Parameter]) -> list[Limit]:
+    """Return the limits in the annotations of parameters: ``Annotated[str, Limit(concurrency=2)]``."""
+    fields = {each.name: each.field for each in parameters}
+    found = []
+    for each in parameters:
+        for limit in each.limits:
+            if limit.field is not None:
+                refuse(function, f"{limit} in the annotation of {each.name!r} names a field: it is of this parameter")
+            weight = fields.get(limit.weight, limit.weight) if isinstance(limit.weight, str) else limit.weight
+            found.append(replace(limit, field=each.field, weight=weight))
+    return found
+
+
+def _without_limits(
+    function: Any, parameter: inspect.Parameter, annotations: Mapping[str, Any]
+) -> tuple[Any, list[Limit]]:
+    """Return the annotation of a parameter without its limits, and these."""
+    name = parameter.name
+    if parameter.annotation is _EMPTY:
+        refuse(
+            function,
+            f"the parameter {name!r} has no annotation: say what it is, as {name}: str, or {name}: Any for JSON",
+        )
+    kind = annotations[name]
+    limits = [each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Limit)]
+    if limits:
+        others = [each for each in kind.__metadata__ if not isinstance(each, Limit)]
+        kind = typing.Annotated[(kind.__origin__, *others)] if others else kind.__origin__
+    return kind, limits
 
 
 def values_of(job: Any, parameters: Sequence[Parameter], path: str) -> tuple[list[Any], dict[str, Any]]:
@@ -118,14 +155,8 @@ def _check_kind(function: Any, parameter: inspect.Parameter) -> None:
         refuse(function, f"the parameter **{parameter.name} cannot travel: name what it takes, as {what}")
 
 
-def _argument(function: Any, parameter: inspect.Parameter, annotations: Mapping[str, Any]) -> Argument[Any]:
+def _argument(function: Any, parameter: inspect.Parameter, kind: Any) -> Argument[Any]:
     name = parameter.name
-    if parameter.annotation is _EMPTY:
-        refuse(
-            function,
-            f"the parameter {name!r} has no annotation: say what it is, as {name}: str, or {name}: Any for JSON",
-        )
-    kind = annotations[name]
     try:
         argument = Argument(Any if kind is object else kind)
     except TypeError as error:

@@ -37,6 +37,10 @@ def importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Impor
 
 
 REFUSED = {
+    "a limit of another field": (
+        "@job\ndef send(to: Annotated[str, Limit('cc', concurrency=1)]): ...",
+        "in the annotation of 'to' names a field: it is of this parameter",
+    ),
     "a parameter without annotation": (
         "@job\ndef f(x): ...",
         "the parameter 'x' has no annotation: say what it is, as x: str, or x: Any for JSON",
