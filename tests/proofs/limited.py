@@ -19,8 +19,8 @@ from limpyd_jobs.query import edit_job
 
 ACCOUNTS, REGIONS, QUEUES = "abcd", "xy", ("one", "two", "three")
 
-# How many of each may run at once; and what those that run say themselves, whoever counts them. The code of one that lost
-# its claim, because its job was deleted, moved, or not renewed in time, may go on for a moment: it does not count.
+# How many of each may run at once; and what those that run say themselves, whoever counts them. The code of one that
+# lost its claim, because its job was deleted, moved, or not renewed in time, may go on for a moment: it does not count.
 MOST = {"account": 2, "region": 3}
 
 _ENTER = """

@@ -588,7 +588,7 @@ def _lines_of_worker(worker: Any) -> Iterator[str]:
 # How many columns there have to be at least for the name of the database.
 LEAST_OF_NAME = 14
 
-# What is not shown of a worker: what is said in words, or means nothing to people.
+# What is not shown of a worker: what is said in words, or is of no use to people.
 _NOT_OF_WORKERS = ("details", "kind", "pk", "silence", "lease_left", "running_number", "silent_for", "until")
 
 
