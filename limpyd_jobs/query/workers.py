@@ -1,10 +1,8 @@
-"""The workers that are there: what each does, and what it is asked for; those that ended lately; and what all together
-have done, as figures, for monitoring."""
+"""The workers that are there: what each does, and what it is asked for; and those that ended lately."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import isfinite
@@ -12,10 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from limpyd_jobs.dates import EPOCH, parse_datetime, utcnow
 from limpyd_jobs.models.presence import AliveWorker, WorkerDump, WorkerPresence
-from limpyd_jobs.query.queues import QueueState, some_queue_states
-from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records import presences
-from limpyd_jobs.records.metrics import Metrics, read_totals
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, on
 
@@ -23,12 +18,6 @@ T = TypeVar("T")
 
 # For how long workers that ended are shown.
 ENDED_SINCE = timedelta(days=1)
-
-# How many queues are looked at, at most: 100 in each step.
-MAX_QUEUES = 20_000
-
-# After how many seconds a job has waited too long for an idle worker.
-STALLED_AFTER = 60
 
 # How a worker ended.
 IN_ORDER, SILENT = "ended", "silent"
@@ -150,48 +139,3 @@ def worker_dump(worker: AliveWorker, database: JobsDatabase | None = None) -> Wo
     """Return what a worker of a database answered to the last ``dump``: see `WorkerPresence.dump_of`."""
     found: WorkerDump | None = on(WorkerPresence, database).dump_of(worker)
     return found
-
-
-class Fleet(NamedTuple):
-    """A database and its workers, as they were when they were read.
-
-    Attributes
-    ----------
-    totals: mapping of (str, str) to Metrics
-        What became of jobs since metrics are written, by the name of a queue and the path of a class; two empty texts
-        stand for all beyond some hundreds. They begin anew if these keys of Redis are deleted.
-    queues: list of QueueState
-        Those of the workers and of `totals` first, if there are more than 20,000.
-    queues_left_out: int
-        How many queues there are beside these.
-    workers: list of AliveWorker
-    schedule_lateness: float
-        For how many seconds the schedule has been due that is due for longest; 0 if none is.
-    """
-
-    totals: Mapping[tuple[str, str], Metrics]
-    queues: list[QueueState]
-    queues_left_out: int
-    workers: list[AliveWorker]
-    schedule_lateness: float
-
-    @property
-    def stalled(self) -> list[AliveWorker]:
-        """The workers that have been idle since their sign of life before the last one, though the first job of one of
-        their queues, which is not paused, has waited for more than a minute."""
-        waiting = {
-            (queue.model, queue.name)
-            for queue in self.queues
-            if queue.waiting and not queue.is_paused and (queue.latency or 0) > STALLED_AFTER
-        }
-        idle = (each for each in self.workers if each.status == "idle" and each.idle_for)
-        return [each for each in idle if any((each.queue_model, name) in waiting for name in each.queues)]
-
-
-def look_at_fleet(database: JobsDatabase | None = None) -> Fleet:
-    """Look at a database and its workers. The number of jobs does not matter; 100 queues take a round trip."""
-    totals = read_totals(connection_to(database))
-    workers = on(WorkerPresence, database).alive()
-    names = {name for worker in workers for name in worker.queues} | {name for name, _ in totals if name}
-    queues, left_out = some_queue_states(names, MAX_QUEUES, database)
-    return Fleet(totals, queues, left_out, workers, lateness(database)[0])

@@ -203,7 +203,7 @@ def test_a_look_costs_a_step_for_a_hundred_queues(
 def test_queues_beyond_the_limit_are_told(
     redis_client: redis.Redis, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("limpyd_jobs.query.workers.MAX_QUEUES", 50)
+    monkeypatch.setattr("limpyd_jobs.query.fleet.MAX_QUEUES", 50)
     work("one")
     make_queues(redis_client, [f"a{number}" for number in range(2_000)])
     found = read()

@@ -1,4 +1,4 @@
-"""The limits of jobs: who holds their slots, who is parked for them; and other numbers for them, without a deploy."""
+"""The keys of limits that are in use: who holds their slots, and who is parked for them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from limpyd_jobs import transitions
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.limiting.limit import Limit, check_numbers, interval_of, key_of, limits_of_class, prefix_of
+from limpyd_jobs.limiting.limit import Limit, interval_of, limits_of_class
 from limpyd_jobs.models import Job
-from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import names_by_path
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.redis.database import JobsDatabase
@@ -85,7 +82,7 @@ class _Seen:
 
 def limits_of(job_class: type[Job], database: JobsDatabase | None = None) -> list[LimitKey]:
     """Return the keys of the limits of a class that are in use: a job holds a slot, waits, or something was set."""
-    owners = {(_owner_of(job_class, limit), limit.label) for limit in limits_of_class(job_class)}
+    owners = {(owner_of(job_class, limit), limit.label) for limit in limits_of_class(job_class)}
     return [each for each in limit_keys(database or job_class.database) if (each.owner, each.name) in owners]
 
 
@@ -98,119 +95,11 @@ def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
     return sorted(found, key=lambda each: (-each.parked, -each.taken, each.owner, each.label))
 
 
-def set_limit(
-    job_class: type[Job],
-    limit: str,
-    value: str | None = None,
-    *,
-    concurrency: int | str | None = "",
-    rate: str | None = "",
-    burst: int | str | None = "",
-    weight: float | str | None = "",
-    unaudited: bool = False,
-) -> Mapping[str, str]:
-    """Set other numbers for a limit than its class does, from the next claim on: they outlast a deploy.
-
-    Jobs that run go on, also if they are more than that; none begins until there is room.
-
-    Parameters
-    ----------
-    job_class: type of Job
-        A class with the limit. If several share it, it is set for all whose queues are of the same model.
-    limit: str
-        The name of the limit, or its field.
-    value: str
-        The value of the field that is meant; None for all values that have no numbers of their own.
-    concurrency, rate, burst
-        As of `Limit`; None for what the class says. What is left out stays as it is.
-    weight: float
-        How many turns the value has while others have one, if they take turns.
-    unaudited: bool
-        True to do it even if Redis refuses to write it to the audit.
-
-    Returns
-    -------
-    mapping
-        All that is set for it now.
-
-    Raises
-    ------
-    ConfigurationException
-        If the class has no such limit, or a number is none.
-    NotAudited
-        If Redis refuses to write it to the audit.
-    """
-    given = {"concurrency": concurrency, "rate": rate, "burst": burst, "weight": weight}
-    given = {name: number for name, number in given.items() if number != ""}
-    check_numbers(**given)
-    words = {name: "" if number is None else str(number) for name, number in given.items()}
-    if words.get("rate"):
-        words["rate"] = repr(interval_of(words["rate"]))
-    if "weight" in words:
-        words["share"] = words.pop("weight")
-    said = " ".join(f"{name}={'' if number is None else number}" for name, number in given.items())
-    return _set(job_class, limit, value, words, f"set {said}", unaudited=unaudited)
-
-
-def rest_limit(
-    job_class: type[Job],
-    limit: str,
-    value: str | None = None,
-    seconds: float | None = None,
-    *,
-    unaudited: bool = False,
-) -> Mapping[str, str]:
-    """Let no job of a limit, or of one value, begin for some seconds; without a number, until `resume_limit`. See
-    `set_limit`."""
-    connection = connection_to(job_class.database)
-    now, microseconds = replies_to(connection, [("TIME",)])[0]
-    until = FOREVER if seconds is None else now * 1_000_000 + microseconds + round(seconds * 1_000_000)
-    said = "pause" if seconds is None else f"rest {seconds:g}"
-    return _set(job_class, limit, value, {"rest": str(until)}, said, unaudited=unaudited)
-
-
-def resume_limit(
-    job_class: type[Job], limit: str, value: str | None = None, *, unaudited: bool = False
-) -> Mapping[str, str]:
-    """Let the jobs of a limit that rests begin again. See `set_limit`."""
-    return _set(job_class, limit, value, {"rest": ""}, "resume", unaudited=unaudited)
-
-
-def _set(
-    job_class: type[Job], limit: str, value: str | None, words: Mapping[str, str], said: str, *, unaudited: bool
-) -> Mapping[str, str]:
-    found = limit_named(job_class, limit)
-    if value is not None and found.field is None:
-        raise ConfigurationException(
-            f"The limit {found.label!r} of {job_class.__name__} has no values: it has no field"
-        )
-    owner = _owner_of(job_class, found)
-    key = prefix_of(owner, found) if value is None else key_of(owner, found, value)
-    what = f"{job_class.get_model_repr()} {found.label}{'' if value is None else f'={value}'}"
-    audit = entry_request(unaudited, verb=f"limit {said.partition(' ')[0]}", filter=f"{what} {said}")
-    with refusing_if_unaudited():
-        return _shown(_words_of(transitions.set_limit(job_class.queue_model, key, words, audit)))
-
-
-def limit_named(job_class: type[Job], name: str) -> Limit:
-    """Return the limit of a class by its name, or its field; raise `ConfigurationException` if it has none such."""
-    limits = limits_of_class(job_class)
-    for limit in limits:
-        if limit.label == name:
-            return limit
-    has = f"its limits are {', '.join(limit.label for limit in limits)}" if limits else "it has none"
-    raise ConfigurationException(f"{job_class.__name__} has no limit named {name!r}: {has}")
-
-
-def _owner_of(job_class: type[Job], limit: Limit) -> str:
-    return job_class.queue_model._name if limit.name else job_class._name
-
-
-def _words_of(text: str | None) -> dict[str, str]:
+def words_of(text: str | None) -> dict[str, str]:
     return {name: value for name, _, value in (word.partition("=") for word in (text or "").split())}
 
 
-def _shown(words: Mapping[str, str]) -> dict[str, str]:
+def shown(words: Mapping[str, str]) -> dict[str, str]:
     """Return what was set as people set it: scripts take a rate as the microseconds of a unit."""
     shown = {"weight" if name == "share" else name: value for name, value in words.items() if name != "rest"}
     if "rate" in shown:
@@ -238,7 +127,7 @@ def _keys_of(connection: Any, queue_model: str) -> list[LimitKey]:
             of_key = seen[key]
             of_key.parked += number
             of_key.first = first if of_key.first is None else min(of_key.first, first)
-    set_words = {key: _words_of(text) for key, text in dict(stored or {}).items() if "\n" not in key}
+    set_words = {key: words_of(text) for key, text in dict(stored or {}).items() if "\n" not in key}
     for key in set_words:
         seen[key]  # a key that something was set for counts as in use
     seen.pop("", None)
@@ -298,7 +187,7 @@ def _key(
         None if seen.first is None else max(moment - seen.first, 0.0),
         max(free_at - moment, 0.0) if interval else None,
         float("inf") if rest_until == FOREVER else max(rest_until / 1e6 - moment, 0.0),
-        _shown(set_words.get(key, {})),
+        shown(set_words.get(key, {})),
         seen.holders,
     )
 
@@ -307,6 +196,10 @@ def _limit_of(owner: str, name: str) -> Limit | None:
     """Return what a class of this process says of a limit."""
     for cls in job_classes.all():
         for limit in limits_of_class(cls):
-            if limit.label == name and _owner_of(cls, limit) == owner:
+            if limit.label == name and owner_of(cls, limit) == owner:
                 return limit
     return None
+
+
+def owner_of(job_class: type[Job], limit: Limit) -> str:
+    return job_class.queue_model._name if limit.name else job_class._name
