@@ -52,11 +52,13 @@ class Reading(HTMLParser):
                 yield attributes["hx-get"]
 
 
-def pages_of(root: str, most: int = 4) -> dict[str, list[str]]:
+def pages_of(root: str, most: int = 4, visited: dict[str, tuple[int, str]] | None = None) -> dict[str, list[str]]:
     """Follow the links from the overview on; return addresses by the path of their page, which may have parameters.
 
-    A page that no link leads to has no address, one with many links to it at most some.
+    A page that no link leads to has no address, one with many links to it at most some. The status and the text of each
+    are in `visited` afterwards.
     """
+    pages = {} if visited is None else visited
     patterns = {page.path: _pattern_of(page) for page in PAGES if page.template}
     found: dict[str, list[str]] = defaultdict(list)
     seen, to_visit = {root}, [root]
@@ -66,7 +68,8 @@ def pages_of(root: str, most: int = 4) -> dict[str, list[str]]:
         if page is None or len(found[page]) >= most:
             continue
         found[page].append(address)
-        for link in Reading(get(address)[1]).links:
+        pages[address] = get(address)
+        for link in Reading(pages[address][1]).links:
             target = urljoin(address, link).partition("#")[0]
             if target not in seen and urlsplit(target).netloc == urlsplit(root).netloc:
                 seen.add(target)
