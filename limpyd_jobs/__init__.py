@@ -36,7 +36,7 @@ from limpyd_jobs.models.calls.prepared import PreparedJob
 from limpyd_jobs.models.functions.current import current_job
 from limpyd_jobs.models.functions.decorator import job
 from limpyd_jobs.models.functions.function import AddedJob, JobFunction, PreparedCall
-from limpyd_jobs.models.functions.giving import GIVEN
+from limpyd_jobs.models.functions.giving import GIVEN, Resource
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
@@ -78,6 +78,7 @@ __all__ = [
     "Presence",
     "Queue",
     "Requeue",
+    "Resource",
     "ResultTimeout",
     "Retry",
     "Schedule",
@@ -88,15 +89,23 @@ __all__ = [
     "WorkerPresence",
     "current_job",
     "job",
+    "job_resource",
     "typed",
+    "worker_resource",
 ]
 
 # Half of the package runs jobs, or looks at them. An application that adds jobs does not import it: these names, and
 # modules that code may name without an import of its own, as ``limpyd_jobs.workers``, are imported when asked for.
-_IMPORTED_WHEN_ASKED_FOR = {"Schedule": "schedules", "Worker": "workers"}
+_IMPORTED_WHEN_ASKED_FOR = {
+    "Schedule": "schedules",
+    "Worker": "workers",
+    "job_resource": "models.functions.resources",
+    "worker_resource": "models.functions.resources",
+}
 _MODULES = ("events", "schedules", "shards", "workers")
 
 if TYPE_CHECKING:
+    from limpyd_jobs.models.functions.resources import job_resource, worker_resource
     from limpyd_jobs.schedules import Schedule
     from limpyd_jobs.workers import Worker
 else:

@@ -10,13 +10,14 @@ from limpyd_jobs.functions import overrides
 
 class Roots:
     """`BaseJobsModel`, `Job`, `Queue`, `Error` and `JobFunction`, each set where it is defined, for what stands below
-    it."""
+    it; and what is called with each new class of jobs and its `run`, once the process has a resource."""
 
     base: Any
     job: Any
     queue: Any
     error: Any
     job_function: Any = None
+    prepare_run: Any = None
 
 
 roots = Roots()

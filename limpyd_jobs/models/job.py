@@ -22,8 +22,7 @@ from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.limiting.limit import check_declared
 from limpyd_jobs.models import adding, moving
 from limpyd_jobs.models.adding import OutcomeOfAdding
-from limpyd_jobs.models.calls.configured import AddingJobs, arguments_for, options_of
-from limpyd_jobs.models.calls.prepared import PreparedJob, prepared
+from limpyd_jobs.models.calls.prepared import AddingJobs, PreparedJob, arguments_for, options_of, prepared
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
 from limpyd_jobs.models.continuing.iterating import Iteration
@@ -146,8 +145,11 @@ class Job(JobRecord):
     identify: Callable[[Any], str] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse what the class declares and cannot be; let `run` be given the resources that its parameters name."""
         super().__init_subclass__(**kwargs)
         check_declared(cls)
+        if roots.prepare_run is not None and "run" in vars(cls):
+            roots.prepare_run(cls, vars(cls)["run"])
 
     @classmethod
     def get_from_ident(cls, ident: str) -> Job:

@@ -16,6 +16,7 @@ from limpyd_jobs.commandline.parameters import REFUSE
 from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerFailed
 from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models.functions.giving import at_end
 from limpyd_jobs.observing import worker_tasks
 from limpyd_jobs.records import records
 from limpyd_jobs.redis.calls import is_of_wrong_type
@@ -248,7 +249,9 @@ class Loop:
             raise LimpydJobsException("This worker run is already terminated, or goes on: create another worker")
         try:
             self.stopping.handle_other_signals()
-            self._run()
+            with at_end:
+                self._run()
+                self.event_loop.close()  # which closes the resources of coroutines
             self._check_failure()
         except LoopFailed:
             self._check_failure()

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import date
-from typing import assert_type
+from pathlib import Path
+from typing import Annotated, assert_type
 
-from limpyd_jobs import GIVEN, AddedJob, Job, PreparedCall, Queue, current_job, job
+from limpyd_jobs import (
+    GIVEN,
+    AddedJob,
+    Job,
+    PreparedCall,
+    Queue,
+    Resource,
+    current_job,
+    job,
+    job_resource,
+    worker_resource,
+)
 
 
 @job
@@ -26,6 +39,26 @@ async def in_a_loop(to: str) -> int:
 @job(queue="mails")
 def with_job(to: str, this: Job = GIVEN, queue: Queue | None = None) -> None:
     assert_type(this.ident, str)
+
+
+@worker_resource
+def pool() -> Iterator[Path]:
+    yield Path("/")
+
+
+@job_resource
+async def session() -> AsyncIterator[Path]:
+    yield Path("/")
+
+
+@job(queue="mails")
+async def with_resources(to: str, pool: Annotated[Path, Resource(pool)] = GIVEN) -> str:
+    return pool.name
+
+
+@worker_resource  # wrong
+def no_resource() -> int:
+    return 5
 
 
 @plain.on_success
@@ -57,6 +90,11 @@ assert_type(with_options.configure(priority=5).prepare("ann").add().result(), li
 assert_type(current_job(), Job)
 assert_type(current_job(None), Job | None)
 assert_type(with_job.add("ann"), AddedJob[None])
+assert_type(with_resources.add("ann").result(), str)
+assert_type(pool.get(), Path)
+pool.override(Path("/tmp"))
+pool.override("/tmp")  # wrong
+with_resources.add()  # wrong
 plain()  # wrong
 with_job.add()  # wrong
 plain.on_error(5)  # wrong

@@ -23,7 +23,7 @@ from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import is_async
 from limpyd_jobs.limiting.limit import limits_of_class
-from limpyd_jobs.models.functions.giving import GivenParameter, with_given
+from limpyd_jobs.models.functions.giving import GivenParameter, give
 from limpyd_jobs.models.functions.parameters import (
     Parameter,
     came_along,
@@ -169,11 +169,15 @@ def _run_of(
     function: Callable[..., Any], parameters: Sequence[Parameter], given: Sequence[GivenParameter]
 ) -> Callable[[Job, Any], Any]:
     path = path_of_function(function)
+    if any(each.resource for each in given):
+        from limpyd_jobs.models.functions.resources import with_resources  # only for those who have such
+
+        function = with_resources(function, given)
 
     def run(self: Job, queue: Any) -> Any:
         in_order, by_name = values_of(self, parameters, path)
         if given:
-            with_given(given, self, queue, in_order, by_name)
+            give(given, self, queue, by_name)
         return function(*in_order, **by_name)
 
     async def run_async(self: Job, queue: Any) -> Any:
@@ -181,7 +185,7 @@ def _run_of(
             await in_thread(partial(values_of, self, parameters, path))
         in_order, by_name = values_of(self, parameters, path)
         if given:
-            with_given(given, self, queue, in_order, by_name)
+            give(given, self, queue, by_name)
         return await function(*in_order, **by_name)
 
     chosen: Any = run_async if is_async(function) else run

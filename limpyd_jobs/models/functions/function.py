@@ -12,8 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.adding import AddOutcome
-from limpyd_jobs.models.calls.configured import default_priority_of, options_of
-from limpyd_jobs.models.calls.prepared import Prepared, prepared
+from limpyd_jobs.models.calls.prepared import Prepared, default_priority_of, options_of, prepared
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.functions.declaring import declared

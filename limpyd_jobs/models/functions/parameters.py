@@ -67,13 +67,13 @@ def parameters_of(function: Callable[..., Any], base: type[Job]) -> tuple[list[P
     """Return the parameters of a function whose job class derives from a base, and those that a worker gives; refuse
     those that cannot travel."""
     taken = _taken_names(base)
-    annotations = _Annotations(function)
+    annotations = Annotations(function)
     found: list[Parameter] = []
     given: list[GivenParameter] = []
-    for place, parameter in enumerate(inspect.signature(function).parameters.values()):
+    for parameter in inspect.signature(function).parameters.values():
         _check_kind(function, parameter)
         if parameter.annotation is not _EMPTY:
-            by_worker = given_parameter(function, parameter, place, annotations[parameter.name], base)
+            by_worker = given_parameter(function, parameter, annotations[parameter.name], base)
             if by_worker:
                 given.append(by_worker)
                 continue
@@ -81,7 +81,7 @@ def parameters_of(function: Callable[..., Any], base: type[Job]) -> tuple[list[P
         taken.add(field)
         kind, limits = _without_limits(function, parameter, annotations)
         argument = _argument(function, parameter, kind)
-        by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY or bool(given)  # not behind what is given by name
         found.append(Parameter(parameter.name, field, argument, parameter.default, by_name, limits))
     return found, given
 
@@ -173,7 +173,7 @@ def _argument(function: Any, parameter: inspect.Parameter, kind: Any) -> Argumen
         refuse(function, f"the default of the parameter {name!r} {why}{hint}")
 
 
-class _Annotations(Mapping[str, Any]):
+class Annotations(Mapping[str, Any]):
     """The annotations of the parameters of a function, each read when it is asked for: that of what it returns, which
     may name what exists for type checkers only, is not."""
 
