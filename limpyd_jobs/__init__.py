@@ -60,6 +60,8 @@ __all__ = [
     "DoesNotExist",
     "Error",
     "Exponential",
+    "Flow",
+    "FlowNode",
     "Job",
     "JobCanceled",
     "JobFailed",
@@ -87,6 +89,7 @@ __all__ = [
     "ValueField",
     "Worker",
     "WorkerPresence",
+    "chain",
     "current_job",
     "job",
     "job_resource",
@@ -97,14 +100,15 @@ __all__ = [
 # Half of the package runs jobs, or looks at them. An application that adds jobs does not import it: these names, and
 # modules that code may name without an import of its own, as ``limpyd_jobs.workers``, are imported when asked for.
 _IMPORTED_WHEN_ASKED_FOR = {
+    **dict.fromkeys(("Flow", "FlowNode", "chain"), "flows"),
     "Schedule": "schedules",
     "Worker": "workers",
-    "job_resource": "models.functions.resources",
-    "worker_resource": "models.functions.resources",
+    **dict.fromkeys(("job_resource", "worker_resource"), "models.functions.resources"),
 }
 _MODULES = ("events", "schedules", "shards", "workers")
 
 if TYPE_CHECKING:
+    from limpyd_jobs.flows import Flow, FlowNode, chain
     from limpyd_jobs.models.functions.resources import job_resource, worker_resource
     from limpyd_jobs.schedules import Schedule
     from limpyd_jobs.workers import Worker

@@ -6,8 +6,9 @@ from limpyd_jobs.check import scripts
 from limpyd_jobs.models import timed
 from limpyd_jobs.models.following import progress
 from limpyd_jobs.records import audit, known_classes, metrics, presences, records
+from limpyd_jobs.redis import calls
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.transitions import claiming, editing, ending, limits, many, placing, pruning, queues, recovering
+from limpyd_jobs.transitions import claiming, editing, ending, flows, limits, many, placing, pruning, queues, recovering
 
 MODULES = (
     placing,
@@ -16,6 +17,8 @@ MODULES = (
     ending,
     recovering,
     pruning,
+    flows,
+    calls,
     audit,
     metrics,
     presences,

@@ -9,16 +9,17 @@ from typing import Any
 from limpyd.contrib.database import PipelineDatabase
 
 from limpyd_jobs.check.advice import warnings_of
+from limpyd_jobs.check.beside.flows import Flows
+from limpyd_jobs.check.beside.presences import Presences
+from limpyd_jobs.check.beside.schedules import Schedules
 from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
-from limpyd_jobs.check.presences import Presences
 from limpyd_jobs.check.problems import LEAVE, OF_ANY_TEXT, OF_VALUES, PROBLEMS, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import Records, unchecked_indexes
 from limpyd_jobs.check.report import Finding, Report
-from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.records.audit import audited
@@ -159,9 +160,14 @@ class _Session:
         self._places = Places(reader, catalogue, self._queues, choices)
         self._schedules = Schedules(reader, catalogue)
         self._discover()
-        self._presences = Presences(reader, catalogue)
+        self._presences, self._flows = Presences(reader, catalogue), Flows(reader, catalogue)
         self._records = Records(reader)
-        self._keys = Keys(reader, catalogue, self._queues, self._records, self._unknown)
+        self._keys = Keys(reader, catalogue, self._queues, self._records, self._note)
+
+    def _note(self, key: str) -> None:
+        """Note a key that belongs to none of the models."""
+        self._unknown.note(key)
+        self._flows.note(key)
 
     def _discover(self) -> None:
         """Resolve the classes of what is stored, until that makes no other model known: a module may define several."""
@@ -176,7 +182,7 @@ class _Session:
     def run(self, repair: bool, strict: bool) -> None:
         self._look()
         parts: Iterable[Any] = (self._keys, self._records, self._queues, self._places, self._schedules, self._presences)
-        if any(part.is_suspicious for part in (*parts, self._unknown)):
+        if any(part.is_suspicious for part in (*parts, self._flows, self._unknown)):
             self._wait()
             self._report.findings += self._look_again(repair)
         for model in self._catalogue.all:
@@ -209,6 +215,7 @@ class _Session:
         self._follow("places in queues", self._places.look())
         self._follow("schedules", self._schedules.look())
         self._follow("presences", self._presences.look())
+        self._follow("flows", self._flows.look())
 
     def _follow(self, what: str, numbers: Iterator[int]) -> None:
         for number in numbers:
@@ -228,6 +235,7 @@ class _Session:
             self._queues.unservable,
             self._schedules.look_again,
             self._presences.look_again,
+            self._flows.look_again,
             self._unknown.look_again,
         ):
             for model, subject, kind, details in step(repair):

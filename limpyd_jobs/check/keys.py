@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limpyd import fields
@@ -14,7 +14,6 @@ from limpyd_jobs.check.catalogue import Catalogue, Model, Symptom
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH, Records
-from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import Queue
 from limpyd_jobs.records.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
@@ -61,10 +60,10 @@ class Keys:
     """Looks at all keys, and again at the keys that looked wrong."""
 
     def __init__(
-        self, reader: Reader, catalogue: Catalogue, queues: Queues, records: Records, unknown: Unknown
+        self, reader: Reader, catalogue: Catalogue, queues: Queues, records: Records, note: Callable[[str], None]
     ) -> None:
         self._reader = reader
-        self._unknown = unknown
+        self._note = note  # is called with each key that belongs to none of the models
         self._queues = queues
         self._records = records
         self._models = {model._name: model for model in catalogue.all}
@@ -110,7 +109,7 @@ class Keys:
     def _sort(self, key: str, hashes: Any, of_fields: Any, of_indexes: Any) -> None:
         match = self._pattern.fullmatch(key)
         if not match:
-            self._unknown.note(key)
+            self._note(key)
             return
         model, first, rest = self._models[match[1]], match[2], match[3]
         if rest is None or first in OF_TOKENS:

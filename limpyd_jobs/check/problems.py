@@ -169,6 +169,16 @@ PROBLEMS = {
         "I9",
         "no worker can serve it, because its name is {0!r}: workers strip names, and split them at commas. Try: {1}",
     ),
+    # flows
+    "flow not made": Problem("I10", "is a flow that its maker did not make to its end", "dropped, with its jobs"),
+    "flow left to do": Problem(
+        "I10", "is a flow of which a step was left, and no worker went on with it", "gone on with"
+    ),
+    "ends not noticed": Problem("I10", "is a flow that takes {0} jobs for open ones that have ended", "noticed"),
+    "left of a flow": Problem("I10", "is left of a flow that does not exist", "deleted"),
+    "waits for a flow that is gone": Problem(
+        "I10", "waits for other jobs of the flow {0}, which does not exist: cancel it, or put it in its queue"
+    ),
     # schedules
     "no such schedule": Problem("I11", "is among the schedules that are due, but does not exist", "removed from there"),
     "not among those due": Problem("I11", "is active, but not among the schedules that are due", "put there"),

@@ -10,7 +10,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Symptom, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.models import Job
-from limpyd_jobs.records import audit, known_classes, relocations
+from limpyd_jobs.records import audit, flows, known_classes, relocations
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
@@ -23,7 +23,14 @@ INDEX = ":status:"
 FIELDS = ("identifier", "status", "priority")
 
 # What all models share.
-SHARED = {known_classes.KEY: "hash", audit.KEY: "stream", audit.BEGUN: "hash", relocations.KEY: "hash"}
+SHARED = {
+    known_classes.KEY: "hash",
+    audit.KEY: "stream",
+    audit.BEGUN: "hash",
+    relocations.KEY: "hash",
+    **dict.fromkeys((flows.LIVE, flows.BUILDING, flows.TODO, flows.ENDED), "zset"),
+    flows.CLASSES: "hash",
+}
 
 
 class Unknown:

@@ -73,7 +73,7 @@ def one(
     is_usual = model is roots.queue and job_class.enqueue_or_delay is roots.job.enqueue_or_delay
     is_custom = not is_usual and has_custom_placement(job_class, model)
     replaces = _replaces(job_class, fields_if_new) if "on_duplicate" in fields_if_new else ""
-    identifier, fields = _checked(job_class, identifier, fields_if_new)
+    identifier, fields = checked_for_new(job_class, identifier, fields_if_new)
     if replaces:
         _check_replacement(job_class, fields, is_custom=is_custom)
     stored = default_priority(job_class, None) if priority is None else stored_priority(priority)
@@ -102,7 +102,7 @@ def one(
     return _placed_by_override(job_class, stepped(added), place)
 
 
-def _checked(job_class: Any, identifier: Any, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def checked_for_new(job_class: Any, identifier: Any, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the identifier and the fields of a new job as they are stored, if they are as they must be."""
     if identifier is LEFT_OUT:
         identifier = identifier_of_new(job_class, identifier, fields)

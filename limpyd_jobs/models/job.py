@@ -43,6 +43,7 @@ from limpyd_jobs.texts import one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.models.explaining.jobs import Explanation
+    from limpyd_jobs.models.following.nodes import FlowNode
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -888,6 +889,34 @@ class Job(JobRecord):
 
         return explain_job(self.ident, type(self).database)
 
+    def children(self) -> list[FlowNode]:
+        """Return the jobs of its flow that it comes after, as they are now; none if it is in no flow."""
+        return finish(_nodes().nodes_before(self))
+
+    async def achildren(self) -> list[FlowNode]:
+        """Do as `children`, under asyncio."""
+        return await finished(_nodes().nodes_before(self))
+
+    def parents(self) -> list[FlowNode]:
+        """Return the jobs of its flow that come after it, as they are now; none if it is in no flow."""
+        return finish(_nodes().nodes_after(self))
+
+    async def aparents(self) -> list[FlowNode]:
+        """Do as `parents`, under asyncio."""
+        return await finished(_nodes().nodes_after(self))
+
+    def results(self) -> dict[str, Any]:
+        """Return what the jobs of its flow that it comes after returned, as JSON keeps it, by their names in the flow.
+
+        Those that failed, or have not ended, are not in it: see `children`. What returned nothing is None. They are
+        kept for a day after the end of the flow, whatever ``keep_result`` of their classes says.
+        """
+        return finish(_nodes().results_before(self))
+
+    async def aresults(self) -> dict[str, Any]:
+        """Do as `results`, under asyncio."""
+        return await finished(_nodes().results_before(self))
+
     def is_cancelled(self) -> bool:
         """Return whether the code that runs the job should end: the job is canceled, or its claim is lost.
 
@@ -927,3 +956,9 @@ class Job(JobRecord):
 
 
 job_classes.base = roots.job = Job
+
+
+def _nodes() -> Any:
+    from limpyd_jobs.models.following import nodes  # not at the start of each process
+
+    return nodes

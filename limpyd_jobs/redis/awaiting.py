@@ -18,8 +18,8 @@ from limpyd_jobs.threads import in_own_thread
 
 T = TypeVar("T")
 
-# A reply with this word asks for indexes that only limpyd can maintain, by commands of its own.
-_REINDEX = '"reindex"'
+# A reply with one of these words asks for more commands: for indexes that only limpyd can maintain, or for flows.
+_MORE = ('"reindex"', '"flows"')
 
 
 async def finished(steps: Requests[T]) -> T:
@@ -64,7 +64,7 @@ async def sent(call: Call[T]) -> T:
         if failure is error:
             raise
         raise failure from error
-    return await in_thread(partial(call.accept, text)) if _REINDEX in text else call.accept(text)
+    return await in_thread(partial(call.accept, text)) if any(each in text for each in _MORE) else call.accept(text)
 
 
 async def _text_of(call: Call[Any]) -> str:

@@ -7,7 +7,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, update_wrapper
 from itertools import islice
@@ -31,6 +31,9 @@ _decoder = json.JSONDecoder()  # in half the time of `json.loads`
 
 # What a script says if the jobs are moved: see registry.lua. Redis 7 names the script behind it.
 _MOVED = re.compile(r"LIMPYD-JOBS-MOVED (.*?)(?: script: [0-9a-f]{40}.*)?\Z", re.DOTALL)
+
+# Goes on with what is left to do of a flow: see ``flows/step_flow.lua``.
+_step_flow = Script("flows/step_flow")
 
 Sender = Redis | PinnedConnection | SharedConnection | CopyingSender
 
@@ -87,6 +90,8 @@ class Call(Generic[Reply]):
         if "not_audited" in reply:
             values = json.loads(self.words()[self.script.positions["audit"]])
             log_not_audited(zip(values[::2], values[1::2], strict=True), reply["not_audited"])
+        if "flows" in reply:
+            go_on_with(self.sender, reply.pop("flows"))
         return self.read(reply)
 
     def but(self, **names: Any) -> Call[Reply]:
@@ -161,6 +166,14 @@ class Commands:
         for command in self.commands:
             pipeline.execute_command(*command)
         return list(pipeline.execute(raise_on_error=False))
+
+
+def go_on_with(sender: Sender, flows: Iterable[str]) -> None:
+    """Do what is left to do of some flows, in steps. If Redis fails, a worker will do so."""
+    with suppress(RedisError):
+        for flow in dict.fromkeys(flows):
+            while json.loads(run(_step_flow, sender, (), [flow]))["more"]:
+                pass
 
 
 # What a verb of several steps yields, to be given the reply, or the exception. A function sends by itself, as the own

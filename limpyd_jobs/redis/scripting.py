@@ -17,10 +17,20 @@ from limpyd_jobs.statuses import STATUSES
 
 FOLDER = Path(__file__).parent.parent / "lua"
 
+# How many names from outside the functions that are made together use, at most: Lua allows 60 of one function. Some
+# are counted that are not used, and the table is one more.
+MOST_UPVALUES = 50
+
+# What the table of rare functions is called in a script.
+_TABLE = "rare_functions"
+
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
 _FUNCTION = re.compile(r"(?:^--[^\n]*\n)*^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
 _COMMENT, _WORD = re.compile("--.*"), re.compile(r"\w+")
 _REQUESTED, _STATUS = re.compile(r"\brequest\.(\w+)"), re.compile(r"\bSTATUSES\.(\w+)")
+_LITERAL = r"(?:-?\d[\d. *]*|'[^',]*')"
+_CONSTANTS = re.compile(rf"^local ([A-Z_]+(?:, [A-Z_]+)*) = ({_LITERAL}(?:, {_LITERAL})*)$\n", re.MULTILINE)
+_LOCAL = re.compile(r"^local (?:function )?(\w+(?:, *\w+)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
 
 
@@ -50,7 +60,7 @@ def load(name: str, folder: Path = FOLDER) -> str:
     moved = dates.moved_time // dates.MICROSECOND
     if moved:
         whole = whole.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}")
-    return with_rare_functions_apart(without_unused(whole))
+    return with_rare_functions_apart(without_unused(with_constants(whole)))
 
 
 def _with_values(source: str, names: list[str]) -> str:
@@ -60,6 +70,23 @@ def _with_values(source: str, names: list[str]) -> str:
     places["fields"] = f"fields_from({len(names) + 1})"
     source = _STATUS.sub(lambda match: f"'{STATUSES[match[1]]}'", source)
     return _REQUESTED.sub(lambda match: places.get(match[1], match[0]), source)
+
+
+def with_constants(source: str) -> str:
+    """Put numbers and texts in the place of their names: each name costs time at every call, and each function that
+    uses it more."""
+    values: dict[str, str] = {}
+    for match in _CONSTANTS.finditer(source):
+        for name, value in zip(_WORD.findall(match[1]), re.split(", *", match[2]), strict=True):
+            if values.setdefault(name, value) != value:
+                raise ValueError(f"{name} has two values in one script")
+    if not values:
+        return source
+    names = re.compile(rf"(?<![.'\w])(?:{'|'.join(values)})(?!['\w])")
+    lines = _CONSTANTS.sub("", source).split("\n")
+    return "\n".join(
+        line if line.startswith("--") else names.sub(lambda match: f"({values[match[0]]})", line) for line in lines
+    )
 
 
 def without_unused(source: str) -> str:
@@ -82,12 +109,39 @@ def with_rare_functions_apart(source: str) -> str:
     start, end = source[: rare[-1].end()], source[rare[-1].end() :]
     for match in rare:
         start = start.replace(match[0], "", 1)
-    name = re.compile(rf"(?<![.'])\b(?:{'|'.join(match[1] for match in rare)})(?=[(,)])")
-    start, end = name.sub(r"rarely().\g<0>", start), name.sub(r"rarely().\g<0>", end)
-    functions = "".join(match[0] for match in rare)
-    table = ", ".join(f"{match[1]} = {match[1]}" for match in rare)
-    made = f"  local made = {{{table}}}\n  rarely = function() return made end\n  return made\n"
-    return f"local rarely\n{start}rarely = function()\n{functions}{made}end\n{end}"
+    names = [match[1] for match in rare]
+    start, end = _by_table(start, names), _by_table(end, names)
+    outer = {name for match in _LOCAL.finditer(start) for name in _WORD.findall(match[1])}
+    groups = _groups(rare, outer)
+    makers, calls = "", ""
+    for number, group in enumerate(groups, 1):
+        own = [match[1] for match in group]
+        functions = _by_table("".join(match[0] for match in group), [name for name in names if name not in own])
+        given = "".join(f"  {_TABLE}.{name} = {name}\n" for name in own)
+        makers += f"local function make_{number}({_TABLE})\n{functions}{given}end\n"
+        calls += f"  make_{number}({_TABLE})\n"
+    body = f"  local {_TABLE} = {{}}\n  rarely = function() return {_TABLE} end\n{calls}  return {_TABLE}\n"
+    return f"local rarely\n{start}{makers}rarely = function()\n{body}end\n{end}"
+
+
+def _by_table(source: str, names: Sequence[str]) -> str:
+    """Return a source that takes some functions from the table of rare ones."""
+    return re.sub(rf"(?<![.'])\b(?:{'|'.join(names)})(?=[(,)])", r"rarely().\g<0>", source) if names else source
+
+
+def _groups(rare: Sequence[re.Match[str]], outer: set[str]) -> list[list[re.Match[str]]]:
+    """Divide the rare functions among those that make them, so that none uses more names from outside than Lua
+    allows."""
+    groups: list[list[re.Match[str]]] = [[]]
+    used: set[str] = set()
+    for match in rare:
+        more = outer & {*_words_of(match[0])}
+        if len(used | more) > MOST_UPVALUES:
+            groups.append([])
+            used = set()
+        groups[-1].append(match)
+        used |= more
+    return groups
 
 
 def _words_of(source: str) -> Counter[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from limpyd_jobs.check.catalogue import INTEGRATIONS
 from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.records import flows
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, UNREADABLE, KnownClass, known_classes, known_models
 from limpyd_jobs.records.known_classes import KEY as CLASSES
 from limpyd_jobs.redis.cluster.tags import prefix_of
@@ -83,6 +86,10 @@ class Renaming:
             return values
         if key == f"{self._from}{CLASSES}":
             return {self._of_class(field): self._class(text) for field, text in values.items()}
+        if key == f"{self._from}{flows.CLASSES}":
+            return {self.new(name): self._layout(text) for name, text in values.items()}
+        if key.startswith(f"{self._from}{flows.FLOW}") and key.endswith(":nodes"):
+            return {number: self.new(text) for number, text in values.items()}
         names: Sequence[str] = next((names for end, names in NAMING.items() if key.endswith(end)), ())
         renamed = {name: self.new(values[name]) for name in names if name in values}
         if "_slots" in values and names:
@@ -93,6 +100,19 @@ class Renaming:
         """Return a line of what a running job holds of its limits: its last word is a key, which may have spaces."""
         words = line.split(" ", 3 if line.startswith("r ") else 1)
         return " ".join([*words[:-1], self.new(words[-1])])
+
+    def _layout(self, text: str) -> str:
+        """Return a layout as scripts take it, with the names of its keys."""
+        with suppress(*UNREADABLE):
+            return json.dumps(self._renamed(json.loads(text)), separators=(",", ":"))
+        return text
+
+    def _renamed(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self.new(name): self._renamed(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._renamed(each) for each in value]
+        return self.new(value) if isinstance(value, str) else value
 
     def _of_class(self, field: str) -> str:
         first, space, name = field.rpartition(" ")

@@ -54,12 +54,21 @@ from limpyd_jobs.transitions.ending import (
     succeed,
     succeed_many,
 )
+from limpyd_jobs.transitions.flows import (
+    MAKING_SECONDS,
+    add_flow,
+    cancel_flow,
+    drop_flow,
+    requeue_flow,
+    tend_flow,
+)
 from limpyd_jobs.transitions.limits import rest, set_limit, settle
 from limpyd_jobs.transitions.once import Once, adding_once, current_once
 from limpyd_jobs.transitions.placing import (
     Standing,
     add,
     add_many,
+    asking_for,
     await_copies,
     cancel,
     enqueue_due,

@@ -134,6 +134,7 @@ class Delivery:
     reason: str = ""  # why it was canceled, or delayed, instead
     cursor: str = ""  # how far it was, as JSON
     beside: int = 0  # of a suspect that may have others beside it: how many of them may run at once, itself included
+    flow: str = ""  # whether it is a node of a flow
     error: Exception | None = field(default=None, compare=False)
     database: Any = field(default=None, compare=False)  # where it is, if it is in another shard than that of its worker
 

@@ -65,6 +65,7 @@ class Rescue(NamedTuple):
     spared: int = 0
     next_lapse: float = inf
     lost: Sequence[tuple[str, str]] = ()  # the token of each claim, and the name of the queue
+    has_flows: bool = False
 
 
 @Verb
@@ -111,7 +112,8 @@ def _rescued(reply: dict[str, Any]) -> Rescue:
     exhausted = Delivery(*reply["exhausted"]) if "exhausted" in reply else None
     broken = tuple(_pairs(reply["broken"]))
     known = rescued, list(reply["unknown"]), exhausted, reply["has_to_reconcile"], broken, reply["spared"]
-    return Rescue(*known, float(reply.get("next_lapse", inf)), tuple(_pairs(reply.get("lost", ()))))
+    lost = tuple(_pairs(reply.get("lost", ())))
+    return Rescue(*known, float(reply.get("next_lapse", inf)), lost, reply["has_flows"])
 
 
 @Verb

@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs import events
+from limpyd_jobs import events, transitions
 from limpyd_jobs.commandline.parameters import REFUSE
 from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerFailed
@@ -36,6 +36,7 @@ from limpyd_jobs.workers.context import Context, Face, RunState
 from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistration
 from limpyd_jobs.workers.log import label_of
+from limpyd_jobs.workers.maintenance.flows import FlowKeeper
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
 from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
@@ -129,12 +130,13 @@ class Loop:
         self.queue_refresh = QueueRefresh(worker)
         self.promoter = Promoter(worker, self.context, self.unresolved.defer)
         self.reconciler = Reconciler(worker.queue_model, settings.lease)
+        self.flow_keeper = FlowKeeper(worker.queue_model)
         self.rescuer = Rescuer(
             worker.queue_model,
             settings.lease,
             settings.max_rescues,
             self.claimer.request,
-            self.reconciler.begin,
+            self._look_on,
             on_rescued=lambda delivery: self.executor.call_hook(delivery, partial(hook, "job_rescued")),
             on_exhausted=lambda delivery, error: self.executor.call_hook(delivery, worker.job_error, error),
         )
@@ -143,10 +145,19 @@ class Loop:
         self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay, on_added, on_missed)
         self.others = [OfIntegration(each) for each in worker_tasks.installed]
         own: list[Task] = [self.queue_refresh, self.promoter, self.rescuer, self.reconciler, pruner, self.scheduler]
+        own.append(self.flow_keeper)
         finders = Finders(self.queue_refresh, self.promoter, self.scheduler)
         self.maintenance = Maintenance(self.context, [*own, *self.others], finders, self.redis_retry.may_log)
         if not self._is_one:
             self._refresh_status(StatusRefresh(worker))
+
+    def _look_on(self, found: transitions.Rescue) -> None:
+        """Do what those who look for lapsed leases found that there is to do."""
+        if found.has_to_reconcile:
+            self.reconciler.begin()
+        if found.has_flows:
+            self.flow_keeper.begin()
+            self.maintenance.hasten(self.flow_keeper, monotonic())
 
     def _refresh_status(self, task: StatusRefresh) -> None:
         """Let a task set the status again while it is that of a busy worker. An idle one does not wake up for it."""

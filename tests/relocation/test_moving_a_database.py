@@ -15,7 +15,7 @@ from reading import limpyd_jobs
 from redis.connection import AbstractConnection
 from servers import Cluster
 
-from limpyd_jobs import ConfigurationException, DatabaseMoved, Job, Presence, Queue, Worker
+from limpyd_jobs import ConfigurationException, DatabaseMoved, Flow, Job, Presence, Queue, Worker, chain
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
@@ -411,3 +411,23 @@ def test_from_one_server_to_a_cluster_and_back(cluster: Cluster, source: JobsDat
     assert check(pause=0).findings == []
     Worker(queues="q", max_loops=1).run()
     there.connection.connection_pool.disconnect()
+
+
+@pytest.mark.proof
+def test_flow_goes_on_in_a_cluster(cluster: Cluster, source: JobsDatabase) -> None:
+    flow = chain(Film.prepare(identifier="one"), Film.prepare(identifier="two"), name="films")
+    there = JobsDatabase(url=cluster.url("flows"))
+    Relocation(source, there, pause=0).run()
+    settings = source.connection_settings
+    source.from_url(cluster.url("flows"))
+    try:
+        Film.get(identifier="one").claim("me").succeed()
+        assert [node.state for node in Flow.find("films").nodes()] == ["success", "waiting"]
+        Film.get(identifier="two").claim("me").succeed()
+        assert Flow.find("films").state()[:3] == ("ended", 0, 0)
+        assert Flow.find("films").id == flow.id
+        assert check(pause=0).findings == []
+    finally:
+        source.connection.connection_pool.disconnect()
+        source.reset(**settings)
+        there.connection.connection_pool.disconnect()

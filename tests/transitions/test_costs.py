@@ -14,7 +14,7 @@ import redis
 from limpyd import fields
 from worlds import TOKEN, World
 
-from limpyd_jobs import Job, Limit, Queue, Worker, transitions
+from limpyd_jobs import Flow, Job, Limit, Queue, Worker, transitions
 
 JOBS = 200
 
@@ -26,6 +26,9 @@ COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
 COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
 # Of a job whose limits are not reached, as a part of the commands of a job without limits.
 COMMANDS_WITH_LIMITS = {"One": 1.3, "Rated": 1.2, "Two": 1.5, "Fair": 1.5}
+COMMANDS_IN_A_FLOW = {1: 24.5, 100: 6.9}  # the same, for a job that another one comes after
+COMMANDS_FOR_A_RESULT = 1  # more, if it returns something
+COMMANDS_TO_MAKE_A_FLOW = 20  # for each of a hundred jobs
 CALLS_TO_ADD = 43  # of functions of this package and of limpyd; Python 3.11 calls each comprehension, 3.12 none
 CALLS_TO_RUN = {1: 80, 100: 68}
 # The same functions, with Python 3.12: calls hide long functions. Without hiredis, one of them packs the commands.
@@ -173,6 +176,35 @@ def test_running_a_job_with_limits(
     while len(costs) < 3 and not (costs and min(costs) <= most):
         costs.append(cost())
     assert min(costs) <= most, costs
+
+
+class Reply(Parcel):
+    def run(self, queue: Queue) -> int:
+        return 1
+
+
+def make_flow(job_class: type[Parcel], jobs: int) -> None:
+    with Flow() as flow:
+        nodes = [flow.add(job_class.prepare(label="x")) for _ in range(jobs - 1)]
+        flow.add(job_class.prepare(queue_name="later"), after=nodes)
+
+
+@pytest.mark.parametrize("prefetch", [1, 100])
+def test_running_a_job_of_a_flow(prefetch: int, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("limpyd_jobs.workers.loop.FIRST_SIGN", 600.0)
+    cost = commands_of(redis_client)
+    for job_class, more in ((Parcel, 0), (Reply, COMMANDS_FOR_A_RESULT)):
+        make_flow(job_class, 4 * JOBS)
+        run(prefetch, JOBS)
+        few = cost(lambda: run(prefetch, JOBS // 2))
+        assert cost(lambda: run(prefetch, JOBS + JOBS // 2)) - few <= COMMANDS_IN_A_FLOW[prefetch] + more
+        redis_client.delete("jobs:queue:1:waiting")
+
+
+def test_making_a_flow(redis_client: redis.Redis) -> None:
+    make_flow(Parcel, 100)
+    cost = commands_of(redis_client)(lambda: make_flow(Parcel, 100)) * JOBS / 100
+    assert cost <= COMMANDS_TO_MAKE_A_FLOW, cost
 
 
 def cost_of_each(cost: Callable[[Callable[[], Any]], float], prefetch: int) -> float:

@@ -90,9 +90,16 @@ def source_of_include(name: str) -> Path:
     return FOLDER / "includes" / f"{name}.lua"
 
 
+@cache
 def all_includes(path: Path) -> set[str]:
-    direct = INCLUDED.findall(path.read_text("utf-8"))
-    return {*direct, *(name for each in direct for name in all_includes(source_of_include(each)))}
+    """What a file includes, also by others: two of them may include each other."""
+    found: set[str] = set()
+    paths = [path]
+    while paths:
+        new = {*INCLUDED.findall(paths.pop().read_text("utf-8"))} - found
+        found |= new
+        paths += map(source_of_include, new)
+    return found
 
 
 def test_every_script_has_a_function_and_every_function_its_script() -> None:

@@ -13,7 +13,7 @@ import redis
 from servers import Cluster
 from worlds import LEASE, TOKEN, World
 
-from limpyd_jobs import Error, Job, Queue, Schedule, transitions
+from limpyd_jobs import Error, Flow, Job, Queue, Schedule, chain, transitions
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
@@ -81,6 +81,19 @@ def prune(world: World) -> Any:
     return world.queue().prune(keep_success=0, keep_errors=0)
 
 
+def make_flow(world: World) -> None:
+    chain(Job.prepare("first", "q"), Job.prepare("then", "q"), name="flow")
+
+
+def end_the_first(world: World) -> None:
+    Job.get(identifier="first").claim("me").succeed()
+
+
+def fail_the_first(world: World) -> None:
+    make_flow(world)
+    Job.get(identifier="first").cancel()
+
+
 def filtered(verb: str, **options: Any) -> Act:
     return lambda world: getattr(JobFilter(), verb)(**options)
 
@@ -132,6 +145,10 @@ VERBS: dict[str, tuple[Act, Act]] = {
     "cancel all": (that_is("waiting"), filtered("cancel_all")),
     "requeue all": (that_is("error"), filtered("requeue_all")),
     "delete all": (that_is("success"), filtered("delete_all")),
+    "add a flow": (that_is("waiting"), make_flow),
+    "end a job of a flow": (make_flow, end_the_first),
+    "cancel a flow": (make_flow, lambda world: Flow.find("flow").cancel()),
+    "requeue a flow": (fail_the_first, lambda world: Flow.find("flow").requeue()),
     "write fields": (that_is("waiting"), lambda world: job_of(world).set_fields(priority=4)),
     "log": (that_is("waiting"), lambda world: job_of(world).log("hello")),
 }

@@ -87,11 +87,35 @@ class TestLoad:
         assert redis_client.eval(source, 0, "x") == [210, 5]
         assert redis_client.eval(source, 0) == 7
 
+    def test_numbers_and_texts_take_the_place_of_their_names(
+        self, folder: Callable[..., Path], redis_client: redis.Redis
+    ) -> None:
+        where = folder(
+            a="--@include b\nreturn {MOST * 2, LEAST, FLOW .. 'MOST', OTHER}\n",
+            _b="local MOST, LEAST = 7 * 3, -1\nlocal FLOW = 'a: '\nlocal OTHER = MOST + 1\n",
+            c="local MOST = 1\nlocal MOST = 2\n",
+        )
+        assert load("a", where).startswith("local OTHER = (7 * 3) + 1\n")
+        assert redis_client.eval(load("a", where), 0) == [42, -1, "a: MOST", 22]
+        with pytest.raises(ValueError, match="MOST has two values"):
+            load("c", where)
+
+    def test_there_may_be_any_number_of_them(self, folder: Callable[..., Path], redis_client: redis.Redis) -> None:
+        names = [f"name_{number}" for number in range(90)]
+        defined = "".join(f"local {name} = {number}\n" for number, name in enumerate(names))
+        functions = "".join(
+            f"--@rarely\nlocal function rare_{number}()\n  return {name} + {names[number - 1]}\nend\n\n"
+            for number, name in enumerate(names)
+        )
+        calls = " + ".join(f"rare_{number}()" for number in range(90))
+        source = load("a", folder(a=f"--@include b\nreturn {calls}\n", _b=defined + functions))
+        assert redis_client.eval(source, 0) == 2 * sum(range(90))
+
     def test_no_other_use_of_such_a_function_is_in_a_script_of_ours(self) -> None:
         for name in NAMES:
-            start, _, rest = re.sub(r"--.*", "", load(name)).partition("\nrarely = function()\n")
-            functions, _, end = rest.partition("\n  return made\n")
-            for function in re.findall(r"\b(\w+) = \1\b", functions.rpartition("local made = ")[2]):
+            start, _, rest = re.sub(r"--.*", "", load(name)).partition("\nlocal function make_1(")
+            functions, _, end = rest.partition("\n  return rare_functions\n")
+            for function in re.findall(r"\brare_functions\.(\w+) = \1\b", functions):
                 assert not re.search(rf"(?<![.'\w]){function}\b(?! =)", start + end), (name, function)
 
     def test_the_name_of_a_status_stands_for_its_letter(self, folder: Callable[..., Path]) -> None:

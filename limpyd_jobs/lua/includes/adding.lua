@@ -19,10 +19,11 @@ end
 --@rarely
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local status, priority, token = unpack(redis.call('HMGET', job.key, 'status', 'priority', '_claim_token'))
+  local status, priority, token, delayed_until, waits = unpack(redis.call(
+    'HMGET', job.key, 'status', 'priority', '_claim_token', 'delayed_until', '_waits'))
   local is_running = status == STATUSES.RUNNING or token
   local outranked = where.prepend or is_above(where.priority, priority or '')
-  if is_running or not outranked then
+  if is_running or not outranked or is_parked(status, delayed_until, waits) then
     return 'existing', {pk = pk}
   elseif where.custom then
     return 'outranked', {pk = pk}
@@ -55,8 +56,9 @@ end
 --@rarely
 local function replace_queued(model, pk, where, fields)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local status, token, known, follows = unpack(redis.call(
-    'HMGET', job.key, 'status', '_claim_token', '_queue_key', '_follows'))
+  local status, token, known, follows, delayed_until, waits = unpack(redis.call(
+    'HMGET', job.key, 'status', '_claim_token', '_queue_key', '_follows', 'delayed_until', '_waits'))
+  if is_parked(status, delayed_until, waits) then return 'existing', {pk = pk} end
   if token or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then
     return 'running', {pk = pk}
   end

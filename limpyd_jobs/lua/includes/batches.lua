@@ -5,6 +5,9 @@
 local batch, places, pending, popped
 local pending_size = 0
 
+-- The nodes of flows that ended in this call, and those of the one job that is not kept yet: see flows.lua.
+local ended_nodes, pending_nodes = {}, {}
+
 local function begin_batch()
   batch, places, pending, popped = {}, {}, {}, {}
 end
@@ -33,12 +36,16 @@ local function keep_pending()
     command[#command + 1] = pending[i + 1]
   end
   pending_size = 0
+  if pending_nodes[1] then
+    for _, node in ipairs(pending_nodes) do ended_nodes[#ended_nodes + 1] = node end
+    pending_nodes = {}
+  end
 end
 
 -- Drops the words of a job that failed.
 --@rarely
 local function drop_pending()
-  pending_size = 0
+  pending_size, pending_nodes = 0, {}
 end
 
 -- The first entry of a list, without the popped ones; as LINDEX, which takes a text faster than a number.
@@ -55,14 +62,12 @@ local function pop(key)
   end
 end
 
--- Sends all kept commands. The batch goes on.
-local function end_batch()
-  if batch then
-    keep_pending()
-    for _, command in ipairs(batch) do
-      if #command > 2 then redis.call(unpack(command)) end
-    end
-    for key, number in pairs(popped) do redis.call('LPOP', key, number) end
-    begin_batch()
+-- Sends all kept commands, after which there is no batch.
+local function send_batch()
+  keep_pending()
+  for _, command in ipairs(batch) do
+    if #command > 2 then redis.call(unpack(command)) end
   end
+  for key, number in pairs(popped) do redis.call('LPOP', key, number) end
+  batch, popped = nil, nil
 end

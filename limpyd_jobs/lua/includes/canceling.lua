@@ -27,7 +27,7 @@ local function tell_worker(job, token, base)
 end
 
 -- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
--- call instead of that, if given}. The outcomes are documented in cancel.lua.
+-- call instead of that, if given, reason: why, if it is to be kept}. The outcomes are documented in cancel.lua.
 local function cancel_job(job, where)
   if redis.call('EXISTS', job.key) == 0 then
     return 'gone'
@@ -39,7 +39,7 @@ local function cancel_job(job, where)
   -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
   -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
   if token or status == STATUSES.RUNNING then
-    update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1'})
+    update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1', _cancel_reason = where.reason})
     if token then tell_worker(job, token, queue_key) end
     return 'done'
   elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR then
@@ -47,7 +47,9 @@ local function cancel_job(job, where)
   end
 
   -- The hash first: an ident that may be left in a queue is only a hint, which workers drop.
-  update(job.model, job.pk, {status = STATUSES.CANCELED, queued = false, _rescues = false})
+  update(job.model, job.pk, {
+    status = STATUSES.CANCELED, queued = false, _rescues = false, _cancel_reason = where.reason,
+  })
   if queued == '1' then
     (where.unplace or unplace)(where.model, where.name or '', job)
   end

@@ -95,12 +95,12 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, is_i
   local hash = redis.call(
     'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for', '_failing_since',
-    '_start_within', '_cursor', '_follows', unpack(model.read))
+    '_start_within', '_cursor', '_follows', '_flow', unpack(model.read))
   local status, identifier, tries_before, queued, job_timeout, last_claim, rescues, delayed_until, policy, uncounted_tries,
-    added, requeued_at, retry_for, failing_since, start_within, cursor, follows = unpack(hash, 1, 17)
+    added, requeued_at, retry_for, failing_since, start_within, cursor, follows, flow = unpack(hash, 1, 18)
   local beside = rescues and suspects_beside(rescues)
   identifier = identifier or ''
-  local last_argument = 17 + #(model.arguments or NOTHING)
+  local last_argument = 18 + #(model.arguments or NOTHING)
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if is_first then pop(key) end
@@ -162,17 +162,17 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, is_i
     changes.status, changes.start, changes.tries = STATUSES.RUNNING, start, tries
   end
   if needs then changes._slots = text_of_needs(needs) end
-  update(model, pk, changes, {status = status, queued = queued, _last_claim = last_claim})
+  update(model, pk, changes, {status = status, queued = queued, _last_claim = last_claim, _flow = flow})
   if needs then take_needs(needs, job.ident, lease) end
   send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
   if is_first then pop(key) end
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue.name or '', queue_priority = queue.priority or '', start = start, tries = tries,
-    job_timeout = job_timeout or nil, arguments = model.arguments and arguments_among(hash, 18, last_argument),
+    job_timeout = job_timeout or nil, arguments = model.arguments and arguments_among(hash, 19, last_argument),
     retry = retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since),
     delayed_until = delayed_until or nil, queues = last_queue(base), cursor = cursor and cursor_to_give(cursor) or nil,
-    beside = is_among_others and beside or nil, needs = needs,
+    beside = is_among_others and beside or nil, needs = needs, flow = flow and '1' or nil,
   }
 end
 

@@ -6,12 +6,13 @@
 -- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
-    local status, token, queued, queue_key, rescues, last_claim, follower, unique_for, slots = unpack(redis.call(
+    local status, token, queued, queue_key, rescues, last_claim, follower, unique_for, slots, flow = unpack(redis.call(
       'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim', '_followed_by',
-      '_unique_for', '_slots'))
+      '_unique_for', '_slots', '_flow'))
     job.known = {
       status = status, _claim_token = token, queued = queued, _queue_key = queue_key, _rescues = rescues,
       _last_claim = last_claim, _followed_by = follower, _unique_for = unique_for, _slots = slots,
+      _flow = flow,
     }
   end
   return job.known
@@ -27,6 +28,7 @@ end
 -- twice as long. The order is as of the attributes of `Delivery`.
 local function delivery(found)
   if found.reason then found.retry, found.arguments = {'', '', ''}, {} end
+  if found.flow then found.beside = found.beside or 0 end
   if found.beside then found.cursor = found.cursor or '' end
   if found.reason or found.cursor then
     found.arguments, found.delayed_until, found.reason = found.arguments or {}, found.delayed_until or '', found.reason or ''
@@ -35,7 +37,7 @@ local function delivery(found)
     found.outcome, found.key, found.ident, found.status or '', found.identifier or '', found.queue_name or '',
     found.queue_priority or '', found.start or '', found.tries or '', found.job_timeout or '', found.queues or '',
     found.token or '', found.rescues or 0, found.retry, found.arguments or found.delayed_until and {} or nil,
-    found.delayed_until, found.reason, found.cursor, found.beside,
+    found.delayed_until, found.reason, found.cursor, found.beside, found.flow,
   }
 end
 

@@ -45,11 +45,14 @@ local reindex = {}
 -- Why the entry of this step in the audit is not written, if it is not.
 local not_audited
 
--- The reply, as JSON, which clients read much faster than so many values: the outcome, its details, `not_audited`, and
--- `reindex`, if there are indexes to maintain. An empty list is an object.
+-- The ids of the flows of which something is left to do, if any: the caller goes on with it. See step_flow.lua.
+local unfinished_flows
+
+-- The reply, as JSON, which clients read much faster than so many values: the outcome, its details, `not_audited`,
+-- `flows`, and `reindex`, if there are indexes to maintain. An empty list is an object.
 local function answer(outcome, reply)
   reply = reply or {}
-  reply.outcome, reply.not_audited = outcome, not_audited
+  reply.outcome, reply.not_audited, reply.flows = outcome, not_audited, unfinished_flows
   if #reindex > 0 then reply.reindex = reindex end
   return cjson.encode(reply)
 end

@@ -99,7 +99,7 @@ local function comparable(condition, value)
 end
 
 local STAR, QUESTION_MARK = string.byte('*'), string.byte('?')
-local LONGEST_NAME = 1000
+local LONGEST_QUEUE_NAME = 1000
 
 -- Whether a text fits a pattern with * and ?. Patterns of Lua would try all ways to divide the text among the stars: here
 -- the last star alone takes more, and each star before it as little as it can.
@@ -153,7 +153,7 @@ local TESTS = {
   queue = function(condition, _, pk, values) return name_of_queue(queue_of(pk, values)) == condition.value end,
   class = function(condition, value)
     local name = condition.is_path and value or string.match(value or '', '[^.]*$')
-    return name and #name <= LONGEST_NAME and matches_pattern(name, condition.pattern)
+    return name and #name <= LONGEST_QUEUE_NAME and matches_pattern(name, condition.pattern)
   end,
   pk = function(condition, _, pk) return pk == condition.value end,
   -- the name of a claim is a random text, '@', and its owner

@@ -130,7 +130,7 @@ end
 -- indexed fields. A field without a value has the value false.
 local function values_before(model, pk, changes, values)
   local indexes, ranges, special, names = model.indexes, model.ranges, model.special, nil
-  if changes.queued == false and values._unique_for == nil then names = {'_unique_for'} end
+  if changes.queued == false and values._unique_for == nil then names = {'_unique_for', '_flow'} end
   if model.limits and changes._claim_token == false and values._slots == nil then
     names = names or {}
     names[#names + 1] = '_slots'
@@ -140,6 +140,10 @@ local function values_before(model, pk, changes, values)
       names = names or {}
       names[#names + 1] = field
     end
+  end
+  if changes.queued == '1' and values.queued ~= '1' and values._flow == nil and model.path then
+    names = names or {}
+    names[#names + 1] = '_flow'
   end
   if names then
     local found = redis.call('HMGET', hash_key(model, pk), unpack(names))
@@ -254,8 +258,13 @@ local function throttle_ended(model, pk, changes, values)
   throttle(model, pk, values._unique_for, identifier, changes.status or status)
 end
 
+-- Whatever lets a node of a flow be queued, or no longer, comes through here: see flows.lua.
+local function see_to_flow(model, pk, changes, values)
+  follow_change(model, pk, changes, values)
+end
+
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any:
--- with `queued`, also `_unique_for`. What a job held of its limits is free with the end of its claim.
+-- with `queued`, also `_unique_for` and `_flow`. What a job held of its limits is free with the end of its claim.
 local function update(model, pk, changes, known)
   local values = values_before(model, pk, changes, known or {})
   local ends_claim = model.limits and changes._claim_token == false
@@ -264,6 +273,7 @@ local function update(model, pk, changes, known)
   write_fields(model, pk, changes, values)
   if ends_claim and values._slots then free_slots(model.path .. ':' .. pk, values._slots) end
   if values._unique_for and changes.queued == false then throttle_ended(model, pk, changes, values) end
+  if values._flow and changes.queued ~= nil then see_to_flow(model, pk, changes, values) end
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
   if model.history then note_history(model, pk, changes, values.status) end
 end
@@ -332,7 +342,9 @@ local function delete_record(model, pk, status)
   for _, field in ipairs(model.keys or NOTHING) do redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. field) end
   if is_to_tell and status then tell(model, pk, 'changed', status, status_before, queue_key) end
   if is_to_tell then tell(model, pk, 'deleted', '', status or status_before, queue_key) end
-  return redis.call('SREM', collection, pk)
+  local number = redis.call('SREM', collection, pk)
+  if values._flow then see_to_flow(model, pk, {queued = false, status = status or 'gone'}, values) end
+  return number
 end
 
 -- Whether a canceled job is over, as the lease of its worker, which would have ended it, has lapsed.
@@ -434,3 +446,5 @@ end
 local function is_gone(model, pk, has_fields)
   return not (has_fields or redis.call('EXISTS', hash_key(model, pk)) == 1) or not is_in_collection(model, pk)
 end
+
+--@include flows

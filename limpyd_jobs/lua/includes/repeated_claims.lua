@@ -18,10 +18,10 @@ local function claimed_with(lists, token, classes)
       local path = parse_ident(ident)
       local job = path and classes[path] and job_of(classes[path], ident)
       local held, identifier, start, tries, job_timeout, queue_key, delayed_until, policy, uncounted_tries, added,
-        requeued_at, retry_for, failing_since, cursor, rescues = unpack(job and redis.call(
+        requeued_at, retry_for, failing_since, cursor, rescues, flow = unpack(job and redis.call(
           'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', '_queue_key',
           'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', '_retry_for',
-          '_failing_since', '_cursor', '_rescues') or NOTHING)
+          '_failing_since', '_cursor', '_rescues', '_flow') or NOTHING)
       -- version 2 may have left a lease of it in another queue
       if held and queue_key == base and number_among(token, held) then
         local name, priority = unpack(redis.call('HMGET', base .. ':hash', 'name', 'priority'))
@@ -31,6 +31,7 @@ local function claimed_with(lists, token, classes)
           start = start or '', tries = tries or '',
           job_timeout = job_timeout or '', queues = last_queue(base), delayed_until = delayed_until or nil,
           beside = rescues and is_one_of_several(held) and suspects_beside(rescues) or nil,
+          flow = flow and '1' or nil,
           cursor = cursor and cursor_to_give(cursor) or nil,
           retry = retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since),
         }

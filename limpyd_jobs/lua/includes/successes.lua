@@ -28,6 +28,7 @@ local function end_in_success(job, token, queue, changes, is_erased, result, kep
   if refused then
     return refused
   end
+  if result and claim_of(job)._flow then keep_for_flow(claim_of(job)._flow, result) end
   if is_erased then
     probe('ZCARD', queue .. ':_running')
     delete_record(job.model, job.pk, STATUSES.SUCCESS)
@@ -37,5 +38,5 @@ local function end_in_success(job, token, queue, changes, is_erased, result, kep
   changes.status, changes.queued, changes._cursor = STATUSES.SUCCESS, false, false
   end_claim(queue, job, changes, token)
   send('RPUSH', queue .. ':success', job.ident)
-  if result then keep_result(job, result, kept_for) end
+  if result and tonumber(kept_for) > 0 then keep_result(job, result, kept_for) end
 end

@@ -11,7 +11,7 @@
 --   delay         none to keep the own one of each
 --   promote       '1' for delayed jobs only: their delay ends
 -- reply
---   done   {outcomes: {'done', 'not queued', 'not delayed', 'claimed', 'no queue', 'broken',
+--   done   {outcomes: {'done', 'not queued', 'not delayed', 'waits for other jobs', 'claimed', 'no queue', 'broken',
 --          'refused by Redis': number}, looked: at how many, seen: the last pk}
 
 --@include each_found
@@ -20,6 +20,9 @@ local queue_model, given_due = model_of(request.queue_model), due_at(request.del
 
 local function why_not(job, is_claimed, own_name)
   if request.promote and job.status ~= STATUSES.DELAYED then return 'not delayed' end
+  if request.promote and is_parked(job.status, unpack(redis.call('HMGET', job.key, 'delayed_until', '_waits'))) then
+    return 'waits for other jobs'
+  end
   if is_claimed or job.status == STATUSES.RUNNING then return 'claimed' end
   if job.status ~= STATUSES.WAITING and job.status ~= STATUSES.DELAYED then return 'not queued' end
   if not (request.queue_name or own_name or request.default_name) then return 'no queue' end

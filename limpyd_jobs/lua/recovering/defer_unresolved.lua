@@ -15,6 +15,8 @@
 
 --@include envelope
 --@include clock
+--@include flows
+--@include idents
 --@include quarantine
 
 local queue = string.sub(KEYS[1], 1, -9)
@@ -28,6 +30,14 @@ local function put(...)
   end
 end
 
+-- For its flow, a job that no worker knows has ended.
+local function end_node()
+  local path, pk = parse_ident(ident)
+  local is_known, class = pcall(cjson.decode, path and redis.pcall('HGET', 'limpyd-jobs:classes', path))
+  local of_flow = is_known and redis.pcall('HGET', class[2] .. ':' .. pk .. ':hash', '_flow')
+  if type(of_flow) == 'string' then note_end_of_node(of_flow, 'unknown') end
+end
+
 local name = redis.call('HGET', queue .. ':hash', 'name') or ''
 redis.call('LREM', KEYS[1], 1, ident)  -- first: a full Redis refuses to count only before a script has written something
 -- If the hash of counts is of a wrong type, the job is just deferred.
@@ -36,6 +46,7 @@ if count > limit then
   redis.call('HDEL', counts, ident)
   redis.pcall('ZREM', queue .. ':delayed', ident)
   put('RPUSH', queue .. ':errors', ident)
+  pcall(end_node)
   return answer('dead lettered', {queue_name = name})
 end
 -- A job that leaves the queue without a claim leaves its count behind.

@@ -11,7 +11,7 @@
 --   is_starting    '1' from a worker that just began
 --   classes
 -- reply
---   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared, next_lapse, lost}
+--   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared, next_lapse, lost, has_flows}
 --     rescued     {key of the waiting list, ident, identifier, queue_name, queue_priority, rescues}…
 --     unknown     idents of jobs whose class was not given: left where they are
 --     exhausted   as a claimed job in claim.lua: a job that was rescued too often, which the caller has to fail; if any
@@ -19,6 +19,7 @@
 --     broken      {ident, reason}… of jobs whose hash is not a hash: they are in the quarantine of their queue now
 --     spared      how many have half a lease more: a worker that just began may not know that Redis just began, too, so
 --                 that no worker could renew a lease
+--     has_flows   whether there are flows that run, or of which something is left to do
 --     next_lapse  in how many seconds the next lease ends, unless it is renewed; none without any
 --     lost        {token, queue_name}… of the claims that lapsed; none without any
 --
@@ -234,4 +235,5 @@ end
 return answer('done', {
   rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
   spared = spared, next_lapse = next_lapse(), lost = #lost_claims > 0 and lost_claims or nil,
+  has_flows = redis.call('EXISTS', FLOWS .. ':live', FLOWS .. ':todo', FLOWS .. ':building') > 0,
 })

@@ -14,6 +14,7 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
 from limpyd_jobs.models.explaining.silence import silences
+from limpyd_jobs.models.explaining.waits import what_it_waits_for
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
@@ -99,6 +100,7 @@ def explain_job(
         stored[f"_{name}"] = mask(name, stored.get(f"_{name}", ""))
     details = _masked(details_of(ident, stored, database, error_model, MAX_READ), mask)
     place = _Standing.of(database, _idents(ident, database), stored.get("_queue_key"))
+    place = place._replace(waits=what_it_waits_for(connection_to(database), stored))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 
 
@@ -134,6 +136,7 @@ class _Standing(NamedTuple):
     ahead: int  # jobs that wait in queues of the same name with a higher priority
     running: int  # jobs of that name whose lease has not lapsed
     workers: list[AliveWorker]  # of queues of that model, without workers of version 2, and those that just began
+    waits: str = ""  # for which jobs of its flow it waits, as a sentence
 
     @classmethod
     def of(cls, database: JobsDatabase | None, idents: Sequence[str], key: str | None) -> _Standing:
@@ -353,10 +356,13 @@ def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing)
     if followed:
         what = f"It begins once job {followed} has ended: that was canceled while it ran, and has the same identifier."
         yield Reason("follows", what)
+    if place.waits:
+        yield Reason("waits_for_jobs", place.waits)
     if place.due is None:
         yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
     elif place.due > place.now:
-        yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
+        if not place.waits:
+            yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
         returns = read_priority(stored.get("_quick_returns")) or 0
         if returns > AT_ONCE:
             slowed = f"Its code put it back to be run at once, {returns:,} times in a row: it waits longer each time."

@@ -35,13 +35,14 @@ MAX_BYTES = 512 * 1024
 
 
 def kept_result(job_class: type[RedisModel], result: Any) -> KeptResult | None:
-    """Return what to store of a result, if JSON can hold it; None if the class of the job keeps no results."""
+    """Return what to store of a result, if JSON can hold it. If the class of the job keeps no results, it is for the
+    jobs that come after it in a flow only: None if there is nothing to keep."""
     seconds = kept_for(job_class)
-    if seconds is None:
+    if seconds is None and result is None:
         return None
     text = _text_of(job_class, result)
     check_size("A result", text, MAX_BYTES)
-    return KeptResult(text, max(int(seconds * 1000), 1))
+    return KeptResult(text, max(int(seconds * 1000), 1) if seconds else 0)
 
 
 def _text_of(job_class: type[RedisModel], result: Any) -> str:
@@ -172,14 +173,22 @@ def _result_in(job: Any, text: str | ResponseError | None) -> Any:
         found = codec_of(json).load(text)
     except (ValueError, RecursionError):
         raise NoResult(f"{job.ident} succeeded, but what is stored as its result is not JSON") from None
-    form = _form_of_result(type(job))
+    return as_annotated(type(job), found)
+
+
+def as_annotated(job_class: type[RedisModel], found: Any) -> Any:
+    """Return a result, as JSON keeps it, as the type that its code is annotated to return."""
+    form = _form_of_result(job_class)
     with suppress(*_UNFIT):  # it was of another type than its annotation says
         return form.load(found) if form else found
     return found
 
 
 def _failure_of(job: Any, error_model: Any) -> list[str]:
+    return failure_of((error_model or type(job)).database, job.ident, error_model)
+
+
+def failure_of(database: Any, ident: str, error_model: Any = None) -> list[str]:
     """Return the type, message and traceback of the last error that is recorded of a job, by reading commands only."""
-    database = (error_model or type(job)).database
-    found = errors_of(database, error_models_of(database, error_model), Ident.of(job.ident), 1) or [{}]
+    found = errors_of(database, error_models_of(database, error_model), Ident.of(ident), 1) or [{}]
     return [found[0].get(name, "") for name in ("type", "message", "traceback")]

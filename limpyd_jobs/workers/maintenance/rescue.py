@@ -52,7 +52,7 @@ class Rescuer:
     lease: float
     max_rescues: int
     request: Callable[[], ClaimRequest]  # without waiting lists
-    on_turn: Callable[[], None]  # it is this worker's turn to reconcile
+    on_looked: Callable[[transitions.Rescue], None]  # it may be this worker's turn to reconcile, or there are flows
     on_rescued: Callable[[Delivery], Any]
     on_exhausted: Callable[[Delivery, WorkerLost], Any]
 
@@ -87,8 +87,7 @@ class Rescuer:
         self._is_starting = bool(found.spared) or (self._is_starting and is_resolved)
         if found.next_lapse < self.interval:  # it was not renewed when it was time
             self._next_lapse = min(self._next_lapse or inf, max(found.next_lapse, SHORTEST_WAIT))
-        if found.has_to_reconcile:
-            self.on_turn()
+        self.on_looked(found)
         for ident, reason in found.broken:
             quarantined = "put in the quarantine of its queue"
             context.log_repeated(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")

@@ -70,9 +70,9 @@ class Endings:
     def succeed(self, run: Run, strategy: Strategy, result: Any) -> None:
         """Record that a job succeeded, with what is kept of its result, or do so later."""
         run.result = result
-        if kept_for(type(run.job)):
+        if kept_for(type(run.job)) or run.delivery.flow:
             run.kept = self._kept_result(run.job, result)
-        elif strategy.erases:
+        if strategy.erases and not kept_for(type(run.job)):
             run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
         may_chain = "job_success" in strategy.chained_hooks
         if self.keeps and may_chain and self._may_be_kept(run):

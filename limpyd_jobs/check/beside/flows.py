@@ -1,0 +1,128 @@
+"""The flows: whether any was not made to its end, and whether they know what became of their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+from limpyd_jobs import transitions
+from limpyd_jobs.check.catalogue import Catalogue, Symptom
+from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.models import Job
+from limpyd_jobs.records import flows
+from limpyd_jobs.records.flows import FLOW, key_of, read_of_flow
+from limpyd_jobs.redis.calls import chunks, go_on_with, send
+from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import MAKING_SECONDS
+
+# For how many seconds something may be left to do of a flow: a worker looks after it more often.
+GRACE_TIME = 60
+
+# How many nodes are looked at at once.
+BATCH = 1000
+
+
+class Flows:
+    """Looks at all flows that have not ended, and again if something looked wrong."""
+
+    def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
+        self._reader = reader
+        self._catalogue = catalogue
+        self._ids: set[str] = set()  # those that keys name
+        self.is_suspicious = False
+
+    def note(self, key: str) -> None:
+        """Note a key that belongs to no model."""
+        _, begins, rest = key.partition(FLOW)
+        if begins and key == at(self._reader.connection, f"{FLOW}{rest}"):
+            self._ids.add(rest.partition(":")[0])
+
+    def look(self) -> Iterator[int]:
+        found = len(list(self.look_again(repair=False)))
+        self.is_suspicious = found > 0
+        yield found
+
+    def look_again(self, repair: bool) -> Iterator[Symptom]:
+        """Yield what is wrong with flows, and put it right if asked to."""
+        client = self._reader.connection
+        (time,) = self._reader.all([("TIME",)])
+        for flow in self._silent(flows.BUILDING, time[0] - MAKING_SECONDS):
+            while repair and send(transitions.drop_flow(client, flow, MAKING_SECONDS)):
+                pass
+            yield None, key_of(client, flow), "flow not made", ()
+        for flow in self._silent(flows.TODO, time[0] - GRACE_TIME):
+            if repair:
+                go_on_with(client, [flow])
+            yield None, key_of(client, flow), "flow left to do", ()
+        for flow in self._silent(flows.LIVE, inf):
+            number = self._unnoticed(flow)
+            if number and repair:
+                self._tend(flow)
+            if number:
+                yield None, key_of(client, flow), "ends not noticed", (number,)
+        yield from self._left_over(repair)
+        yield from self._forlorn()
+
+    def _silent(self, key: str, moment: float) -> list[str]:
+        """Return the ids that were put in a sorted set before a moment."""
+        return [
+            flow
+            for chunk in self._reader.scores(at(self._reader.connection, key))
+            for flow, score in chunk
+            if score <= moment
+        ]
+
+    def _unnoticed(self, flow: str) -> int:
+        """Return how many jobs have ended that the flow takes for open ones."""
+        client, number = self._reader.connection, 0
+        for numbers in self._reader.members(key_of(client, flow, ":open")):
+            for some in chunks(numbers, BATCH):
+                (texts,) = self._reader.all([("HMGET", key_of(client, flow, ":nodes"), *some)])
+                jobs = [(text or "").partition(" ")[0] for text in texts]
+                queued = self._reader.all(("HGET", f"{job}:hash", "queued") for job in jobs)
+                number += sum(1 for each in queued if each != "1")
+        return number
+
+    def _tend(self, flow: str) -> None:
+        cursor = ""
+        while cursor != "0":
+            cursor, _ = send(transitions.tend_flow(self._reader.connection, flow, cursor or "0"))
+
+    def _left_over(self, repair: bool) -> Iterator[Symptom]:
+        """Yield the keys of flows that are no more."""
+        client = self._reader.connection
+        parts = ("nodes", "open", "after", "failed", "results", "todo")
+        for flow in sorted(self._ids):
+            keys = [key_of(client, flow, f":{part}") for part in parts]
+            is_there, *are_there = self._reader.all(("EXISTS", key) for key in (key_of(client, flow), *keys))
+            for key, exists in zip(keys, are_there, strict=True):
+                if exists and not is_there:
+                    if repair:
+                        client.unlink(key)
+                    yield None, key, "left of a flow", ()
+
+    def _forlorn(self) -> Iterator[Symptom]:
+        """Yield the jobs that wait for others of a flow that is no more."""
+        client = self._reader.connection
+        for model in self._catalogue.all:
+            if not issubclass(model, Job):
+                continue
+            for pks in self._reader.members(f"{model._name}:status:{STATUSES.DELAYED}"):
+                hashes = self._reader.all(
+                    ("HMGET", f"{model._name}:{pk}:hash", "_flow", "_waits", "delayed_until") for pk in pks
+                )
+                for pk, found in zip(pks, hashes, strict=True):
+                    flow = _flow_of_parked(found)
+                    if flow and not client.exists(key_of(client, flow)):
+                        yield model, pk, "waits for a flow that is gone", (flow,)
+
+
+def _flow_of_parked(found: Any) -> str | None:
+    """Return the flow of a job that waits for others, given its fields."""
+    if not isinstance(found, list):
+        return None
+    text, waits, delayed_until = found
+    place = read_of_flow(text, None)
+    return place.flow if place and waits and waits.partition("\n")[0] == delayed_until else None

@@ -1,0 +1,7 @@
+"""Flows: jobs that begin once others have ended."""
+
+from limpyd_jobs.flows.flow import Flow as Flow
+from limpyd_jobs.flows.flow import FlowState as FlowState
+from limpyd_jobs.flows.flow import NewNode as NewNode
+from limpyd_jobs.flows.flow import chain as chain
+from limpyd_jobs.models.following.nodes import FlowNode as FlowNode

@@ -1,0 +1,174 @@
+-- verb: add flow
+-- from: new
+-- to: waiting or delayed
+-- what: the jobs of a flow, all of them, or those of one of several steps: then none is let go before the last step
+-- request
+--   flow      its id
+--   name      none for a flow without one
+--   size      of the whole flow
+--   jobs      JSON: [number, job model, queue model: their numbers among the models, queue_name, priority, delay,
+--             '1' to put it first, identifier, {field: value}, policy, those after it, those before it, the deadline:
+--             as a delay, its name in the flow]…
+--   models    JSON: those of jobs and queues
+--   first, last   '1' for the first, the last step
+--   heads     those that come after no other one, in the last of several steps
+--   final     those that no other one comes after
+--   registry  see add.lua
+-- reply
+--   done             {pks}
+--     in all other cases nothing is changed:
+--   name taken       {flow}: the id of the flow that runs under that name
+--   already queued   {number, pk of the queued job of the same identifier}
+--   throttled        {number, pk: of a job of the identifier that ended too short a while ago}
+--   not unique       {number, field, value, pk of its owner}
+--   dropped          it took too long between two steps
+
+--@include adding
+--@include registry
+
+refuse_if_moved(request.registry)
+local flow, name, models = request.flow, request.name, cjson.decode(request.models)
+local key, is_whole = FLOW .. flow, request.first and request.last
+local END_OF_ALL_DATES = {at = 253402300799000000, text = '9999-12-31 23:59:59'}
+
+local function named(row)
+  local number, model, queue_model, queue_name, priority, delay, prepend, identifier, fields, policy, after, before,
+    deadline, own_name = unpack(row)
+  return {
+    number = number, model = model_of(models[model]), queue_model = queue_model, queue_name = queue_name,
+    priority = priority, due = due_at(delay ~= '' and delay or nil), prepend = prepend == '1', identifier = identifier,
+    fields = fields, policy = policy, after = after, before = before, name = own_name,
+    deadline = due_at(deadline ~= '' and deadline or nil) or END_OF_ALL_DATES,
+  }
+end
+
+local nodes = {}
+for i, row in ipairs(cjson.decode(request.jobs)) do nodes[i] = named(row) end
+
+local function reason_against_flow()
+  local other = request.first and name and redis.call('GET', FLOWS .. ':name:' .. name)
+  local state = other and redis.call('HGET', FLOW .. other, 'state')
+  if state and state ~= 'ended' then return 'name taken', {flow = other} end
+  if not request.first and redis.call('HGET', key, 'state') ~= 'building' then return 'dropped', {} end
+end
+
+local function reason_against(node)
+  local existing = other_queued(node, node.identifier)
+  if existing then return 'already queued', {number = node.number, pk = existing} end
+  local unique_for = node.fields._unique_for or node.model.defaults._unique_for
+  local ended = unique_for and throttled_by(node.model, node.identifier, unique_for)
+  if ended then return 'throttled', {number = node.number, pk = ended} end
+  local conflict = next(node.model.unique) and not_unique(node.model, node.fields)
+  if conflict then
+    return 'not unique', {number = node.number, field = conflict.field, value = conflict.value, pk = conflict.pk}
+  end
+end
+
+local places_of_nodes = {}
+
+-- Where a node stands: of each queue, it is looked for once.
+local function place_of(node, due)
+  local later = is_delayed(due) and 'later' or ''
+  local name_of_place = table.concat({node.queue_model, node.priority, later, node.queue_name}, ' ')
+  local known = places_of_nodes[name_of_place]
+  if not known then
+    known = prepare_place(model_of(models[node.queue_model]), node.queue_name, node.priority, due)
+    places_of_nodes[name_of_place] = known
+  end
+  return known
+end
+
+-- When a node is due: one that waits for others at its deadline.
+local function due_of(node)
+  return (node.before ~= '' or not is_whole) and node.deadline or node.due
+end
+
+local function make(node)
+  local fields, due, pk = node.fields, due_of(node), new_pk(node.model)
+  fields.identifier, fields.added = node.identifier, now_text()
+  fields._flow = flow .. ' ' .. node.number .. ' ' .. node.policy .. ' ' .. node.after
+  if node.before ~= '' then fields._after = node.before end
+  if due == node.deadline then fields._waits = due.text .. '\nafter\n' .. (node.due and node.due.text or '') end
+  local base = place_of(node, due)
+  create(node.model, pk, placed(fields, node.priority, due, base))
+  push(base, node.model.path .. ':' .. pk, fields.status, due, node.prepend)
+  return pk
+end
+
+-- Adds to a set, a hash or a sorted set, in commands that are not too long.
+local function add_all(command, to, words)
+  for i = 1, #words, 1000 do redis.call(command, to, unpack(words, i, math.min(i + 999, #words))) end
+end
+
+local function entries_before(node)
+  local before = node.before == '' and not is_whole and '0' or node.before
+  local entries = {}
+  for _, number in ipairs((numbers_from(before, math.huge))) do
+    entries[#entries + 1], entries[#entries + 2] = '0', node.number .. ':' .. number
+  end
+  return entries
+end
+
+local function note_nodes(pks)
+  local of_nodes, numbers = {}, {}
+  for i, node in ipairs(nodes) do
+    of_nodes[2 * i - 1], of_nodes[2 * i] = node.number, node.model.name .. ':' .. pks[i] .. ' ' .. node.name
+    numbers[i] = node.number
+    add_all('ZADD', key .. ':after', entries_before(node))
+  end
+  add_all('HSET', key .. ':nodes', of_nodes)
+  add_all('SADD', key .. ':open', numbers)
+end
+
+local function note_models()
+  local named_models = {}
+  for _, json in ipairs(models) do
+    named_models[#named_models + 1], named_models[#named_models + 2] = model_of(json).name, json
+  end
+  redis.call('HSET', FLOWS .. ':classes', unpack(named_models))
+end
+
+-- From now on it is there. If a later write fails, it is dropped.
+local function begin()
+  redis.call('ZADD', FLOWS .. ':building', score(now()), flow)
+  if not request.first then return end
+  redis.call('HSET', key, 'state', 'building', 'size', request.size, 'added', now_text(), 'final', request.final)
+  if name then
+    redis.call('HSET', key, 'name', name)
+    redis.call('SET', FLOWS .. ':name:' .. name, flow)
+  end
+end
+
+local function commit()
+  redis.call('HSET', key, 'state', 'running')
+  redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
+  redis.call('ZREM', FLOWS .. ':building', flow)
+  if not is_whole then note_end_of_node(flow .. ' 0 run ' .. request.heads, STATUSES.SUCCESS) end
+end
+
+-- The pks of the jobs, if this call is sent once more, as the reply was lost.
+local function made_before()
+  local numbers, pks = {}, {}
+  for i, node in ipairs(nodes) do numbers[i] = node.number end
+  for i, text in ipairs(redis.call('HMGET', key .. ':nodes', unpack(numbers))) do
+    if not text then return nil end
+    pks[i] = string.match(text, '^%S+:([^:%s]+) ')
+  end
+  return pks
+end
+
+local known_pks = made_before()
+if known_pks then return answer('done', {pks = known_pks}) end
+local why, details = reason_against_flow()
+for _, node in ipairs(nodes) do
+  if not why then why, details = reason_against(node) end
+end
+if why then return answer(why, details) end
+write_classes(request.registry)
+begin()
+note_models()
+local pks = {}
+for i, node in ipairs(nodes) do pks[i] = make(node) end
+note_nodes(pks)
+if request.last then commit() end
+return answer('done', {pks = pks})

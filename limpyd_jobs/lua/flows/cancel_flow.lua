@@ -1,0 +1,17 @@
+-- verb: cancel flow
+-- what: what is left of a flow is canceled, step by step: see step_flow.lua
+-- request
+--   flow, reason
+-- reply
+--   done    also if that was begun before
+--   ended   all its jobs have ended: nothing is changed
+--   gone
+
+--@include flows
+
+local state = redis.call('HGET', FLOW .. request.flow, 'state')
+if state == 'running' then
+  cancel_flow(request.flow, request.reason)
+  return answer('done')
+end
+return answer(state == 'ended' and 'ended' or 'gone')

@@ -1,0 +1,94 @@
+-- verb: step flow
+-- from: waiting, delayed, running, error or canceled
+-- to: the same, waiting, delayed or canceled
+-- what: goes on with what is left to do of a flow, for some fifty of its jobs: what follows from an end, or to cancel
+--       or to
+--       requeue it
+-- request
+--   flow
+-- reply
+--   done   {more: whether there is more to do}: also if a job is 'gone' or 'ended', or cannot be put back, as it is
+--          'not in error', or one of its identifier is 'already queued'
+
+--@include canceling
+--@include requeueing
+
+local flow = request.flow
+local key = FLOW .. flow
+
+local function what_is_open(node)
+  return node and node.queued == '1' and node.status ~= STATUSES.CANCELED
+end
+
+-- Cancels some nodes, the last ones first.
+local function cancel_some(last)
+  local first = math.max(last - MOST_DEPENDENTS + 1, 1)
+  for number = last, first, -1 do
+    local node = node_of(flow, string.format('%d', number))
+    if what_is_open(node) then
+      local function leave(_, _, job)
+        if node.base then unplace_from(node.base, job.ident) end
+      end
+      pcall(cancel_job, node, {unplace = leave, reason = redis.call('HGET', key, 'canceled')})
+    end
+  end
+  return first > 1 and 'cancel ' .. (first - 1)
+end
+
+-- Puts a node that was canceled back where it waits for those before it, or lets it go.
+local function put_back(node)
+  if not node.base or other_queued(node, node.identifier) then return end
+  if has_none_before(flow, node.number) then return let_run(node) end
+  local date = '9999-12-31 23:59:59'
+  probe('ZCARD', node.base .. ':delayed')
+  update(node.model, node.pk, {
+    status = STATUSES.DELAYED, queued = '1', delayed_until = date, _waits = date .. '\nafter\n', _cancel_reason = false,
+  }, node.known)
+  redis.call('ZADD', node.base .. ':delayed', '253402300799', node.ident)
+end
+
+local function requeue_node(node)
+  if node.status == STATUSES.CANCELED and node.queued ~= '1' then
+    put_back(node)
+  elseif node.status == STATUSES.ERROR and not node.token and node.base then
+    local model = redis.call('HGET', FLOWS .. ':classes', string.match(node.base, '^(.*):'))
+    local name = redis.call('HGET', node.base .. ':hash', 'name')
+    if model and name then requeue_job(node, {model = model_of(model), name = name}) end
+  end
+end
+
+local function requeue_some(first)
+  local size = tonumber(redis.call('HGET', key, 'size'))
+  local last = math.min(first + MOST_DEPENDENTS - 1, size)
+  for number = first, last do
+    local node = node_of(flow, string.format('%d', number))
+    if node then pcall(requeue_node, node) end
+  end
+  return last < size and 'requeue ' .. (last + 1)
+end
+
+-- Does what an entry says; returns what is left of it.
+local function go_on(entry)
+  local verb, first, rest = string.match(entry, '^(%a+) (%d+) ?(.*)$')
+  if verb == 'end' then
+    local status, dependents = string.match(rest, '^(%S+) (.*)$')
+    note_end_of_node(flow .. ' ' .. first .. ' run ' .. dependents, status)
+  elseif verb == 'cancel' then
+    return cancel_some(tonumber(first))
+  elseif verb == 'requeue' then
+    return requeue_some(tonumber(first))
+  end
+end
+
+local entry = redis.call('LPOP', key .. ':todo')
+if entry then
+  local left = go_on(entry)
+  if left then redis.call('LPUSH', key .. ':todo', left) end
+end
+local more = redis.call('EXISTS', key .. ':todo') == 1
+unfinished_flows = nil  -- the caller goes on anyway
+if not more then
+  redis.call('ZREM', FLOWS .. ':todo', flow)
+  if redis.call('SCARD', key .. ':open') == 0 then end_flow(flow) end
+end
+return answer('done', {more = more})

@@ -1,0 +1,327 @@
+-- Flows: jobs that begin once others have ended, the *nodes* of a flow, which have numbers. Its keys begin with
+-- 'limpyd-jobs:flow:' and its id:
+--   (nothing)   hash: name, state ('building', 'dropping', 'running' or 'ended'), size, added, ended; canceled: why
+--   :nodes      hash: of each number, the job: its model and pk, and its name in the flow
+--   :open       set: the numbers of the nodes that have not ended
+--   :after      sorted set, all scores 0: '12:3' if node 12 waits for the end of node 3. Node 0 is the beginning of a
+--               flow that is made in several steps
+--   :failed     hash: of the numbers of nodes that ended otherwise than as a success, how
+--   :results    hash: of numbers, what the job returned, as JSON
+--   :todo       list: what is left of a step that is too long for one: see step_flow.lua
+-- Beside them are 'limpyd-jobs:flows:live', ':building' and ':todo', sorted sets of ids by when they were put there;
+-- ':ended', by when they expire; ':name:…', the id of the last flow of a name; and ':classes', a hash of the models
+-- of jobs and queues in flows, by the beginning of their keys.
+--
+-- Each node has in its hash `_flow`: the id of the flow, its number, what to do if one that it comes after fails
+-- ('fail', 'run' or 'cancel'), and the numbers of those after it, such as '3,7-10'; `_after`: the numbers of those that
+-- it comes after. While it waits for them, it is delayed until its deadline, if any, else until the end of all dates;
+-- `_waits` has that date, what it waits for, and until when it was to be delayed itself, in three lines. It is *parked*
+-- as long as the dates are the same: whoever delays it otherwise, or lets it wait, lets it go. 'undone' instead of a
+-- date is a node that was canceled because one that it comes after failed; it is parked no more, but may be revived.
+--
+-- All ends of jobs come here, from `update` and `delete_record`. If a step fails, the node stays open, and the
+-- maintenance task of workers finds it: each step can be done again.
+
+--@include clock
+--@include records
+--@include signals
+
+local FLOW, FLOWS = 'limpyd-jobs:flow:', 'limpyd-jobs:flows'
+
+-- For how many dependents a call does something at most: what is left is left to others.
+local MOST_DEPENDENTS = 50
+
+-- For how many seconds a flow is kept that has ended: as a success, or otherwise.
+local FLOW_KEPT, FAILED_FLOW_KEPT = 86400, 7 * 86400
+
+local is_following, dependents_seen = false, 0
+
+-- The numbers among '3,7-10', up to a number of them, and what is left of the text.
+--@rarely
+local function numbers_from(ranges, most)
+  local numbers = {}
+  for first, last, position in string.gmatch(ranges, '(%d+)%-?(%d*)()') do
+    last = tonumber(last) or tonumber(first)
+    for number = tonumber(first), last do
+      if #numbers >= most then
+        return numbers, string.format('%d-%d', number, last) .. string.sub(ranges, position)
+      end
+      numbers[#numbers + 1] = string.format('%d', number)
+    end
+  end
+  return numbers, ''
+end
+
+--@rarely
+local function parse_flow(text)
+  local flow, number, policy, dependents = string.match(text, '^(%S+) (%d+) (%a+) ?(.*)$')
+  return {flow = flow, number = number, policy = policy, dependents = dependents}
+end
+
+-- Whether a job waits for others.
+--@rarely
+local function is_parked(status, delayed_until, waits)
+  return waits and status == STATUSES.DELAYED and delayed_until == string.match(waits, '^[^\n]*')
+end
+
+-- A node of a flow as a job, with what decides what becomes of it; nil if the job is gone.
+--@rarely
+local function node_of(flow, number)
+  local text = redis.call('HGET', FLOW .. flow .. ':nodes', number) or ''
+  local name, pk, own_name = string.match(text, '^(%S+):([^:%s]+) (.*)$')
+  local json = name and redis.call('HGET', FLOWS .. ':classes', name)
+  if not json then return nil end
+  local model = model_of(json)
+  local key = hash_key(model, pk)
+  local of_flow, status, queued, waits, delayed_until, base, token, identifier = unpack(redis.call(
+    'HMGET', key, '_flow', 'status', 'queued', '_waits', 'delayed_until', '_queue_key', '_claim_token', 'identifier'))
+  if not of_flow then return nil end
+  local date, kind, own_delay = string.match(waits or '', '^([^\n]*)\n?([^\n]*)\n?([^\n]*)$')
+  return {
+    flow = flow, number = number, name = own_name, model = model, pk = pk, key = key, ident = model.path .. ':' .. pk,
+    text = of_flow, policy = parse_flow(of_flow).policy, status = status, queued = queued, base = base, token = token,
+    identifier = identifier, kind = kind, own_delay = own_delay,
+    is_undone = date == 'undone' and status == STATUSES.CANCELED,
+    is_parked = queued == '1' and not token and is_parked(status, delayed_until, waits),
+    known = {status = status, queued = queued, _flow = of_flow, _unique_for = false},
+  }
+end
+
+-- Whether there is none left of those that a node comes after.
+--@rarely
+local function has_none_before(flow, number)
+  local first, last = '[' .. number .. ':', '(' .. number .. ';'
+  return #redis.call('ZRANGEBYLEX', FLOW .. flow .. ':after', first, last, 'LIMIT', 0, 1) == 0
+end
+
+-- Lets a node go that waited for others, or was undone: into its waiting list, unless it was to be delayed itself.
+--@rarely
+local function let_run(node)
+  local own_delay = parse_date(node.own_delay)
+  probe('LLEN', node.base .. ':waiting')
+  probe('ZCARD', node.base .. ':delayed')
+  local changes = {queued = '1', _waits = false, _cancel_reason = false}
+  if own_delay and own_delay > now() then
+    changes.status, changes.delayed_until = STATUSES.DELAYED, node.own_delay
+    update(node.model, node.pk, changes, node.known)
+    redis.call('ZADD', node.base .. ':delayed', score(own_delay), node.ident)
+    return
+  end
+  changes.status, changes.delayed_until = STATUSES.WAITING, now_text()
+  update(node.model, node.pk, changes, node.known)
+  redis.call('ZREM', node.base .. ':delayed', node.ident)
+  redis.call('RPUSH', node.base .. ':waiting', node.ident)
+  notify_worker(node.base)
+end
+
+-- Lets a node go if there is none left that it waits for. One that was undone is revived, unless another job of its
+-- identifier is queued by now, or the flow is canceled.
+--@rarely
+local function let_run_if_ready(flow, number)
+  if not has_none_before(flow, number) or redis.call('HEXISTS', FLOW .. flow, 'canceled') == 1 then return end
+  local node = node_of(flow, number)
+  if not node or not node.base then return end
+  local is_free = node.is_undone and not other_queued(node, node.identifier)
+  if node.is_parked and node.kind ~= 'signal' or is_free then let_run(node) end
+end
+
+-- Cancels a node that waits, because another one failed: not an error, as it could be put back before the other one.
+--@rarely
+local function undo_node(node, reason)
+  probe('ZCARD', node.base .. ':delayed')
+  update(node.model, node.pk, {
+    status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _waits = 'undone',
+  }, node.known)
+  redis.call('ZREM', node.base .. ':delayed', node.ident)
+end
+
+-- Leaves something to be done to others: the caller goes on with it, and if it dies, a worker does.
+--@rarely
+local function leave_to_do(flow, what)
+  redis.call('RPUSH', FLOW .. flow .. ':todo', what)
+  redis.call('ZADD', FLOWS .. ':todo', score(now()), flow)
+  unfinished_flows = unfinished_flows or {}
+  unfinished_flows[#unfinished_flows + 1] = flow
+end
+
+-- Cancels all of a flow, in steps, the last nodes first: so none is let go by the end of another one.
+--@rarely
+local function cancel_flow(flow, reason)
+  if redis.call('HSETNX', FLOW .. flow, 'canceled', reason) == 1 then
+    leave_to_do(flow, 'cancel ' .. redis.call('HGET', FLOW .. flow, 'size'))
+  end
+end
+
+-- Why a node is canceled that comes after one that ended so.
+--@rarely
+local function reason_of(flow, ended)
+  local text = redis.call('HGET', FLOW .. flow .. ':nodes', ended.number) or ''
+  local how = {
+    [STATUSES.ERROR] = 'failed', [STATUSES.CANCELED] = 'was canceled', gone = 'was deleted',
+    unknown = 'is of a class that no worker knows',
+  }
+  return (string.match(text, ' (.*)$') or 'node ' .. ended.number) .. ' ' .. (how[ended.status] or 'ended')
+end
+
+-- What becomes of a node of which one that it comes after failed.
+--@rarely
+local function follow_failure(flow, number, ended)
+  local node = node_of(flow, number)
+  if not node then return end
+  local reason = reason_of(flow, ended)
+  if node.policy == 'run' then
+    redis.call('ZREM', FLOW .. flow .. ':after', number .. ':' .. ended.number)
+    let_run_if_ready(flow, number)
+    return
+  end
+  redis.call('ZADD', FLOW .. flow .. ':after', 0, number .. ':' .. ended.number)
+  if node.policy == 'cancel' then cancel_flow(flow, reason) end
+  if node.is_parked and node.kind == 'after' then undo_node(node, reason) end
+end
+
+-- Sorts what follows from some ends: the entries that are gone; the dependents of successes, and of failures; what is
+-- left for others to do.
+--@rarely
+local function sorted_ends(ends)
+  local gone, after_success, after_failure, left, seen = {}, {}, {}, {}, {}
+  for _, ended in ipairs(ends) do
+    local numbers, rest = numbers_from(ended.dependents, math.max(MOST_DEPENDENTS - dependents_seen, 0))
+    for _, number in ipairs(numbers) do
+      if ended.status == STATUSES.SUCCESS then
+        gone[#gone + 1] = number .. ':' .. ended.number
+        if not seen[number] then after_success[#after_success + 1] = number end
+      else
+        after_failure[#after_failure + 1] = {number, ended}
+      end
+      if not seen[number] then dependents_seen = dependents_seen + 1 end
+      seen[number] = true
+    end
+    if rest ~= '' then left[#left + 1] = 'end ' .. ended.number .. ' ' .. ended.status .. ' ' .. rest end
+  end
+  return gone, after_success, after_failure, left
+end
+
+-- Whether a flow is the last one of its name.
+--@rarely
+local function has_name(flow, name)
+  return name and redis.call('GET', FLOWS .. ':name:' .. name) == flow
+end
+
+-- Sends a command for each key that is kept of a flow after its end.
+--@rarely
+local function for_each_kept(flow, command, ...)
+  for _, part in ipairs({'', ':nodes', ':after', ':failed', ':results'}) do
+    redis.call(command, FLOW .. flow .. part, ...)
+  end
+end
+
+-- Notes the end of a flow of which no node is open, and lets its keys expire.
+--@rarely
+local function end_flow(flow)
+  local key = FLOW .. flow
+  local state, name = unpack(redis.call('HMGET', key, 'state', 'name'))
+  if state ~= 'running' or redis.call('EXISTS', key .. ':todo') == 1 then return end
+  local seconds = redis.call('EXISTS', key .. ':failed') == 1 and FAILED_FLOW_KEPT or FLOW_KEPT
+  redis.call('HSET', key, 'state', 'ended', 'ended', now_text())
+  redis.call('ZREM', FLOWS .. ':live', flow)
+  redis.call('ZADD', FLOWS .. ':ended', score(now() + seconds * 1000000), flow)
+  redis.call('ZREMRANGEBYSCORE', FLOWS .. ':ended', '-inf', score(now()))
+  if has_name(flow, name) then redis.call('EXPIRE', FLOWS .. ':name:' .. name, seconds) end
+  for_each_kept(flow, 'EXPIRE', seconds)
+end
+
+-- A node that had ended is queued again; if that was the end of the flow, it goes on.
+--@rarely
+local function reopen(flow, number)
+  local key = FLOW .. flow
+  local state, name = unpack(redis.call('HMGET', key, 'state', 'name'))
+  if not state then return end  -- its time was over
+  redis.call('SADD', key .. ':open', number)
+  redis.call('HDEL', key .. ':failed', number)
+  if state ~= 'ended' then return end
+  redis.call('HSET', key, 'state', 'running')
+  redis.call('HDEL', key, 'ended')
+  redis.call('ZREM', FLOWS .. ':ended', flow)
+  redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
+  if has_name(flow, name) then redis.call('PERSIST', FLOWS .. ':name:' .. name) end
+  for_each_kept(flow, 'PERSIST')
+end
+
+-- What follows from the ends of some nodes of a flow. They are open until the last write, so that all is done again if
+-- it fails.
+--@rarely
+local function follow_in(flow, ends)
+  local key, numbers, succeeded, failed = FLOW .. flow, {}, {}, {}
+  local gone, after_success, after_failure, left = sorted_ends(ends)
+  for _, ended in ipairs(ends) do
+    if ended.number ~= '0' then numbers[#numbers + 1] = ended.number end
+    if ended.status == STATUSES.SUCCESS then
+      succeeded[#succeeded + 1] = ended.number
+    else
+      failed[#failed + 1], failed[#failed + 2] = ended.number, ended.status
+    end
+  end
+  if #failed > 0 and redis.call('EXISTS', key) == 0 then return end  -- its time was over, or another program deleted it
+  if #failed > 0 then redis.call('HSET', key .. ':failed', unpack(failed)) end
+  if #gone > 0 then redis.call('ZREM', key .. ':after', unpack(gone)) end
+  for _, number in ipairs(after_success) do let_run_if_ready(flow, number) end
+  for _, pair in ipairs(after_failure) do follow_failure(flow, unpack(pair)) end
+  for _, what in ipairs(left) do leave_to_do(flow, what) end
+  if #numbers > 0 and redis.call('SREM', key .. ':open', unpack(numbers)) < #numbers and #succeeded > 0 then
+    redis.call('HDEL', key .. ':failed', unpack(succeeded))  -- one was given up before
+  end
+  if redis.call('SCARD', key .. ':open') == 0 then end_flow(flow) end
+end
+
+-- Follows all ends that are noted, and those that come of them.
+--@rarely
+local function follow_ends()
+  is_following = true
+  while ended_nodes[1] do
+    local flows, order = {}, {}
+    for _, ended in ipairs(ended_nodes) do
+      if not flows[ended.flow] then flows[ended.flow], order[#order + 1] = {}, ended.flow end
+      table.insert(flows[ended.flow], ended)
+    end
+    ended_nodes = {}
+    for _, flow in ipairs(order) do pcall(follow_in, flow, flows[flow]) end
+  end
+  is_following = false
+end
+
+-- Sends all kept commands of a batch, and follows the ends of nodes. The batch goes on.
+local function end_batch()
+  if batch then
+    send_batch()
+    if ended_nodes[1] then follow_ends() end
+    begin_batch()
+  end
+end
+
+-- Notes that a node ended; what follows, follows at once, or at the end of the batch.
+--@rarely
+local function note_end_of_node(text, status)
+  local ended = parse_flow(text)
+  ended.status = status or 'gone'
+  local noted = batch and pending_nodes or ended_nodes
+  noted[#noted + 1] = ended
+  if not batch and not is_following then follow_ends() end
+end
+
+-- What follows for its flow if a node is queued again, or no longer.
+--@rarely
+local function follow_change(model, pk, changes, values)
+  if changes.queued == '1' and values.queued ~= '1' then
+    local node = parse_flow(values._flow)
+    reopen(node.flow, node.number)
+  elseif not changes.queued and values.queued == '1' then
+    note_end_of_node(values._flow, changes.status or values.status or redis.call('HGET', hash_key(model, pk), 'status'))
+  end
+end
+
+-- Keeps what a node returned for those after it.
+--@rarely
+local function keep_for_flow(text, result)
+  local node = parse_flow(text)
+  send('HSET', FLOW .. node.flow .. ':results', node.number, result)
+end

@@ -1,0 +1,40 @@
+"""What a job of a flow waits for, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from limpyd_jobs.models.following.nodes import nodes_of
+from limpyd_jobs.records.flows import END_OF_ALL_DATES, key_of, numbers_in, read_of_flow
+from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.search.classes import replies_to
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import one_line
+
+# How many jobs a sentence names.
+MAX_NAMED = 5
+
+
+def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
+    """Say which jobs of its flow a job waits for, and since when; empty if it waits for none."""
+    date, place = stored.get("_waits", "").partition("\n")[0], read_of_flow(stored.get("_flow"), stored.get("_after"))
+    if not (place and date) or stored.get("status") != STATUSES.DELAYED or date != stored.get("delayed_until"):
+        return ""
+    first, last, after = f"[{place.number}:", f"({place.number};", key_of(connection, place.flow, ":after")
+    number, entries, name = replies_to(
+        connection,
+        [
+            ("ZLEXCOUNT", after, first, last),
+            ("ZRANGEBYLEX", after, first, last, "LIMIT", 0, MAX_NAMED),
+            ("HGET", key_of(connection, place.flow), "name"),
+        ],
+    )
+    numbers = sorted((entry.partition(":")[2] for entry in entries or ()), key=int)
+    nodes = finish(nodes_of(connection, place.flow, [each for each in numbers if each != "0"]))
+    told = ", ".join(f"{one_line(node.name)} ({node.state})" for node in nodes) + (", …" if number > MAX_NAMED else "")
+    of = f"{number:,} of the {len(numbers_in(place.before_it)):,} jobs" if nodes else "the beginning"
+    which = f" of its flow, {one_line(name or place.flow)}"
+    latest = "" if date == END_OF_ALL_DATES else f" It runs at {date} (UTC) at the latest."
+    since = stored.get("_requeued_at") or stored.get("added", "")
+    return f"It waits for {of}{which}, since {since} (UTC){f': {told}' if told else ''}.{latest}"

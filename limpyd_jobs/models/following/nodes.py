@@ -1,0 +1,147 @@
+"""The nodes of flows: jobs that begin once others have ended, as they are now, and what they returned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.exceptions import JobGone
+from limpyd_jobs.models.following.results import as_annotated
+from limpyd_jobs.records import flows
+from limpyd_jobs.records.flows import OfFlow, StoredNode, numbers_in, read_nodes, read_of_flow
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Commands, Steps, chunks
+from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.statuses import STATUSES
+
+# What is read of the job of each node.
+_FIELDS = ("status", "_waits", "delayed_until", "_cancel_reason")
+
+
+class FlowNode(NamedTuple):
+    """A job of a flow, as it is now.
+
+    Attributes
+    ----------
+    number: int
+        The first node of a flow is number 1.
+    name: str
+        Its name in the flow.
+    ident: str
+        The ident of the job.
+    status: str
+        A letter of `STATUSES`; empty if the job was deleted.
+    is_parked: bool
+        Whether it is delayed because it waits for other nodes.
+    reason: str
+        Why it was canceled, if that is known.
+    """
+
+    number: int
+    name: str
+    ident: str
+    status: str
+    is_parked: bool = False
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        """What to show: the name of its status in lower case, ``waiting for others``, or ``deleted``."""
+        if self.is_parked:
+            return "waiting for others"
+        return STATUSES.by_value(self.status, "deleted").lower() if self.status else "deleted"
+
+
+def nodes_of(connection: Any, flow: str, numbers: Sequence[str] | None = None) -> Steps[list[FlowNode]]:
+    """Return some nodes of a flow, in the order of their numbers; all of them if none are given."""
+    stored = yield from read_nodes(connection, flow, numbers)
+    paths = yield from _paths_of(connection, stored)
+    found: list[FlowNode] = []
+    for some in chunks(stored, flows.CHUNK):
+        replies = yield Commands(connection, [("HMGET", f"{each.job}:hash", *_FIELDS) for each in some])
+        found += [_node(each, paths, reply) for each, reply in zip(some, replies, strict=True)]
+    return found
+
+
+def _paths_of(connection: Any, stored: Sequence[StoredNode]) -> Steps[Mapping[str, str]]:
+    """Return the class paths of some nodes, by the beginning of the keys of their jobs."""
+    names = sorted({_model_of(each) for each in stored})
+    if not names:
+        return {}
+    (texts,) = yield Commands(connection, [("HMGET", at(connection, flows.CLASSES), *names)])
+    return {name: json.loads(text)["path"] for name, text in zip(names, texts, strict=True) if text}
+
+
+def _model_of(node: StoredNode) -> str:
+    return node.job.rpartition(":")[0]
+
+
+def ident_of(node: StoredNode, paths: Mapping[str, str]) -> str:
+    """Return the ident of the job of a node."""
+    model, _, pk = node.job.rpartition(":")
+    return f"{paths.get(model, model)}:{pk}"
+
+
+def _node(node: StoredNode, paths: Mapping[str, str], reply: Any) -> FlowNode:
+    status, waits, delayed_until, reason = reply if isinstance(reply, list) else [None] * len(_FIELDS)
+    date = (waits or "").partition("\n")[0]
+    is_parked = status == STATUSES.DELAYED and bool(date) and date == delayed_until
+    return FlowNode(int(node.number), node.name, ident_of(node, paths), status or "", is_parked, reason or "")
+
+
+def place_of(job: Any) -> Steps[OfFlow | None]:
+    """Return which node of which flow a job is; None if it is in no flow."""
+    key = f"{type(job)._name}:{pk_of(job)}:hash"
+    (reply,) = yield Commands(redis_of(job), [("HMGET", key, "_flow", "_after", "status")])
+    if isinstance(reply, Exception):
+        raise reply
+    text, before, status = reply
+    if status is None:
+        raise JobGone(job.ident)
+    return read_of_flow(text, before)
+
+
+def nodes_before(job: Any) -> Steps[list[FlowNode]]:
+    """Do what `Job.children` says."""
+    place = yield from place_of(job)
+    return (yield from nodes_of(redis_of(job), place.flow, numbers_in(place.before_it))) if place else []
+
+
+def nodes_after(job: Any) -> Steps[list[FlowNode]]:
+    """Do what `Job.parents` says."""
+    place = yield from place_of(job)
+    return (yield from nodes_of(redis_of(job), place.flow, numbers_in(place.after_it))) if place else []
+
+
+def results_before(job: Any) -> Steps[dict[str, Any]]:
+    """Do what `Job.results` says."""
+    place = yield from place_of(job)
+    return (yield from results_of(redis_of(job), place.flow, numbers_in(place.before_it))) if place else {}
+
+
+def results_of(connection: Any, flow: str, numbers: Sequence[str]) -> Steps[dict[str, Any]]:
+    """Return what some nodes returned, by their names, without those that failed or have not ended."""
+    stored = yield from read_nodes(connection, flow, numbers)
+    paths, found = (yield from _paths_of(connection, stored)), {}
+    open_key, failed_key, results_key = (
+        flows.key_of(connection, flow, part) for part in (":open", ":failed", ":results")
+    )
+    for some in chunks(stored, flows.CHUNK):
+        asked = [each.number for each in some]
+        commands = [("SMISMEMBER", open_key, *asked), ("HMGET", failed_key, *asked), ("HMGET", results_key, *asked)]
+        are_open, failed, texts = yield Commands(connection, commands)
+        for node, is_open, how, text in zip(some, are_open, failed, texts, strict=True):
+            if not is_open and not how:
+                found[node.name] = _loaded(ident_of(node, paths).rpartition(":")[0], text)
+    return found
+
+
+def _loaded(path: str, text: str | None) -> Any:
+    if text is None:
+        return None
+    found = json.loads(text)
+    known = job_classes.known.get(path)
+    return as_annotated(known, found) if known else found

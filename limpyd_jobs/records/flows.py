@@ -1,0 +1,102 @@
+"""The keys of flows, and what is stored there: see ``lua/includes/flows.lua``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from limpyd_jobs.redis.calls import Commands, Steps, chunks
+from limpyd_jobs.redis.cluster.tags import at
+
+FLOW, FLOWS = "limpyd-jobs:flow:", "limpyd-jobs:flows:"
+
+# Sorted sets of the ids of flows: those that run, those that are made in several steps, those of which something is
+# left to do, and those that have ended.
+LIVE, BUILDING, TODO, ENDED = (f"{FLOWS}{name}" for name in ("live", "building", "todo", "ended"))
+
+# A hash: the models of the jobs and queues in flows, as scripts take them, by the beginning of their keys.
+CLASSES = f"{FLOWS}classes"
+
+# The id of the last flow of a name.
+NAMES = f"{FLOWS}name:"
+
+# Only one worker looks after the flows at a time: this key expires.
+TENDED = f"{FLOWS}tended"
+
+# Of how many nodes is read at once.
+CHUNK = 1000
+
+# Until when a job is delayed that waits for others without a limit.
+END_OF_ALL_DATES = "9999-12-31 23:59:59"
+
+
+class StoredNode(NamedTuple):
+    """A node as its flow has it: its number, the beginning of the keys of its job, and its name."""
+
+    number: str
+    job: str
+    name: str
+
+
+class OfFlow(NamedTuple):
+    """What a job knows of its flow."""
+
+    flow: str
+    number: str
+    policy: str
+    after_it: str
+    before_it: str
+
+
+def key_of(connection: Any, flow: str, part: str = "") -> str:
+    """Return a key of a flow, in the database of a connection."""
+    return at(connection, f"{FLOW}{flow}{part}")
+
+
+def read_of_flow(text: str | None, before: str | None) -> OfFlow | None:
+    """Read the fields ``_flow`` and ``_after`` of a job; None if it is in no flow."""
+    words = (text or "").split(" ")
+    return OfFlow(words[0], words[1], words[2], words[3], before or "") if len(words) == 4 else None
+
+
+def numbers_in(ranges: str) -> list[str]:
+    """Return the numbers of a text such as ``3,7-10``."""
+    found: list[str] = []
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        found += map(str, range(int(first), int(last or first) + 1))
+    return found
+
+
+def ranges_of(numbers: Iterable[int]) -> str:
+    """Return the text of some numbers, such as ``3,7-10``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def read_nodes(connection: Any, flow: str, numbers: Sequence[str] | None = None) -> Steps[list[StoredNode]]:
+    """Return some nodes of a flow, in the order of their numbers; all of them if none are given."""
+    key, found = key_of(connection, flow, ":nodes"), []
+    if numbers is None:
+        (stored,) = yield Commands(connection, [("HGETALL", key)])
+        found = [_node(number, text) for number, text in _pairs(stored).items()]
+    else:
+        for some in chunks(numbers, CHUNK):
+            (texts,) = yield Commands(connection, [("HMGET", key, *some)])
+            found += [_node(number, text) for number, text in zip(some, texts, strict=True) if text]
+    return sorted(found, key=lambda node: int(node.number))
+
+
+def _node(number: str, text: str) -> StoredNode:
+    return StoredNode(number, *text.partition(" ")[::2])
+
+
+def _pairs(reply: Any) -> Mapping[str, str]:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply if isinstance(reply, Mapping) else dict(zip(reply[::2], reply[1::2], strict=True))

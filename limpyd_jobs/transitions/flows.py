@@ -1,0 +1,90 @@
+"""Flows: jobs that begin once others have ended. What follows from an end is a part of the step that records it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.redis.calls import Call, given, listed, outcome_of
+from limpyd_jobs.redis.replication import CopyingSender
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import one_line
+
+_add_flow = Script("flows/add_flow")
+_cancel_flow = Script("flows/cancel_flow")
+_drop_flow = Script("flows/drop_flow")
+_requeue_flow = Script("flows/requeue_flow")
+_tend_flow = Script("flows/tend_flow")
+
+# For how many seconds the maker of a flow may do nothing between two steps.
+MAKING_SECONDS = 60
+
+
+def add_flow(
+    sender: Any,
+    flow: str,
+    jobs: Sequence[Sequence[Any]],
+    models: Sequence[type[RedisModel]],
+    layouts: Sequence[str],
+    idents: Callable[[Sequence[str]], list[str]],
+    before: Callable[[], object] | None = None,
+    **names: Any,
+) -> Call[list[str]]:
+    """Add the jobs of a flow, or those of one of several steps; return their pks. Refusals are exceptions: nothing is
+    added then."""
+    request = {"flow": flow, "jobs": listed(jobs), "models": listed(layouts), **given(**names)}
+
+    def read(reply: Mapping[str, Any]) -> list[str]:
+        pks = list(_accepted(flow, jobs, reply)["pks"])
+        added = idents(pks)
+        if isinstance(sender, CopyingSender):
+            sender.check(added)
+        return pks
+
+    return Call(sender, _add_flow, request, read, models, before=before)
+
+
+def _accepted(flow: str, jobs: Sequence[Sequence[Any]], reply: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the reply, or raise why the flow was not added."""
+    outcome = reply["outcome"]
+    if outcome == "done":
+        return reply
+    if outcome == "name taken":
+        raise LimpydJobsException(f"A flow of that name runs already: {reply['flow']}")
+    if outcome == "dropped":
+        raise LimpydJobsException(f"The flow {flow} took too long between two steps, so it was dropped: make it again")
+    name = one_line(next(job[-1] for job in jobs if str(job[0]) == str(reply["number"])))
+    if outcome == "not unique":
+        why = f"a job has the value {one_line(reply['value'])} of the unique field {reply['field']}: {reply['pk']}"
+    elif outcome == "throttled":
+        why = f"job {reply['pk']}, of its identifier, ended too short a while ago (unique_for)"
+    else:
+        why = f"job {reply['pk']}, of its identifier, is queued already"
+    raise LimpydJobsException(f"The flow was not added, because of {name}: {why}")
+
+
+def cancel_flow(sender: Any, flow: str, reason: str) -> Call[str]:
+    """Cancel what is left of a flow; return ``done``, ``ended`` or ``gone``."""
+    return Call(sender, _cancel_flow, {"flow": flow, "reason": reason}, outcome_of)
+
+
+def requeue_flow(sender: Any, flow: str) -> Call[str]:
+    """Put what failed or was canceled in a flow back; return ``done`` or ``gone``."""
+    return Call(sender, _requeue_flow, {"flow": flow}, outcome_of)
+
+
+def drop_flow(sender: Any, flow: str, silent_for: float = 0) -> Call[bool]:
+    """Drop some jobs of a flow that was not made to its end; return whether there are more: not if it is ``kept``, as
+    it is being made, or was made."""
+    request = {"flow": flow, **given(silent_for=silent_for)}
+    return Call(sender, _drop_flow, request, lambda reply: reply["outcome"] == "done" and reply["more"])
+
+
+def tend_flow(sender: Any, flow: str, cursor: str = "0") -> Call[tuple[str, list[str]]]:
+    """Look for ends of jobs in a flow that it does not know of; return the next cursor, ``0`` at the end, and the
+    numbers of those jobs."""
+    request = {"flow": flow, "cursor": cursor}
+    return Call(sender, _tend_flow, request, lambda reply: (reply["cursor"], list(reply["found"])))

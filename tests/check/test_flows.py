@@ -1,0 +1,81 @@
+"""The check knows the keys of flows, and repairs what is left of them."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from flow_kinds import Page, Report
+from looking import check
+
+from limpyd_jobs import Flow, chain
+from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
+from limpyd_jobs.redis import calls
+from limpyd_jobs.redis.calls import send
+
+
+def problems() -> dict[str, str]:
+    return {finding.subject: finding.problem for finding in check(pause=0).findings}
+
+
+def repair() -> None:
+    assert check(pause=0, repair=True).left == []
+    assert check(pause=0).findings == []
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_nothing_is_wrong_with_flows_that_run_or_have_ended() -> None:
+    chain(Page.prepare(), Report.prepare(), name="runs")
+    chain(Page.prepare(), Report.prepare(), name="ended").cancel()
+    assert problems() == {}
+
+
+def test_a_flow_that_was_not_made_to_its_end_is_dropped(redis_client: redis.Redis) -> None:
+    flow = Flow()
+    pages = [flow.add(Page.prepare()) for _ in range(STEP_SIZE + 1)]
+    send(next(_calls(Plan(flow.id, "", pages))))
+    assert problems() == {}
+    redis_client.zincrby("limpyd-jobs:flows:building", -61, flow.id)
+    assert problems() == {f"limpyd-jobs:flow:{flow.id}": "is a flow that its maker did not make to its end"}
+    repair()
+    assert len(Page.collection()) == 0
+
+
+def test_a_step_that_no_worker_goes_on_with_is_done(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Flow() as flow:
+        first = flow.add(Page.prepare())
+        for _ in range(60):
+            flow.add(Page.prepare(), after=first)
+    with monkeypatch.context() as patch:
+        patch.setattr(calls, "go_on_with", lambda sender, flows: None)
+        first.job.claim("me").succeed()
+    redis_client.zincrby("limpyd-jobs:flows:todo", -61, flow.id)
+    assert [*problems()] == [f"limpyd-jobs:flow:{flow.id}"]
+    repair()
+    assert {node.state for node in flow.nodes()} == {"success", "waiting"}
+
+
+def test_an_end_without_notice_is_noticed(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare(), Report.prepare())
+    page = flow._nodes[0].job
+    key = page.queue_key.hget()
+    redis_client.lrem(f"{key}:waiting", 0, page.ident)
+    page.status.hset("s")
+    redis_client.srem(f"{Page._name}:queued:1", page.pk.get())
+    redis_client.hdel(page.key, "queued")
+    assert problems() == {
+        f"limpyd-jobs:flow:{flow.id}": "is a flow that takes 1 jobs for open ones that have ended",
+    }
+    repair()
+    assert [node.state for node in flow.nodes()] == ["success", "waiting"]
+
+
+def test_keys_and_jobs_of_a_flow_that_is_gone_are_found(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare(), Report.prepare())
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}")
+    report = flow._nodes[1].job
+    found = problems()
+    assert found.pop(report.pk.get()).startswith(f"waits for other jobs of the flow {flow.id}, which does not exist")
+    assert {*found} == {f"limpyd-jobs:flow:{flow.id}:{part}" for part in ("nodes", "open", "after")}
+    assert [finding.kind for finding in check(pause=0, repair=True).left] == ["waits for a flow that is gone"]
+    report.cancel()
+    assert problems() == {}

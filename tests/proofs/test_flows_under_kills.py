@@ -1,0 +1,48 @@
+"""Workers, and those who make flows, are killed: no flow is stuck, and no job begins too early."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from flow_victims import Node, Other
+from invariants import violations
+from servers import RedisServer
+
+from limpyd_jobs import Queue
+
+
+def killed(server: RedisServer, kills: int, seed: int) -> dict[str, Any]:
+    """Let them make and run flows while so many of them are killed; return what came of it, once all is done."""
+    program = Path(__file__).with_name("flow_victims.py")
+    command = [sys.executable, "-W", "ignore", str(program), server.socket, str(kills), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=kills + 120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def look_at(client: redis.Redis, server: RedisServer, kills: int) -> None:
+    seed = random.randrange(10**6)
+    client.set("limpyd-jobs:flows:tended", "1", ex=3600)  # what the net would find is not to be missed
+    told = killed(server, kills, seed)
+    print(f"seed {seed}: {told}")
+    assert told["stuck"] == {f"limpyd-jobs:flows:{name}": [] for name in ("live", "building", "todo")}, seed
+    assert (told["early"], told["parked"]) == ([], 0), seed
+    assert told["ended"] > kills / 10
+    assert violations(client, Node, Other, Queue) == []  # an index of an error may be lost with its worker
+
+
+def test_no_flow_is_stuck_and_no_job_begins_early(redis_client: redis.Redis, redis_server: RedisServer) -> None:
+    look_at(redis_client, redis_server, 60)
+
+
+@pytest.mark.only_long
+def test_so_it_is_after_a_thousand_kills(redis_client: redis.Redis, redis_server: RedisServer) -> None:
+    look_at(redis_client, redis_server, 1000)

@@ -1,0 +1,169 @@
+"""add_flow: the jobs of a flow, in one step or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+import redis
+from cases import each
+from flow_kinds import MODELS, Numbered, Page, Report, add
+from invariants import contents, violations
+
+from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain
+from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
+from limpyd_jobs.redis.calls import send
+
+END_OF_ALL_DATES = datetime(9999, 12, 31, 23, 59, 59)
+
+
+@pytest.fixture(autouse=True)
+def _whole(redis_client: redis.Redis) -> Iterator[None]:
+    yield
+    assert violations(redis_client, *MODELS) == []
+
+
+def keys_of_flows(client: redis.Redis) -> set[str]:
+    return {key.partition(":")[2] for key in client.keys("limpyd-jobs:flow*")}
+
+
+def test_the_whole_effect(redis_client: redis.Redis) -> None:
+    with Flow("report:7", on_error="run") as flow:
+        pages = [flow.add(Page.prepare(number=number)) for number in (1, 2)]
+        report = flow.add(Report.prepare(), after=pages, name="the report")
+    first, last = pages[0].job, report.job
+    stored = redis_client.hgetall(last.key)
+    assert redis_client.hmget(first.key, "status", "_flow", "_after", "_waits") == [
+        *("w", f"{flow.id} 1 run 3", None, None)
+    ]
+    assert {name: stored[name] for name in ("status", "queued", "_flow", "_after", "_waits")} == {
+        "status": "d",
+        "queued": "1",
+        "_flow": f"{flow.id} 3 run ",
+        "_after": "1-2",
+        "_waits": f"{END_OF_ALL_DATES}\nafter\n",
+    }
+    assert Queue.get_queue("reports").delayed.zscore(last.ident) == 253402300799
+    key = f"limpyd-jobs:flow:{flow.id}"
+    assert redis_client.hgetall(f"{key}:nodes") == {
+        "1": f"{first._name}:1 Page",
+        "2": f"{first._name}:2 Page 2",
+        "3": f"{last._name}:1 the report",
+    }
+    assert redis_client.smembers(f"{key}:open") == {"1", "2", "3"}
+    assert redis_client.zrange(f"{key}:after", 0, -1) == ["3:1", "3:2"]
+    found = redis_client.hgetall(key)
+    assert {**found, "added": ""} == {
+        "name": "report:7",
+        "state": "running",
+        "size": "3",
+        "final": "3",
+        "added": "",
+    }
+    assert redis_client.get("limpyd-jobs:flows:name:report:7") == flow.id
+    assert redis_client.zrange("limpyd-jobs:flows:live", 0, -1) == [flow.id]
+    assert {name for name in keys_of_flows(redis_client) if not name.startswith("flow:")} == {
+        *("flows:name:report:7", "flows:live", "flows:classes"),
+    }
+
+
+def test_a_job_keeps_its_own_delay_and_waits_for_a_time_only(redis_client: redis.Redis) -> None:
+    with Flow(wait_at_most=3600) as flow:
+        page = flow.add(Page.prepare(delayed_for=60))
+        late = flow.add(Page.prepare(delayed_for=timedelta(days=1)), after=page)
+        flow.add(Page.prepare(), after=page, wait_at_most=10)
+    now = datetime.fromisoformat(page.job.added.hget())
+    dues = [datetime.fromisoformat(node.job.delayed_until.hget()) - now for node in flow._nodes]
+    assert dues == [timedelta(seconds=60), timedelta(hours=1), timedelta(seconds=10)]
+    page.job.enqueue_or_delay("pages", 0)
+    page.job.claim("me").succeed()
+    assert datetime.fromisoformat(late.job.delayed_until.hget()) - now == timedelta(days=1)
+    assert [node.state for node in flow.nodes()] == ["success", "delayed", "waiting"]
+
+
+@pytest.mark.parametrize("number", [STEP_SIZE, STEP_SIZE + 1, 2 * STEP_SIZE + 1])
+def test_a_large_flow_is_made_in_steps(number: int, redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare(number=number)) for number in range(number - 1)]
+        flow.add(Report.prepare(), after=pages)
+    assert flow.state() == ("running", number, 0, number, "")
+    assert Queue.count_waiting_jobs("pages") == number - 1
+    assert [node.state for node in flow.nodes()][-1] == "waiting for others"
+    assert "flows:todo" not in keys_of_flows(redis_client)
+
+
+def test_no_job_of_a_large_flow_begins_before_its_last_step(redis_client: redis.Redis) -> None:
+    flow = Flow()
+    pages = [flow.add(Page.prepare(number=number)) for number in range(STEP_SIZE + 5)]
+    *others, last = _calls(Plan(flow.id, "", pages))
+    for call in others:
+        send(call)
+    assert Queue.count_waiting_jobs("pages") == 0
+    assert Queue.count_delayed_jobs("pages") == STEP_SIZE
+    send(last)
+    assert Queue.count_waiting_jobs("pages") == STEP_SIZE + 5
+
+
+def test_a_step_that_is_sent_again_is_done_once(redis_client: redis.Redis) -> None:
+    flow = Flow("twice")
+    pages = [flow.add(Page.prepare(number=number)) for number in range(3)]
+    (call,) = _calls(Plan(flow.id, "twice", pages))
+    assert send(call) == send(call) == ["1", "2", "3"]
+    assert Queue.count_waiting_jobs("pages") == 3
+
+
+REFUSED = {
+    "name taken": "A flow of that name runs already",
+    "already queued": "because of Page 2: job 1, of its identifier, is queued already",
+    "throttled": "because of Page 2: job 1, of its identifier, ended too short a while ago",
+    "not unique": "because of Numbered: a job has the value 7 of the unique field serial: 1",
+}
+
+
+def make_one_that_is_refused(why: str) -> None:
+    if why == "name taken":
+        chain(Page.prepare(), name="taken")
+    elif why == "already queued":
+        Page.add_job("mine")
+    elif why == "throttled":
+        Page.add_job("mine", unique_for=60).claim("me").succeed()
+    elif why == "not unique":
+        Numbered.add_job(serial=7)
+
+
+@each("why", REFUSED)
+def test_a_flow_that_is_refused_leaves_nothing(why: str, redis_client: redis.Redis) -> None:
+    redis_client.flushall()
+    make_one_that_is_refused(why)
+    before = contents(redis_client), keys_of_flows(redis_client)
+    flow = Flow("taken" if why == "name taken" else None)
+    flow.add(Page.prepare())
+    flow.add(Page.prepare(identifier="mine", unique_for=60))
+    if why == "not unique":
+        flow.add(Numbered.prepare(serial=7))
+    with pytest.raises(LimpydJobsException, match=REFUSED[why]):
+        flow.make()
+    assert (contents(redis_client), keys_of_flows(redis_client)) == before
+
+
+def test_a_large_flow_that_is_refused_in_its_last_step_leaves_nothing(redis_client: redis.Redis) -> None:
+    Page.add_job("mine")
+    flow = Flow("big")
+    for _ in range(STEP_SIZE):
+        flow.add(Page.prepare())
+    flow.add(Page.prepare(identifier="mine"))
+    with pytest.raises(LimpydJobsException, match="is queued already"):
+        flow.make()
+    assert len(Page.collection()) == 1
+    assert keys_of_flows(redis_client) == {"flows:classes"}
+    chain(Page.prepare(), name="big")
+
+
+def test_a_name_is_free_again_once_the_flow_has_ended(redis_client: redis.Redis) -> None:
+    one = chain(add.prepare(1, 2), name="report:7")
+    one.nodes()
+    Flow.find("report:7").cancel()
+    other = chain(add.prepare(1, 2), name="report:7")
+    assert Flow.find("report:7").id == other.id != one.id
+    assert add.job_class.get(1).status.hget() == STATUSES.CANCELED

@@ -1,0 +1,45 @@
+"""cancel_flow: all that is left of a flow is canceled, also what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from flow_kinds import MODELS, Page, Report
+from invariants import violations
+
+from limpyd_jobs import STATUSES, Flow, LimpydJobsException
+
+
+@pytest.fixture(autouse=True)
+def _whole(redis_client: redis.Redis) -> Iterator[None]:
+    yield
+    assert violations(redis_client, *MODELS) == []
+
+
+@pytest.mark.parametrize("number", [3, 120])
+def test_all_that_has_not_ended_is_canceled(number: int, redis_client: redis.Redis) -> None:
+    with Flow(on_error="run") as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(number)]
+        report = flow.add(Report.prepare(), after=pages)
+    pages[0].job.claim("me").succeed()
+    running = pages[1].job.claim("me")
+    assert flow.cancel()
+    assert [node.state for node in flow.nodes()][2:] == ["canceled"] * (number - 1)
+    assert flow.state()[:2] == ("running", 1)
+    assert pages[1].job.status.hget() == STATUSES.CANCELED
+    running.cancel()
+    assert report.job.status.hget() == STATUSES.CANCELED
+    assert report.job.cancel_reason.hget() == "its flow was canceled"
+    assert flow.state() == ("ended", 0, number, number + 1, "its flow was canceled")
+    assert not flow.cancel()
+
+
+def test_what_is_gone_cannot_be_canceled(redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        page = flow.add(Page.prepare())
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}")
+    with pytest.raises(LimpydJobsException, match=f"There is no <flow {flow.id}> any more"):
+        flow.cancel()
+    page.job.claim("me").succeed()

@@ -1,0 +1,74 @@
+"""tend_flow: what an older worker ended, or another program deleted, is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from cases import each
+from flow_kinds import MODELS, Page, Report
+from invariants import violations
+
+from limpyd_jobs import STATUSES, Flow, transitions
+from limpyd_jobs.redis.calls import send
+
+
+@pytest.fixture(autouse=True)
+def _whole(redis_client: redis.Redis) -> Iterator[None]:
+    yield
+    assert violations(redis_client, *MODELS) == []
+
+
+def tend(client: redis.Redis, flow: Flow) -> list[str]:
+    cursor, found = send(transitions.tend_flow(client, flow.id))
+    assert cursor == "0"
+    return found
+
+
+def as_version_2_ends(page: Page) -> None:
+    """Success, step by step."""
+    page.get_connection().lrem(f"{page.queue_key.hget()}:waiting", 0, page.ident)
+    page.status.hset(STATUSES.SUCCESS)
+    page.get_connection().srem(f"{Page._name}:queued:1", page.pk.get())
+    page.get_connection().hdel(page.key, "queued")
+
+
+def as_limpyd_deletes(page: Page) -> None:
+    page.get_connection().lrem(f"{page.queue_key.hget()}:waiting", 0, page.ident)
+    for name in ("identifier", "status", "priority", "queued"):
+        page.get_connection().srem(f"{Page._name}:{name}:{page.get_field(name).hget()}", page.pk.get())
+    page.get_connection().delete(page.key)
+    page.get_connection().srem(f"{Page._name}:collection", page.pk.get())
+
+
+ENDS: dict[str, tuple[Callable[[Page], None], str]] = {
+    "ended by version 2": (as_version_2_ends, "waiting"),
+    "deleted by another program": (as_limpyd_deletes, "canceled"),
+}
+
+
+@each("end", ENDS)
+def test_an_end_that_came_without_notice_is_followed(end: str, redis_client: redis.Redis) -> None:
+    step, state = ENDS[end]
+    with Flow() as flow:
+        page = flow.add(Page.prepare())
+        report = flow.add(Report.prepare(), after=page)
+    step(page.job)
+    assert flow.nodes()[1].state == "waiting for others"
+    assert tend(redis_client, flow) == ["1"]
+    assert flow.nodes()[1].state == state
+    assert tend(redis_client, flow) == []
+    if state == "waiting":
+        report.job.claim("me").succeed()
+    assert flow.state()[:2] == ("ended", 0)
+
+
+def test_a_job_that_waits_for_nothing_is_let_go(redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        page = flow.add(Page.prepare())
+        flow.add(Report.prepare(), after=page)
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}:after")
+    assert tend(redis_client, flow) == ["2"]
+    assert [node.state for node in flow.nodes()] == ["waiting", "waiting"]
+    assert flow.state()[:2] == ("running", 2)
