@@ -34,6 +34,8 @@ WITHOUT = {
     "renew": REFUSES,
     "repair_placement": WHEN_NEEDED,
     "rescue": REFUSES,
+    "rest": REFUSES,
+    "settle": REFUSES,
     "succeed": UNCLAIMED,
     "succeed_many": REFUSES,
 }
