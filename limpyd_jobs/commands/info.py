@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import cannot_use_redis
-from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.queues import table_of
 from limpyd_jobs.commands.shared.colours import has_colours, painted
 from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.incidents import said_of
 from limpyd_jobs.commands.shared.names import unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import (
@@ -165,14 +165,13 @@ def _away(error: RedisError) -> Section:
 def lines_of_attention(said: Verdict, found: Sequence[Incident], width: int) -> Iterator[tuple[str, str]]:
     """Yield the verdict, and what needs attention, each with its message and what helps."""
     yield f"{said.title}: {said.text}" if found else f"{said.title}. {said.text}", said.gravity if found else "well"
-    for each in found:
-        for line in wrap(as_typed(one_line(each.text, MESSAGE)), width, break_on_hyphens=False):
-            yield line, each.gravity
+    for each in (said_of(incident, utcnow()) for incident in found):
+        for line in wrap(each.text, width, break_on_hyphens=False):
+            yield line, each.style
         if each.message:
-            yield cut(f"  {each.type}: {one_line(each.message, MESSAGE)}", width), "weak"
-        if each.remedy:
-            note = f"  ({each.remedy.note})" if each.remedy.note else ""
-            yield cut(f"  {as_typed(each.remedy.command)}{note}", width), "bold"
+            yield cut(f"  {each.message}", width), "weak"
+        if each.command:
+            yield cut(f"  {each.command}{f'  ({each.note})' if each.note else ''}", width), "bold"
 
 
 def _fields_of(seen: Overview) -> dict[str, Any]:
@@ -192,7 +191,7 @@ def _tables(seen: Overview, versions: Sequence[AppVersion] = ()) -> list[Section
 
 
 def of_attention(found: Iterable[Incident]) -> list[Section]:
-    return [(as_typed(each.text), []) for each in found]
+    return [(said_of(each, utcnow()).text, []) for each in found]
 
 
 def workers_of(seen: Overview) -> Section:

@@ -17,6 +17,7 @@ from limpyd_jobs.commands.screen.reading import (
     read_job,
     read_queue,
 )
+from limpyd_jobs.commands.shared.incidents import said_of
 from limpyd_jobs.commands.shared.tables import chart
 from limpyd_jobs.dates import parse_datetime, shown_span, span, utcnow
 from limpyd_jobs.models.following.progress import Progress
@@ -134,7 +135,7 @@ class Home(Page):
         for at, each in enumerate(incidents):
             yield Row(_line_of(each, asked), Item("incident", each, each.title))
             if not at and each.message:
-                yield Row(line("  ", (f"{each.type}: {each.message}", "weak")))
+                yield Row(line("  ", (said_of(each, asked.now).message, "weak")))
         if incidents:
             yield Row([])
         yield from queue_table(asked, [row for row in sample.queues if _is_met(asked, row.name, row.why)])
@@ -151,16 +152,15 @@ def _line_of(incident: Incident, asked: Asked) -> Line:
     if incident.code == "failures":
         sign = asked.signs["error" if incident.gravity == "error" else incident.gravity]
         style = incident.gravity
-    since = f"  {ago(incident.since, asked.now)}" if incident.since else ""
-    since = f"{since}+" if incident.is_older and since else since
+    said = said_of(incident, asked.now)
     parts: Line = [
         (f"{sign} ", style),
-        (incident.title, style if incident.gravity != "warning" else ""),
-        (since, "weak"),
+        (said.title, style if incident.gravity != "warning" else ""),
+        (f"  {said.age}" if said.age else "", "weak"),
     ]
     if incident.remedy and incident.remedy.verb in ("pause", "resume", "requeue"):
         key = "r" if incident.remedy.verb == "requeue" else "p"
-        parts += [("  ", ""), (key, "key"), (f" {incident.remedy.label}", "weak")]
+        parts += [("  ", ""), (key, "key"), (f" {said.helps}", "weak")]
     return parts
 
 
@@ -213,18 +213,16 @@ class OfIncident(Page):
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         each = self._now(asked)
-        _, style = OF_GRAVITY[each.gravity]
-        yield from _plain(paragraphs(each.title, asked.width, style))
-        yield from _plain(paragraphs(each.text, asked.width, most=MAX_LINES))
-        for fact in each.facts:
-            yield Row(line((f"{fact.name}: ", "weak"), fact.text))
-        if each.since:
-            yield Row(line(("Since: ", "weak"), f"{each.since:%Y-%m-%d %H:%M} (UTC), {ago(each.since, asked.now)} ago"))
-        if each.message:
-            yield from _plain(paragraphs(f"{each.type}: {each.message}", asked.width, "error", MAX_LINES))
-        if each.remedy:
-            yield Row(line(("What helps: ", "weak"), (each.remedy.label, "title"), f"  {each.remedy.note}".rstrip()))
-            yield Row(line(("  ", ""), (each.remedy.command, "link")))
+        said = said_of(each, asked.now)
+        yield from _plain(paragraphs(said.title, asked.width, OF_GRAVITY[each.gravity][1]))
+        yield from _plain(paragraphs(said.text, asked.width, most=MAX_LINES))
+        for name, text in [*said.facts, *([("Since", said.since)] if said.since else [])]:
+            yield Row(line((f"{name}: ", "weak"), text))
+        if said.message:
+            yield from _plain(paragraphs(said.message, asked.width, "error", MAX_LINES))
+        if said.command:
+            yield Row(line(("What helps: ", "weak"), (said.helps, "title"), f"  {said.note}".rstrip()))
+            yield Row(line(("  ", ""), (said.command, "link")))
         yield Row([])
         queues = {*each.queues}
         yield from queue_table(asked, [row for row in asked.sample.queues if row.name in queues])
