@@ -162,7 +162,7 @@ class _Records:
         of_record = (
             rest in ("hash", LOCK_OF_VERSION_2)
             or self.model.has_field(rest)
-            or rest.startswith(("_lane\n", "_blocked\n"))
+            or rest.startswith(("_lane\n", "_blocked\n", "_passes"))
         )
         return first in self.collection and of_record
 

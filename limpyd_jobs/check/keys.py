@@ -36,7 +36,7 @@ OF_MODEL = {
 OF_LIMIT = {"slots": "zset", "rate": "string", "queues": "set"}
 
 # The beginnings of keys of a queue that have a lane, or a limit, behind them.
-OF_LANES = ("_lane\n", "_blocked\n")
+OF_LANES = ("_lane\n", "_blocked\n", "_passes")
 
 # Those of them that have a name, a token or an identifier behind them.
 OF_TOKENS = ("_signal", "_once", "_canceled", "_stopping", "_throttle")

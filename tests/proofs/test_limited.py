@@ -18,7 +18,7 @@ LEASE = 1.0
 
 @pytest.fixture
 def kills(request: pytest.FixtureRequest) -> int:
-    return 500 if request.config.getoption("--long") else 60
+    return 500 if request.config.getoption("--long") else 30
 
 
 @pytest.mark.usefixtures("jobs_database")

@@ -57,7 +57,16 @@ class Tenant(Job):
     limits = [Limit("tenant", concurrency=5, fair=True)]
 
 
-CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant)}
+class Renter(Job):
+    """Tenants take turns, whatever region their jobs are in."""
+
+    namespace = "limited"
+    queue_name = "q"
+    tenant, region = fields.InstanceHashField(), fields.InstanceHashField()
+    limits = [Limit("tenant", concurrency=50, fair=True), Limit("region", concurrency=50)]
+
+
+CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant, Renter)}
 
 
 @pytest.fixture
@@ -379,6 +388,16 @@ def test_tenants_take_turns(limited: World) -> None:
     begun = [world.job(str(begin(world, str(i)))).tenant.hget() for i in range(6)]
     assert sorted(begun[:3]) == ["large", "small", "tiny"]
     assert begun.count("small") == 2
+
+
+def test_a_tenant_has_one_turn_for_all_its_lanes(limited: World) -> None:
+    world = of(limited, Renter)
+    for number in range(20):
+        world.add(f"large {number}", fields={"tenant": "large", "region": f"{number % 5}"})
+    for number in range(4):
+        world.add(f"small {number}", fields={"tenant": "small", "region": "0"})
+    begun = [world.job(str(begin(world, str(i)))).tenant.hget() for i in range(8)]
+    assert begun.count("small") == 4
 
 
 # -- What is broken

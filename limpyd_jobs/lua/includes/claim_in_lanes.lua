@@ -85,9 +85,9 @@ end
 -- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits.
 --@rarely
 local function end_turn(base, queue, lane, turn, needs)
-  local share, full, moment = 1, nil, nil
+  local share, fair, full, moment = 1, nil, nil, nil
   for _, need in ipairs(needs) do
-    if need.rule.fair then share = set_value(need, 'share') or 1 end
+    if need.rule.fair then share, fair = set_value(need, 'share') or 1, need.limit end
     if need.is_last then
       full, moment = need.limit, nil
     elseif need.interval and need.used_until - need.ahead > now() then
@@ -96,6 +96,7 @@ local function end_turn(base, queue, lane, turn, needs)
   end
   local next_turn = turn + 1 / math.max(share, 0.001)
   redis.call('ZADD', base .. ':_turns', turn, '', next_turn, lane)
+  if fair and fair ~= lane then redis.call('ZADD', base .. ':_passes', next_turn, fair) end
   if full and redis.call('EXISTS', lane_key(base, lane)) == 0 then
     redis.call('ZREM', base .. ':_turns', lane)
   elseif full then
@@ -123,9 +124,13 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
     redis.call('LPUSH', key, ident)
     return path and {outcome = 'unknown', key = key, ident = ident} or nil
   end
-  local reply = claim_safely(key, queue, ident, classes[path], token, lease, false, number, true)
+  local reply = claim_safely(key, queue, ident, classes[path], token, lease, false, number, turn)
   if reply.outcome == 'limited' then
     park_again(key, queue, reply, spot, turn)
+    if reply.turn then
+      redis.call('ZADD', base .. ':_turns', reply.turn, lane)
+      return nil
+    end
     return not is_elder_after_all(base, lane) and pass_on(lane, reply.limit) or nil
   elseif reply.outcome == 'nothing' then
     park(base, lane, ident, spot)
@@ -162,7 +167,7 @@ local function claim_in_turn(key, queue, token, lease, classes, number)
     local lane, turn = found[at], tonumber(found[at + 1])
     if not lane then
       if passed_over == 0 and not queue.has_blocked and redis.call('EXISTS', base .. ':_later') == 0 then
-        redis.call('UNLINK', base .. ':_turns')
+        redis.call('UNLINK', base .. ':_turns', base .. ':_passes')
         redis.call('HDEL', base .. ':hash', '_lanes')
         queue.lanes = false
       end

@@ -39,9 +39,20 @@ local function arguments_among(hash, first, last)
   return size <= 65536 and arguments or nil
 end
 
--- What a job needs of its limits, given the values of their fields; and the reply, if it is not to begin now.
+-- The turn of a lane whose key has had its turn in another lane meanwhile; nil if it is its turn.
 --@rarely
-local function look_at_limits(key, queue, job, values, is_first)
+local function later_turn(base, lane, needs, turn)
+  if not string.find(lane, '\n', 1, true) then return nil end
+  for _, need in ipairs(needs) do
+    local pass = need.rule.fair and tonumber(redis.call('ZSCORE', base .. ':_passes', need.limit))
+    if pass and pass > turn then return pass end
+  end
+end
+
+-- What a job needs of its limits, given the values of their fields; and the reply, if it is not to begin now. The turn is
+-- that of its lane, if it comes out of it.
+--@rarely
+local function look_at_limits(key, queue, job, values, is_first, turn)
   local base, model = string.sub(key, 1, -9), job.model
   local needs, lane = needs_of(model, base, values)
   local wrong = wrong_weight(needs)
@@ -56,6 +67,10 @@ local function look_at_limits(key, queue, job, values, is_first)
     }
   end
   local limit, moment
+  local later = turn and later_turn(base, lane, needs, turn)
+  if later then
+    return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, turn = later}
+  end
   local is_to_be_parked = is_first and (model.limits.fair or queue.lanes and redis.call('EXISTS', lane_key(base, lane)) == 1)
   if not is_to_be_parked then limit, moment = obstacle_of(needs, base, job.ident, lane) end
   if limit or is_to_be_parked then
@@ -88,8 +103,8 @@ end
 --
 -- A job that a limit keeps from beginning is left where it is: the outcome is 'limited', with the name of its lane, and the
 -- limit, and when to look again. So is one whose lane has others, and one of a class whose lanes take turns, unless it
--- comes out of its lane: then the limit may be none.
-local function claim(key, queue, pk, model, token, lease, is_first, number, is_in_lane)
+-- comes out of its lane, whose turn is given: then the limit may be none.
+local function claim(key, queue, pk, model, token, lease, is_first, number, turn)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call(
@@ -141,12 +156,12 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, is_i
       queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
     }
   end
-  if beside and (is_first or is_in_lane) and not allows(beside, number) then
+  if beside and (is_first or turn) and not allows(beside, number) then
     return {outcome = 'nothing'}
   end
   local needs, limited
   if model.limits then
-    needs, limited = look_at_limits(key, queue, job, {unpack(hash, last_argument + 1)}, is_first)
+    needs, limited = look_at_limits(key, queue, job, {unpack(hash, last_argument + 1)}, is_first, turn)
     if limited then
       if limited.status and is_first then pop(key) end
       return limited
@@ -189,11 +204,11 @@ end
 
 -- Claims a job. If its hash is of a wrong type, the job is put in quarantine. If a key that jobs share is broken, the
 -- reply is an error.
-local function claim_safely(key, queue, ident, model, token, lease, is_first, number, is_in_lane)
+local function claim_safely(key, queue, ident, model, token, lease, is_first, number, turn)
   local _, pk = parse_ident(ident)
   forget_deferrals(string.sub(key, 1, -9), ident)
   model = model_of(model)
-  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, is_first, number, is_in_lane)
+  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, is_first, number, turn)
   if ok then
     keep_pending()
     return reply

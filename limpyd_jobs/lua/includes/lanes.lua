@@ -4,6 +4,7 @@
 --   _lane\n<lane>       sorted set of its jobs, as texts that begin with the pk, by when each was added or due
 --   _parked             sorted set of the idents that are parked, by the same: another entry of a lane is only left over
 --   _turns              sorted set of the lanes that may be tried, by their turns; its member '' has the last turn
+--   _passes             sorted set of the keys whose lanes take turns, by the turn of the next one, if they need more limits
 --   _later              sorted set of the other lanes, by when to look again
 --   _blocked\n<limit>   sorted set of the lanes that wait for a limit, by their turns
 -- And beside a limit, '<limit>:queues' is the set of the queues with lanes that wait for it.
@@ -69,7 +70,7 @@ local function drop_lanes(base)
       end
     end
   end
-  redis.call('UNLINK', base .. ':_turns', base .. ':_later')
+  redis.call('UNLINK', base .. ':_turns', base .. ':_later', base .. ':_passes')
 end
 
 -- An entry of a lane. Jobs that were added in one step are sorted by their pks.

@@ -13,6 +13,7 @@ from limpyd_jobs.dates import datetime_to_score, parse_datetime, span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
+from limpyd_jobs.models.explaining.parked import reasons_of_parked
 from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.explaining.waits import what_it_waits_for
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
@@ -99,7 +100,12 @@ def explain_job(
     for name in ("cursor", "cancel_reason"):
         stored[f"_{name}"] = mask(name, stored.get(f"_{name}", ""))
     details = _masked(details_of(ident, stored, database, error_model, MAX_READ), mask)
-    place = _Standing.of(database, _idents(ident, database), stored.get("_queue_key"))
+    key = stored.get("_queue_key")
+
+    def why_parked(connection: Any) -> Iterator[Reason]:
+        return (Reason(*each) for each in reasons_of_parked(connection, ident, key or "", stored, mask))
+
+    place = _Standing.of(database, _idents(ident, database), key, why_parked)
     place = place._replace(waits=what_it_waits_for(connection_to(database), stored))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 
@@ -130,7 +136,7 @@ class _Standing(NamedTuple):
     lease: float | None
     deferrals: int
     is_quarantined: bool
-    is_parked: bool
+    parked: Sequence[Reason]  # why, if a limit keeps it from beginning
     idle_workers: int
     now: float
     ahead: int  # jobs that wait in queues of the same name with a higher priority
@@ -139,7 +145,13 @@ class _Standing(NamedTuple):
     waits: str = ""  # for which jobs of its flow it waits, as a sentence
 
     @classmethod
-    def of(cls, database: JobsDatabase | None, idents: Sequence[str], key: str | None) -> _Standing:
+    def of(
+        cls,
+        database: JobsDatabase | None,
+        idents: Sequence[str],
+        key: str | None,
+        why_parked: Callable[[Any], Iterator[Reason]],
+    ) -> _Standing:
         connection, key = connection_to(database), key or ""
         ident = _standing_ident(connection, key, idents)
         model = key.rpartition(":")[0]
@@ -168,7 +180,7 @@ class _Standing(NamedTuple):
             None if lease is None else float(lease),
             read_priority(deferrals) or 0,
             quarantined is not None,
-            parked is not None,
+            list(why_parked(connection)) if parked is not None else (),
             int(idle or 0),
             now[0] + now[1] / 1e6,
             ahead,
@@ -381,8 +393,8 @@ def _reasons_of_waiting(ident: str, place: _Standing) -> Iterator[Reason]:
         if not (place.has_workers or place.is_paused):
             yield Reason("no_worker", _no_worker(place))
         return
-    if place.position is None and place.is_parked:
-        yield Reason("parked", "A limit keeps it from beginning: it is parked, and begins as soon as it may.")
+    if place.position is None and place.parked:
+        yield from place.parked
         yield from _lack_of_workers(place)
         return
     if place.position is None:

@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.limiting.limit import Limit, interval_of, limits_of_class
+from limpyd_jobs.limiting.limit import Limit, limits_of_class
+from limpyd_jobs.limiting.live import LiveLimit, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.records.known_classes import names_by_path
 from limpyd_jobs.redis.calls import chunks
@@ -18,9 +19,6 @@ from limpyd_jobs.search.classes import connection_to, queue_models_of, replies_t
 
 # How many keys are read in one round trip; how many holders of slots are named; how many lanes of a queue are read.
 KEYS_PER_STEP, MOST_HOLDERS, MOST_LANES = 500, 20, 20_000
-
-# A rest without an end: the largest number that scripts read exactly, in microseconds.
-FOREVER = 2**53 - 1
 
 
 class LimitKey(NamedTuple):
@@ -56,7 +54,7 @@ class LimitKey(NamedTuple):
     value: str | None
     owner: str
     taken: int
-    allowed: float | None
+    allowed: int | None
     parked: int
     waited: float | None
     free_in: float | None
@@ -93,10 +91,6 @@ def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
     for model in queue_models_of(database):
         found += _keys_of(connection, model.name)
     return sorted(found, key=lambda each: (-each.parked, -each.taken, each.owner, each.label))
-
-
-def words_of(text: str | None) -> dict[str, str]:
-    return {name: value for name, _, value in (word.partition("=") for word in (text or "").split())}
 
 
 def shown(words: Mapping[str, str]) -> dict[str, str]:
@@ -170,23 +164,17 @@ def _key(
     owner, _, rest = key.partition(":_limit:")
     name, has_value, value = rest.partition(":")
     prefix = f"{owner}:_limit:{name}"
-    words = {**set_words.get(prefix, {}), **set_words.get(key, {})}
-    limit = _limit_of(owner, name)
-    allowed = int(words["concurrency"]) if "concurrency" in words else limit.concurrency if limit else None
-    interval = float(words["rate"]) if "rate" in words else interval_of(limit.rate) if limit and limit.rate else None
-    burst = int(words.get("burst", limit.burst if limit else 1))
-    free_at = int(rate or 0) / 1e6 - (burst - 1) * (interval or 0) / 1e6
-    rest_until = int(words.get("rest", 0))
+    live = LiveLimit.of(_limit_of(owner, name), {**set_words.get(prefix, {}), **set_words.get(key, {})})
     return LimitKey(
         name,
         value if has_value else None,
         owner,
         seen.taken,
-        allowed,
+        live.allowed,
         seen.parked,
         None if seen.first is None else max(moment - seen.first, 0.0),
-        max(free_at - moment, 0.0) if interval else None,
-        float("inf") if rest_until == FOREVER else max(rest_until / 1e6 - moment, 0.0),
+        live.free_in(rate, moment),
+        live.rests_for(moment),
         shown(set_words.get(key, {})),
         seen.holders,
     )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.limiting.limit import Limit, check_numbers, interval_of, key_of, limits_of_class, prefix_of
+from limpyd_jobs.limiting.live import FOREVER, words_of
 from limpyd_jobs.models import Job
-from limpyd_jobs.query.limits.keys import FOREVER, owner_of, shown, words_of
+from limpyd_jobs.query.limits.keys import owner_of, shown
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.search.classes import connection_to, replies_to
 
