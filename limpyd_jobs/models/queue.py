@@ -49,12 +49,12 @@ class Queue(BaseJobsModel):
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
 
-    name = fields.InstanceHashField(indexable=True)
-    priority = fields.InstanceHashField(indexable=True, default=0)
-    waiting = fields.ListField()
-    success = fields.ListField()
-    errors = fields.ListField()
-    delayed = fields.SortedSetField()
+    name: Any = fields.InstanceHashField(indexable=True)
+    priority: Any = fields.InstanceHashField(indexable=True, default=0)
+    waiting: Any = fields.ListField()
+    success: Any = fields.ListField()
+    errors: Any = fields.ListField()
+    delayed: Any = fields.SortedSetField()
     running = OwnField(fields.SortedSetField())
     quarantine = OwnField(fields.ListField())
     deferrals = OwnField(fields.HashField())

@@ -140,7 +140,7 @@ def test_a_job_whose_argument_is_of_another_version_fails_and_says_why() -> None
 
 
 @pytest.mark.proof
-def test_who_has_no_such_class_imports_neither_library() -> None:
+def test_who_has_no_such_class_and_no_resource_imports_none_of_it() -> None:
     program = """if True:
         import sys
         from typing import Any
@@ -149,7 +149,8 @@ def test_who_has_no_such_class_imports_neither_library() -> None:
         try:
             Argument(type("Unknown", (), {}))
         except TypeError:
-            print({"pydantic", "msgspec"} & sys.modules.keys())
+            assert not any(name.startswith("limpyd_jobs.workers") for name in sys.modules)
+            print({"pydantic", "msgspec", "limpyd_jobs.models.functions.resources"} & sys.modules.keys())
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "set()\n"

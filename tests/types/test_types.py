@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ ignore_missing_imports = true
 PYRIGHT = {"extraPaths": [ROOT], "pythonVersion": "3.11", "reportMissingModuleSource": False}
 
 
+# What the manual shows as typed: it is right, too, also for pyright at its strictest.
+MANUAL = Path(limpyd_jobs.__file__).parent.parent / "docs" / "howto" / "typing.rst"
+
+
+def shown_in_the_manual() -> str:
+    _, _, block = MANUAL.read_text().partition("    # myapp/parcels.py\n")
+    lines = block.splitlines()
+    end = next(number for number, line in enumerate(lines) if line and not line.startswith(" "))
+    return "# pyright: strict\n" + textwrap.dedent("\n".join(lines[:end])) + "\n"
+
+
 def marked_as_wrong() -> set[str]:
     lines = {f"{name}:{number}": line for name in FILES for number, line in enumerate_lines(name)}
     return {place for place, line in lines.items() if "# wrong" in line}
@@ -44,8 +56,9 @@ def refused(directory: Path, *words: str) -> tuple[set[str], str]:
     """Return the lines that a checker refuses, and all that it says."""
     for name in FILES:
         shutil.copy(HERE / name, directory)
+    (directory / "manual.py").write_text(shown_in_the_manual())
     done = subprocess.run(
-        [sys.executable, "-m", *words, *FILES],
+        [sys.executable, "-m", *words, *FILES, "manual.py"],
         cwd=directory,
         env={**os.environ, "MYPYPATH": ROOT},
         capture_output=True,
