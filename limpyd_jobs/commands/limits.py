@@ -113,17 +113,4 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
 def _row(key: LimitKey) -> tuple[Any, ...]:
     waited = "" if key.waited is None else span(key.waited)
     allowed = "" if key.allowed is None else key.allowed
-    return key.label, key.owner, key.taken, allowed, key.parked, waited, state_of(key)
-
-
-def state_of(key: LimitKey) -> str:
-    """Return in a few words why jobs of a key may not begin now; empty if they may."""
-    if key.rests_for == float("inf"):
-        return "paused"
-    if key.rests_for:
-        return f"rests for {span(key.rests_for)}"
-    if key.allowed == 0:
-        return "none may begin"
-    if key.allowed is not None and key.taken >= key.allowed:
-        return "full"
-    return f"next in {span(key.free_in)}" if key.free_in else ""
+    return key.label, key.owner, key.taken, allowed, key.parked, waited, key.state

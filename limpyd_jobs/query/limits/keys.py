@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple
 
 from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.limiting.live import LiveLimit, words_of
 from limpyd_jobs.models import Job
@@ -66,6 +68,19 @@ class LimitKey(NamedTuple):
     def label(self) -> str:
         """The name, and the value if there is one: ``customer=acme``."""
         return self.name if self.value is None else f"{self.name}={self.value}"
+
+    @property
+    def state(self) -> str:
+        """In a few words, why no job of it may begin now; empty if one may."""
+        if self.rests_for == inf:
+            return "paused"
+        if self.rests_for:
+            return f"rests for {span(self.rests_for)}"
+        if self.allowed == 0:
+            return "none may begin"
+        if self.allowed is not None and self.taken >= self.allowed:
+            return "full"
+        return f"next in {span(self.free_in)}" if self.free_in else ""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,38 @@
+"""The dashboard shows which limits keep jobs waiting, and who holds their slots."""
+
+from __future__ import annotations
+
+import pytest
+from asking import Dashboard
+from limpyd import fields
+
+from limpyd_jobs import Job, Limit, Worker
+from limpyd_jobs.query import rest_limit
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+HOSTILE = "<script>alert(1)</script>\r\n"
+
+
+class Ride(Job):
+    namespace = "rides"
+    queue_name = "q"
+    driver = fields.InstanceHashField()
+    limits = [Limit("driver", concurrency=1)]
+
+
+def test_limits_that_are_in_use_are_shown_as_text() -> None:
+    dashboard = Dashboard()
+    assert "No job holds a slot of a limit" in dashboard.get("/limits").shown
+    first, _ = (Ride.add_job(driver="ann") for _ in range(2))
+    Ride.add_job(driver=HOSTILE)
+    rest_limit(Ride, "driver", HOSTILE)
+    with first.claim():
+        Worker("q", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+        page = dashboard.get("/limits")
+        found = {each["name"]: each for each in dashboard.read("/limits")["keys"] if each["value"] == "ann"}
+    assert "driver=ann" in page.shown
+    assert first.ident in page.shown
+    assert "<script>alert" not in page.text
+    assert (found["driver"]["taken"], found["driver"]["parked"]) == (1, 1)
+    assert '"/limits"' in dashboard.get("/queues").text
