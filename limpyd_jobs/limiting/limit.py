@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any
+from typing import Any, Literal
 
 from limpyd.fields import InstanceHashField, RedisField
 
@@ -56,6 +56,9 @@ class Limit:
         How much of a rate may begin at once, after a pause.
     weight: str or float
         How much of the rate a job uses: a number, or the name of the field that has it.
+    on_limit: str
+        What becomes of a job that may not begin: ``"wait"``, or ``"drop"`` to cancel it. It is decided when a worker
+        would begin the job, not when it is added.
     fair: bool
         True to let the values of the field take turns, instead of serving first who came first.
 
@@ -72,6 +75,7 @@ class Limit:
     burst: int = 1
     weight: str | float = 1
     fair: bool = False
+    on_limit: Literal["wait", "drop"] = "wait"
 
     def __init__(
         self,
@@ -83,9 +87,10 @@ class Limit:
         burst: int = 1,
         weight: str | float = 1,
         fair: bool = False,
+        on_limit: Literal["wait", "drop"] = "wait",
     ) -> None:
         given: dict[str, Any] = {"field": field, "name": name, "concurrency": concurrency, "rate": rate}
-        given |= {"burst": burst, "weight": weight, "fair": fair}
+        given |= {"burst": burst, "weight": weight, "fair": fair, "on_limit": on_limit}
         vars(self).update(given)
         self._check()
 
@@ -108,6 +113,8 @@ class Limit:
             raise self._refused(f"weight must be a number from 0, or the name of a field, not {self.weight!r}")
         if self.weight != 1 and self.rate is None:
             raise self._refused("weight says how much of a rate a job uses: give a rate, too")
+        if self.on_limit not in ("wait", "drop"):
+            raise self._refused(f"on_limit must be 'wait' or 'drop', not {self.on_limit!r}")
         if self.concurrency == 0:
             warnings.warn(f"{self}: with concurrency=0, no job of it begins", UserWarning, stacklevel=5)
 
@@ -135,6 +142,7 @@ class Limit:
 
 _DEFAULTS: dict[str, Any] = {
     "field": None, "name": None, "concurrency": None, "rate": None, "burst": 1, "weight": 1, "fair": False,
+    "on_limit": "wait",
 }  # fmt: skip
 
 
@@ -219,6 +227,8 @@ def _described(model: Any, limit: Limit, fields: list[str]) -> Mapping[str, Any]
         rule["weigh"] = fields.index(limit.weight) + 1
     else:
         rule["weight"] = limit.weight
+    if limit.on_limit == "drop":
+        rule["drops"] = True
     if limit.fair:
         rule["fair"] = True
     return rule

@@ -66,7 +66,16 @@ class Renter(Job):
     limits = [Limit("tenant", concurrency=50, fair=True), Limit("region", concurrency=50)]
 
 
-CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant, Renter)}
+class Refresh(Job):
+    """One too many is dropped."""
+
+    namespace = "limited"
+    queue_name = "q"
+    page = fields.InstanceHashField()
+    limits = [Limit("page", concurrency=1, on_limit="drop")]
+
+
+CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant, Renter, Refresh)}
 
 
 @pytest.fixture
@@ -398,6 +407,20 @@ def test_a_tenant_has_one_turn_for_all_its_lanes(limited: World) -> None:
         world.add(f"small {number}", fields={"tenant": "small", "region": "0"})
     begun = [world.job(str(begin(world, str(i)))).tenant.hget() for i in range(8)]
     assert begun.count("small") == 4
+
+
+def test_one_too_many_may_be_dropped_instead(limited: World) -> None:
+    world = of(limited, Refresh)
+    first, second, other = add(world, "a", "a", "b")
+    assert begin(world, "1") == pk_of(first)
+    dropped = world.claim(token="2", classes=CLASSES)
+    assert dropped
+    assert (dropped.status, dropped.reason) == ("c", "its limit page was reached")
+    assert world.places(second) == []
+    assert begin(world, "3") == pk_of(other)
+    world.succeed(first, "1")
+    assert world.add("a:1", fields={"page": "a"})[0] == "added"
+    assert begin(world, "4") == "4"
 
 
 # -- What is broken

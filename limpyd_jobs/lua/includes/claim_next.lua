@@ -49,6 +49,22 @@ local function later_turn(base, lane, needs, turn)
   end
 end
 
+-- Ends a job that is about to begin, because of a limit; returns the reply.
+--@rarely
+local function end_for_limit(key, queue, job, status, reason)
+  local base, is_error = string.sub(key, 1, -9), status == STATUSES.ERROR
+  if is_error then probe('LLEN', base .. ':errors') end
+  update(job.model, job.pk, {
+    status = status, queued = false, ['end'] = is_error and now_text() or nil, _cancel_reason = reason,
+    _claim_token = false, _rescues = false, _last_claim = false,
+  })
+  if is_error then send('RPUSH', base .. ':errors', job.ident) end
+  return {
+    outcome = 'found', key = key, ident = job.ident, status = status, identifier = '',
+    queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
+  }
+end
+
 -- What a job needs of its limits, given the values of their fields; and the reply, if it is not to begin now. The turn is
 -- that of its lane, if it comes out of it.
 --@rarely
@@ -58,21 +74,18 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
   local wrong = wrong_weight(needs)
   if wrong then
     local reason = 'its weight is not a number of units, but ' .. cjson.encode(string.sub(wrong, 1, 100))
-    probe('LLEN', base .. ':errors')
-    update(model, job.pk, {status = STATUSES.ERROR, queued = false, ['end'] = now_text(), _cancel_reason = reason})
-    send('RPUSH', base .. ':errors', job.ident)
-    return nil, {
-      outcome = 'found', key = key, ident = job.ident, status = STATUSES.ERROR, identifier = '',
-      queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
-    }
+    return nil, end_for_limit(key, queue, job, STATUSES.ERROR, reason)
   end
-  local limit, moment
+  local limit, moment, rule
   local later = turn and later_turn(base, lane, needs, turn)
   if later then
     return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, turn = later}
   end
   local is_to_be_parked = is_first and (model.limits.fair or queue.lanes and redis.call('EXISTS', lane_key(base, lane)) == 1)
-  if not is_to_be_parked then limit, moment = obstacle_of(needs, base, job.ident, lane) end
+  if not is_to_be_parked then limit, moment, rule = obstacle_of(needs, base, job.ident, lane) end
+  if rule and rule.drops then
+    return nil, end_for_limit(key, queue, job, STATUSES.CANCELED, 'its limit ' .. rule.name .. ' was reached')
+  end
   if limit or is_to_be_parked then
     return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, limit = limit, moment = moment}
   end
