@@ -81,3 +81,15 @@ def test_a_queue_is_paused_by_five_keys_and_keeps_the_focus(workshop: Site, brow
     browser.follow(browser.driver.switch_to.active_element)
     assert [state.name for state in queue_states() if state.is_paused] == [focused.removeprefix("Pause ")]
     assert browser.complaints() == []
+
+
+def test_what_a_viewer_unfolds_stays_so_while_the_page_goes_on(shop: Site, browser: Browser) -> None:
+    browser.open(shop("/errors"))
+    folded = browser.driver.find_element(By.CSS_SELECTOR, "#live details")
+    folded.find_element(By.TAG_NAME, "summary").click()
+    ask_again = (
+        "htmx.ajax('GET', location.href, {target: '#live', select: '#live', swap: 'outerMorph'}).then(arguments[0])"
+    )
+    browser.driver.execute_async_script(ask_again)
+    assert folded.get_attribute("open")
+    assert browser.complaints() == []
