@@ -4,4 +4,6 @@ from limpyd_jobs.flows.flow import Flow as Flow
 from limpyd_jobs.flows.flow import FlowState as FlowState
 from limpyd_jobs.flows.flow import NewNode as NewNode
 from limpyd_jobs.flows.flow import chain as chain
+from limpyd_jobs.flows.listing import FlowSummary as FlowSummary
+from limpyd_jobs.flows.listing import flows_of as flows_of
 from limpyd_jobs.models.following.nodes import FlowNode as FlowNode

@@ -23,6 +23,7 @@ PLACES = {
     "backlog": "backlog:Backlog",
     "completion": "completion:Completion",
     "errors": "errors:Errors",
+    "flows": "flows:Flows",
     "integrations": "integrations:Integrations",
     "info": "info:Info",
     "jobs": "jobs:Jobs",

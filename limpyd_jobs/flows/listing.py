@@ -1,0 +1,89 @@
+"""The flows of a database: those that go on, and those that have ended and are still kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.records import flows
+from limpyd_jobs.redis.calls import chunks
+from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.search.classes import connection_to, replies_to
+
+# How many flows of a kind are listed at most, and how many are read at once.
+MOST, CHUNK = 1000, 200
+
+
+class FlowSummary(NamedTuple):
+    """A flow, and how far it is.
+
+    Attributes
+    ----------
+    id: str
+    name: str
+        Empty for a flow without one.
+    state: str
+        ``building``, ``running`` or ``ended``.
+    size: int
+        How many jobs it has.
+    open: int
+        How many of them have not ended.
+    failed: int
+        How many did not succeed.
+    added: datetime or None
+        When it was made, naive UTC.
+    ended: datetime or None
+        When its last job ended, naive UTC.
+    canceled: str
+        Why it was canceled, if it was.
+    """
+
+    id: str
+    name: str
+    state: str
+    size: int
+    open: int
+    failed: int
+    added: datetime | None
+    ended: datetime | None
+    canceled: str
+
+
+def flows_of(database: Any = None) -> list[FlowSummary]:
+    """Return the flows of a database: those that are made, those that run, and those that have ended and are kept, the
+    last ones first; a thousand of each at most.
+
+    Parameters
+    ----------
+    database: JobsDatabase
+        By default the one of ``BaseJobsModel``.
+    """
+    connection = connection_to(database or BaseJobsModel.database)
+    keys = [at(connection, key) for key in (flows.BUILDING, flows.LIVE, flows.ENDED)]
+    found = replies_to(connection, [("ZREVRANGE", key, 0, MOST - 1) for key in keys])
+    ids = dict.fromkeys(flow for some in found for flow in some or ())
+    return [each for some in chunks(ids, CHUNK) for each in _read(connection, some)]
+
+
+def _read(connection: Any, ids: list[str]) -> list[FlowSummary]:
+    names = ("name", "state", "size", "added", "ended", "canceled")
+    commands = [
+        command
+        for flow in ids
+        for command in (
+            ("HMGET", flows.key_of(connection, flow), *names),
+            ("SCARD", flows.key_of(connection, flow, ":open")),
+            ("HLEN", flows.key_of(connection, flow, ":failed")),
+        )
+    ]
+    replies = replies_to(connection, commands)
+    rows = zip(ids, replies[::3], replies[1::3], replies[2::3], strict=True)
+    return [_summary(flow, *row) for flow, *row in rows if row[0] and row[0][1]]
+
+
+def _summary(flow: str, stored: list[str | None], number: int, failed: int) -> FlowSummary:
+    name, state, size, added, ended, canceled = stored
+    when = parse_datetime(added), parse_datetime(ended)
+    return FlowSummary(flow, name or "", state or "", int(size or 0), number, failed, *when, canceled or "")

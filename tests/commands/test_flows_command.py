@@ -1,0 +1,73 @@
+"""``limpyd-jobs flows``: flows are listed, shown, canceled and requeued."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from flow_kinds import Page, Report
+
+from limpyd_jobs import Flow, chain
+from limpyd_jobs.commands.flows import Flows
+from limpyd_jobs.query import audit_entries
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+def run(*words: str) -> int:
+    try:
+        return Flows("limpyd-jobs flows", [*words]).execute()
+    except SystemExit as error:
+        return int(str(error))
+
+
+def a_flow() -> Flow:
+    return chain(Page.prepare(), Report.prepare(), name="report:7")
+
+
+def test_all_are_listed_the_last_ones_first(capsys: pytest.CaptureFixture[str]) -> None:
+    chain(Page.prepare(), name="ended").cancel()
+    a_flow()
+    with Flow() as other:
+        other.add(Page.prepare())
+    assert run() == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:5] for line in lines[1:]] == [
+        [other.id, "running", "1", "1", "0"],
+        ["report:7", "running", "2", "2", "0"],
+        ["ended", "canceled", "1", "0", "1"],
+    ]
+    assert run("list", "--json") == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["", "report:7", "ended"]
+
+
+def test_the_jobs_of_one_are_shown_with_why_they_were_canceled(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = a_flow()
+    flow._nodes[0].job.claim("me").fail(ValueError("no paper"))
+    assert run("show", "report:7", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["name"], each["status"], each["reason"]) for each in found] == [
+        *[("Page", "e", ""), ("Report", "c", "Page failed")],
+    ]
+    assert run("show", flow.id) == 0
+    assert "Page failed" in capsys.readouterr().out
+
+
+def test_one_is_canceled_and_requeued_and_the_audit_has_it(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = a_flow()
+    assert run("cancel", "report:7") == 0
+    assert [node.state for node in flow.nodes()] == ["canceled", "canceled"]
+    assert run("cancel", "report:7") == 0
+    assert run("requeue", flow.id) == 0
+    assert [node.state for node in flow.nodes()] == ["waiting", "waiting for others"]
+    assert capsys.readouterr().out.splitlines() == ["canceled", "had ended before", "2 jobs are open"]
+    verbs = [entry.verb for entry in audit_entries()]
+    assert sorted(verbs) == ["flows cancel", "flows cancel", "flows requeue"]
+
+
+def test_one_that_is_not_there_is_refused_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["show", "nightly"], ["show"], ["list", "nightly"], ["drop", "nightly"]):
+        assert run(*words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.endswith("There is no flow 'nightly', or no longer") for line in lines)
+    assert any("show needs the name or the id of a flow after it" in line for line in lines)
