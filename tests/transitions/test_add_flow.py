@@ -11,7 +11,7 @@ from cases import each
 from flow_kinds import MODELS, Numbered, Page, Report, add
 from invariants import contents, violations
 
-from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain
+from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain, transitions
 from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis.calls import send
 
@@ -103,6 +103,25 @@ def test_no_job_of_a_large_flow_begins_before_its_last_step(redis_client: redis.
     assert Queue.count_delayed_jobs("pages") == STEP_SIZE
     send(last)
     assert Queue.count_waiting_jobs("pages") == STEP_SIZE + 5
+
+
+def test_what_comes_after_a_job_that_is_canceled_meanwhile_does_not_begin_before_the_last_step(
+    redis_client: redis.Redis,
+) -> None:
+    flow = Flow(on_error="run")
+    first = flow.add(Page.prepare())
+    flow.add(Report.prepare(), after=first)
+    pages = [flow.add(Page.prepare(number=number)) for number in range(STEP_SIZE)]
+    *others, last = _calls(Plan(flow.id, "", flow._nodes))
+    pks = [pk for call in others for pk in send(call)]
+    Page.get(pks[0]).cancel()
+    assert Queue.count_waiting_jobs("reports") == 0
+    send(last)
+    assert Queue.count_waiting_jobs("pages") == len(pages)
+    cursor = ""
+    while cursor != "0":  # as a worker does
+        cursor, _ = send(transitions.tend_flow(redis_client, flow.id, cursor or "0"))
+    assert Queue.count_waiting_jobs("reports") == 1
 
 
 def test_a_step_that_is_sent_again_is_done_once(redis_client: redis.Redis) -> None:

@@ -114,11 +114,13 @@ local function let_run(node)
   notify_worker(node.base)
 end
 
--- Lets a node go if there is none left that it waits for. One that was undone is revived, unless another job of its
--- identifier is queued by now, or the flow is canceled.
+-- Lets a node go if there is none left that it waits for, once the flow is made, and unless it is canceled. One that was
+-- undone is revived, unless another job of its identifier is queued by now.
 --@rarely
 local function let_run_if_ready(flow, number)
-  if not has_none_before(flow, number) or redis.call('HEXISTS', FLOW .. flow, 'canceled') == 1 then return end
+  if not has_none_before(flow, number) then return end
+  local state, canceled = unpack(redis.call('HMGET', FLOW .. flow, 'state', 'canceled'))
+  if state ~= 'running' or canceled then return end
   local node = node_of(flow, number)
   if not node or not node.base then return end
   local is_free = node.is_undone and not other_queued(node, node.identifier)
