@@ -287,12 +287,16 @@ def _names_of(queue_model: type[Queue]) -> list[str]:
 
 
 def _promote_all(queue_model: type[Queue], names: list[str]) -> None:
-    """Put all delayed jobs of some queues in their waiting lists, the earliest first."""
+    """Put all delayed jobs of some queues in their waiting lists, the earliest first. Those that wait for others of
+    their flow stay."""
     queues = [queue for name in {*names} - queue_model.get_paused_names() for queue in queue_model.get_all(name)]
     delayed = sorted((score, ident, queue_name(queue)) for queue in queues for ident, score in _delayed_in(queue))
     for _, ident, name in delayed:
         with suppress(DoesNotExist):
-            Job.get_from_ident(ident).enqueue_or_delay(name, queue_model=queue_model)
+            job = Job.get_from_ident(ident)
+            waits, delayed_until = job.hmget("_waits", "delayed_until")
+            if not waits or waits.partition("\n")[0] != delayed_until:
+                job.enqueue_or_delay(name, queue_model=queue_model)
 
 
 def _delayed_in(queue: Queue) -> list[tuple[str, float]]:

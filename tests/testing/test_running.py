@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import redis
+from flow_kinds import Page, Report
 from shop import Chain, Mail
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, chain
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.testing import drain, run_job
 
@@ -35,6 +36,14 @@ def test_drain_raises_what_the_first_job_raised_that_ends_in_error() -> None:
     assert failed.status.hget() == STATUSES.ERROR
     assert waiting.status.hget() == STATUSES.WAITING
     assert len(Error.collection_for_job(failed)) == 1
+
+
+@pytest.mark.parametrize("with_delayed", [False, True])
+def test_drain_runs_a_flow_to_its_end_in_its_order(with_delayed: bool) -> None:
+    flow = chain(Page.prepare(number=1), Report.prepare(), Page.prepare(number=2))
+    assert drain(with_delayed=with_delayed).success == 3
+    assert flow.state()[:3] == ("ended", 0, 0)
+    assert flow._nodes[2].job.results() == {"Report": {"Page": 1}}
 
 
 def test_drain_runs_the_queues_it_is_given_or_those_of_a_class() -> None:
