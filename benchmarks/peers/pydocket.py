@@ -1,0 +1,45 @@
+"""pydocket, the queue of FastMCP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from docket import Docket
+from inside import AT_ONCE, SECONDS, URL, mark
+
+TITLE = "pydocket"
+REQUIREMENTS = ["pydocket==0.27.0"]
+PACKAGE = "pydocket"
+ADDING = "`await docket.add(…)(…)`; many: `add_many`, pipelined"
+WORKERS = {"default": "10 at once; defaults: streams, redelivered after 300 s, results kept 900 s"}
+
+docket = Docket(name="benchmark", url=URL)
+
+
+async def nothing(number: int) -> None:
+    mark(number)
+    if SECONDS:
+        await asyncio.sleep(SECONDS)
+
+
+tasks = [nothing]
+
+
+async def setup() -> None:
+    await docket.__aenter__()
+    docket.register(nothing)
+
+
+async def add(number: int) -> None:
+    await docket.add(nothing)(number)
+
+
+async def add_many(numbers: range) -> None:
+    await docket.add_many([docket.call(nothing)(number) for number in numbers])
+
+
+def work(variant: str) -> list[str]:
+    options = ["--docket", "benchmark", "--url", URL, "--tasks", "peers.pydocket:tasks"]
+    options += ["--concurrency", str(AT_ONCE or 10), "--logging-level", "WARNING"]
+    return [sys.executable, "-m", "docket", "worker", *options]
