@@ -118,12 +118,8 @@ def test_each_verb_is_one_of_filters_of_collections_of_all_shards_and_under_asyn
 def test_each_method_that_asks_redis_has_a_twin_under_asyncio_with_the_same_arguments(kind: type) -> None:
     methods = {name: each for name in dir(kind) if name[0] != "_" and callable(each := getattr(kind, name))}
     twins = {name for name, each in methods.items() if inspect.iscoroutinefunction(each)}
-    steps, of_commands_and_pages = (
-        {"counting", "jobs", "planning"},
-        {
-            *("last_of", "listed", "missing_indexes", "recent", "records"),
-        },
-    )
+    steps = {"counting", "jobs", "planning"}
+    of_commands_and_pages = {"last_of", "listed", "missing_indexes", "of_jobs", "recent", "records"}
     assert {name[1:] for name in twins} == methods.keys() - twins - steps - of_commands_and_pages
     for name in twins:
         assert inspect.signature(methods[name]) == inspect.signature(methods[name[1:]])
