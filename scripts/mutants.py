@@ -70,7 +70,7 @@ ADD, CLAIM, SUCCEED_MANY = "transitions/test_add.py", "transitions/test_claim.py
 SUCCEED, FAIL, RELEASE = (f"transitions/test_{name}.py" for name in ("succeed", "fail", "release"))
 RESCUE, PROMOTE = "transitions/test_rescue.py", "transitions/test_promote.py"
 RUNNING = "send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)"
-RENEWED = "redis.call('ZADD', queue .. ':_running', score(now() + request.lease * 1000000), job.ident)"
+RENEWED = "redis.call('ZADD', base .. ':_running', score(now() + lease * 1000000), job.ident)"
 PROMOTED = "  redis.call('ZREM', queue .. ':delayed', ident)\n  done = done + 1\nend\n\nlocal function wake_safely"
 
 MUTANTS = [
@@ -127,7 +127,7 @@ MUTANTS = [
     Mutant(
         "a rescued job is claimed together with others",
         "lua/includes/claim_next.lua",
-        "if beside and is_first and not allows(beside, number) then",
+        "if beside and (is_first or turn) and not allows(beside, number) then",
         "if false then",
         SUCCEED_MANY,
     ),
@@ -250,7 +250,7 @@ MUTANTS = [
         "is_queued",
         "transitions/test_reconcile.py",
     ),
-    Mutant("a renewed lease is gone", "lua/claiming/renew.lua", RENEWED, "", "transitions/test_renew.py"),
+    Mutant("a renewed lease is gone", "lua/includes/claims.lua", RENEWED, "", "transitions/test_renew.py"),
     Mutant(
         "a job is moved to a queue beside another one of its identifier",
         "lua/placing/move.lua",

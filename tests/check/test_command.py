@@ -333,7 +333,7 @@ def test_a_command_line_that_is_wrong(run: Run, arguments: list[str], message: s
 
 def test_a_verb_without_its_command_is_answered_with_the_command(run: Run) -> None:
     assert run("explain").stderr.endswith("; limpyd-jobs-worker runs a worker: is jobs explain meant?\n")
-    assert run("requeue").stderr.endswith(": is errors requeue or jobs requeue meant?\n")
+    assert run("requeue").stderr.endswith(": is errors requeue or flows requeue or jobs requeue meant?\n")
 
 
 def test_a_redis_that_does_not_answer(run: Run) -> None:

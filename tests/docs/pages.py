@@ -48,6 +48,16 @@ SendMail.add_jobs([{"identifier": f"welcome:{number}", "to": to} for number, to 
 Worker("mails", max_loops=3).run()
 """
 
+# Makes a flow of the name that the manual shows.
+FLOW = """
+from limpyd_jobs import Flow
+from myapp.jobs import SendMail
+
+with Flow("report:7") as flow:
+    first = flow.add(SendMail.prepare(to="ann@example.com"))
+    flow.add(SendMail.prepare(to="bob@example.com"), after=first)
+"""
+
 # Makes the trashed posting that the manual shows.
 TRASH = """
 from limpyd_jobs.contrib.taskflow import LimpydJobBoard

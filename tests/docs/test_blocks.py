@@ -29,6 +29,7 @@ from pages import (
     COMMANDS,
     FAIL,
     FILES,
+    FLOW,
     PROGRAMS,
     REGISTER,
     ROOT,
@@ -259,6 +260,8 @@ def test_the_commands_run(
         arguments += ["--dry-run"]
     if command[1] == "errors":
         run_python("-c", FAIL)
+    if command[1] == "flows":
+        run_python("-c", FLOW)
     if "contrib.taskflow" in " ".join(command):
         run_python("-c", TRASH)
     assert run_python("-c", RUN_JOBS, *arguments)

@@ -50,7 +50,7 @@ class Turn(Job):
     region = fields.InstanceHashField()
     limits = [
         Limit("account", concurrency=MOST["account"], fair=True),
-        Limit("region", name="region", concurrency=MOST["region"]),
+        Limit("region", name="of-turns", concurrency=MOST["region"]),
     ]
 
     def run(self, queue: Queue) -> None:
@@ -62,7 +62,7 @@ class Visit(Job):
 
     namespace = "turns"
     region = fields.InstanceHashField()
-    limits = [Limit("region", name="region", concurrency=MOST["region"])]
+    limits = [Limit("region", name="of-turns", concurrency=MOST["region"])]
 
     def run(self, queue: Queue) -> None:
         run_counted(self, ("region",))

@@ -307,6 +307,16 @@ def test_the_slot_of_a_running_job_that_is_deleted_lapses(limited: World) -> Non
     assert begin(limited, "next") == pk_of(job)
 
 
+def test_a_worker_that_knows_no_class_with_limits_learns_of_those_that_are_parked(limited: World) -> None:
+    _, parked = add(limited, "a", "a")
+    assert begin(limited) and not begin(limited, "none")
+    found = [
+        transitions.rescue(Queue, [limited.queue_key()], 3, limited.request(token="new", classes=known)).unknown
+        for known in ({}, CLASSES)
+    ]
+    assert found == [[parked.ident], []]
+
+
 def test_a_renewal_keeps_the_slot_and_is_refused_once_another_job_has_it(limited: World) -> None:
     holder, job = add(limited, "a", "a")
     begin(limited)

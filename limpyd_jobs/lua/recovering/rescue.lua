@@ -13,7 +13,7 @@
 -- reply
 --   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared, next_lapse, lost, has_flows}
 --     rescued     {key of the waiting list, ident, identifier, queue_name, queue_priority, rescues}…
---     unknown     idents of jobs whose class was not given: left where they are
+--     unknown     idents of jobs whose class was not given: left where they are; some may be parked
 --     exhausted   as a claimed job in claim.lua: a job that was rescued too often, which the caller has to fail; if any
 --     has_to_reconcile   one of all workers has to, every five minutes
 --     broken      {ident, reason}… of jobs whose hash is not a hash: they are in the quarantine of their queue now
@@ -219,6 +219,20 @@ for _, queue in ipairs(KEYS) do
   end
   if #idents == limit then look_at_others_first(queue, first_unknown) end
 end
+
+-- A worker that knows no class with limits looks into no lanes. So jobs that are parked there tell it of their classes:
+-- all workers that knew them may have ended.
+local function tell_of_parked()
+  for _, queue in ipairs(KEYS) do
+    local idents = redis.pcall('ZRANDMEMBER', queue .. ':_parked', 10)
+    for _, ident in ipairs(idents.err and NOTHING or idents) do
+      local path = parse_ident(ident)
+      if path and not classes[path] then unknown[#unknown + 1] = ident end
+    end
+  end
+end
+
+if not knows_limits then tell_of_parked() end
 
 -- In how many seconds the first of the leases ends that still hold.
 local function next_lapse()
