@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from limpyd_jobs.arguments import read_seconds
 from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.tables import print_fields
@@ -47,8 +48,8 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
             "list": self._list,
             "show": self._show,
             "set": self._set,
-            "pause": lambda words: self._change(words, rest_limit),
-            "resume": lambda words: self._change(words, resume_limit),
+            "pause": lambda words: self._change(words, rest_limit, "is paused: no job of it begins until resume"),
+            "resume": lambda words: self._change(words, resume_limit, "does not rest: its jobs begin again"),
             "rest": self._rest,
         }
 
@@ -87,16 +88,17 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
         job_class, limit, value, rest = self._meant(words)
         if len(rest) != 1:
             self.parser.error("say for how many seconds")
-        seconds = float(rest[0])
-        if not 0 <= seconds < 1e9:
-            raise ValueError(f"{rest[0]} is no number of seconds")
-        return self._print(rest_limit(job_class, limit, value, seconds, **self.how_audited))
+        seconds = read_seconds(rest[0])
+        if seconds is None or not 0 <= seconds < 1e9:
+            raise ValueError(f"{one_line(rest[0])!r} is no number of seconds")
+        now_set = rest_limit(job_class, limit, value, seconds, **self.how_audited)
+        return self._print(now_set, f"{_key(limit, value)} rests for {span(seconds)}: no job of it begins before")
 
-    def _change(self, words: Sequence[str], change: Callable[..., Mapping[str, str]]) -> int:
+    def _change(self, words: Sequence[str], change: Callable[..., Mapping[str, str]], said: str) -> int:
         job_class, limit, value, rest = self._meant(words)
         if rest:
             self.parser.error(f"unexpected argument: {rest[0]!r}")
-        return self._print(change(job_class, limit, value, **self.how_audited))
+        return self._print(change(job_class, limit, value, **self.how_audited), f"{_key(limit, value)} {said}")
 
     def _meant(self, words: Sequence[str]) -> tuple[type[Job], str, str | None, Sequence[str]]:
         if len(words) < 2:
@@ -104,10 +106,15 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
         limit, sign, value = words[1].partition("=")
         return job_class_of(words[0]), limit, value if sign else None, words[2:]
 
-    def _print(self, now_set: Mapping[str, str]) -> int:
+    def _print(self, now_set: Mapping[str, str], said: str = "") -> int:
         if not self.print_as_json(dict(now_set)):
-            print(" ".join(f"{name}={value}" for name, value in now_set.items()) or "as the class says")
+            numbers = " ".join(f"{name}={value}" for name, value in now_set.items())
+            print(said or numbers or "as the class says")
         return 0
+
+
+def _key(limit: str, value: str | None) -> str:
+    return f"all of {limit}" if value is None else f"{limit}={one_line(value)}"
 
 
 def _row(key: LimitKey) -> tuple[Any, ...]:

@@ -236,7 +236,11 @@ def _described(model: Any, limit: Limit, fields: list[str]) -> Mapping[str, Any]
 
 def check_declared(job_class: Any) -> None:
     """Raise `ConfigurationException` if a class that is being made cannot have the limits that it declares."""
-    limits = limits_of_class(job_class) if "limits" in vars(job_class) else ()
+    given = vars(job_class).get("limits")
+    limits = limits_of_class(job_class) if given else ()
+    some = given if isinstance(given, (list, tuple)) else (given,)
+    if not limits and any(isinstance(each, Limit) for each in some):
+        raise ConfigurationException(f"limits of {job_class.__name__} must be a list of Limit, not {given!r}")
     if limits:
         inherited = {
             name: getattr(job_class, f"_redis_attr_{name}", None) for name in getattr(job_class, "_fields", ())

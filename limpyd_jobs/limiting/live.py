@@ -28,10 +28,11 @@ class LiveLimit:
     @classmethod
     def of(cls, limit: Limit | None, words: Mapping[str, str]) -> LiveLimit:
         """Return what holds, given what was set: for the key in place of what was set for all of the limit."""
-        allowed = int(words["concurrency"]) if "concurrency" in words else limit.concurrency if limit else None
-        rate = float(words["rate"]) if "rate" in words else interval_of(limit.rate) if limit and limit.rate else None
-        burst = int(words.get("burst", limit.burst if limit else 1))
-        return cls(allowed, rate and rate / 1e6, burst, int(words.get("rest", 0)))
+        numbers = {name: number for name, word in words.items() if (number := _number(word)) is not None}
+        allowed = numbers.get("concurrency", limit.concurrency if limit else None)
+        rate = numbers.get("rate", interval_of(limit.rate) if limit and limit.rate else None)
+        burst = int(numbers.get("burst", limit.burst if limit else 1))
+        return cls(None if allowed is None else int(allowed), rate and rate / 1e6, burst, int(numbers.get("rest", 0)))
 
     def rests_for(self, moment: float) -> float:
         """Return for how many seconds from a moment on no job begins: ``inf`` if it is paused."""
@@ -42,6 +43,15 @@ class LiveLimit:
         if self.interval is None:
             return None
         return max(int(stored or 0) / 1e6 - (self.burst - 1) * self.interval - moment, 0.0)
+
+
+def _number(word: str) -> float | None:
+    """Return the number of a word; None if another program wrote something else there."""
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return number if 0 <= number <= FOREVER else None
 
 
 def words_of(text: str | None) -> dict[str, str]:

@@ -26,7 +26,16 @@ def class_with(*limits: Limit) -> Callable[[], Any]:
     return make
 
 
+def class_saying(limits: Any) -> Callable[[], Any]:
+    return lambda: type(Job)("Limited", (Job,), {"namespace": "declared", "__module__": __name__, "limits": limits})
+
+
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "no list": (
+        class_saying(Limit(concurrency=1)),
+        "limits of Limited must be a list of Limit, not Limit(concurrency=1)",
+    ),
+    "a name among them": (class_saying([Limit(concurrency=1), "account"]), "must be a list of Limit, not [Limit("),
     "nothing": (lambda: Limit("account"), r"Limit('account'): it limits nothing: give concurrency, rate, or both"),
     "no rate": (lambda: Limit(rate="ten/s"), "'ten/s' is not a rate: write how much in which time, such as '10/s'"),
     "an empty rate": (lambda: Limit(rate="0/s"), "'0/s' is not a rate"),

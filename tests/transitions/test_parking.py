@@ -66,6 +66,13 @@ class Renter(Job):
     limits = [Limit("tenant", concurrency=50, fair=True), Limit("region", concurrency=50)]
 
 
+class Free(Job):
+    """Without limits."""
+
+    namespace = "limited"
+    queue_name = "q"
+
+
 class Refresh(Job):
     """One too many is dropped."""
 
@@ -75,7 +82,7 @@ class Refresh(Job):
     limits = [Limit("page", concurrency=1, on_limit="drop")]
 
 
-CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant, Renter, Refresh)}
+CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant, Renter, Free, Refresh)}
 
 
 @pytest.fixture
@@ -307,9 +314,62 @@ def test_the_slot_of_a_running_job_that_is_deleted_lapses(limited: World) -> Non
     assert begin(limited, "next") == pk_of(job)
 
 
+def test_where_tenants_take_turns_jobs_without_a_tenant_and_those_without_limits_begin(
+    redis_client: redis.Redis,
+) -> None:
+    world, other = World(redis_client, Tenant), World(redis_client, Free)
+    jobs = [world.add("none")[1], other.add("free")[1], *add(world, "a", "a")]
+    *begun, nothing = [begin(world, str(number)) for number in range(5)]
+    assert sorted(begun) == sorted(map(pk_of, jobs))
+    assert nothing is None
+
+
+def test_a_parked_job_that_is_edited_is_sorted_anew(limited: World) -> None:
+    of_a, of_b, parked, first, second = add(limited, "a", "b", "a", "b", "b")
+    assert [begin(limited, token) for token in "123"] == [pk_of(of_a), pk_of(of_b), None]
+    edit_job(parked.ident, {"account": "b"})
+    for token in "12":
+        assert limited.succeed(of_a if token == "1" else of_b, token).outcome == "done"
+    begun = []
+    while pk := begin(limited, "next"):
+        begun.append(pk)
+        limited.succeed(Call(pk), "next")
+    assert sorted(begun) == sorted(map(pk_of, (parked, first, second)))
+    assert keys_left(limited) == []
+
+
+def test_a_parked_job_whose_key_is_written_as_a_field_begins(limited: World) -> None:
+    holder, parked = add(limited, "a", "a")
+    assert [begin(limited, token) for token in "12"] == [pk_of(holder), None]
+    parked.account.hset("b")
+    limited.succeed(holder, "1")
+    assert begin(limited, "3") == pk_of(parked)
+    assert slots(limited, "b") == [parked.ident]
+
+
+@each("key", ["_turns", "_later", "_lane\n{limit}"])
+@each("place", ["", "nan", "-1e999", "-5 "])
+def test_broken_lanes_keep_only_their_own_jobs(key: str, place: str, redis_client: redis.Redis) -> None:
+    redis_client.flushdb()
+    world, other = World(redis_client, Call), World(redis_client, Free)
+    holder, parked, _ = add(world, "a", "a", "a")
+    assert begin(world) == pk_of(holder)
+    if place:
+        parked.get_connection().hset(parked.key, "_place", place)
+    assert begin(world, "none") is None
+    if not place:
+        broken = f"{world.queue_key()}:{key.format(limit=f'{world.jobs}:_limit:account:a')}"
+        redis_client.delete(broken)
+        redis_client.set(broken, "x")
+    free = other.add("free")[1]
+    assert begin(world, "free") == pk_of(free)
+    assert transitions.release(Call, holder.ident, TOKEN, world.queue_key())["outcome"] == "done"
+
+
 def test_a_worker_that_knows_no_class_with_limits_learns_of_those_that_are_parked(limited: World) -> None:
     _, parked = add(limited, "a", "a")
-    assert begin(limited) and not begin(limited, "none")
+    assert begin(limited)
+    assert begin(limited, "none") is None
     found = [
         transitions.rescue(Queue, [limited.queue_key()], 3, limited.request(token="new", classes=known)).unknown
         for known in ({}, CLASSES)

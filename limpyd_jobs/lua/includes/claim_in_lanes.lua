@@ -71,7 +71,11 @@ local function park_again(key, queue, reply, spot, turn)
   local base = string.sub(key, 1, -9)
   note_lanes(base, queue, false)
   park(base, reply.lane, reply.ident, spot)
-  if reply.limit then block_lane(base, reply.lane, turn or last_turn(base), reply.limit, reply.moment) end
+  if reply.limit then
+    block_lane(base, reply.lane, turn or last_turn(base), reply.limit, reply.moment)
+  else
+    know_lane(base, reply.lane)
+  end
 end
 
 -- The limits of a lane that others may use, but for the one that it waits for.
@@ -95,7 +99,7 @@ local function end_turn(base, queue, lane, turn, needs)
     end
   end
   local next_turn = turn + 1 / math.max(share, 0.001)
-  redis.call('ZADD', base .. ':_turns', turn, '', next_turn, lane)
+  redis.call('ZADD', base .. ':_turns', turn, LAST_TURN, next_turn, lane)
   if fair and fair ~= lane then redis.call('ZADD', base .. ':_passes', next_turn, fair) end
   if full and redis.call('EXISTS', lane_key(base, lane)) == 0 then
     redis.call('ZREM', base .. ':_turns', lane)
@@ -111,8 +115,8 @@ end
 --@rarely
 local function claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
   local base = string.sub(key, 1, -9)
-  local entry, spot = unpack(redis.call('ZPOPMIN', lane_key(base, lane)))
-  if not entry then
+  local entry, spot = unpack(redis.pcall('ZPOPMIN', lane_key(base, lane)))
+  if not entry then  -- or it is no lane: the check puts its jobs back
     redis.call('ZREM', base .. ':_turns', lane)
     forget_passed_over(base, lane)
     return pass_on(lane)
@@ -124,11 +128,14 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
     redis.call('LPUSH', key, ident)
     return path and {outcome = 'unknown', key = key, ident = ident} or nil
   end
+  queue.lane = lane
   local reply = claim_safely(key, queue, ident, classes[path], token, lease, false, number, turn)
   if reply.outcome == 'limited' then
     park_again(key, queue, reply, spot, turn)
     if reply.turn then
-      redis.call('ZADD', base .. ':_turns', reply.turn, lane)
+      redis.call('ZADD', base .. ':_turns', reply.turn, reply.lane)
+      return nil
+    elseif reply.lane ~= lane then
       return nil
     end
     return not is_elder_after_all(base, lane) and pass_on(lane, reply.limit) or nil
@@ -163,7 +170,7 @@ local function claim_in_turn(key, queue, token, lease, classes, number)
   while tried < MOST_TRIED do
     tried = tried + 1
     local found = redis.call('ZRANGE', base .. ':_turns', passed_over, passed_over + 1, 'WITHSCORES')
-    local at = found[1] == '' and 3 or 1
+    local at = found[1] == LAST_TURN and 3 or 1
     local lane, turn = found[at], tonumber(found[at + 1])
     if not lane then
       if passed_over == 0 and not queue.has_blocked and redis.call('EXISTS', base .. ':_later') == 0 then

@@ -77,6 +77,9 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
     return nil, end_for_limit(key, queue, job, STATUSES.ERROR, reason)
   end
   local limit, moment, rule
+  if turn and lane ~= queue.lane then  -- its limits are others by now, or its class has others here
+    return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane}
+  end
   local later = turn and later_turn(base, lane, needs, turn)
   if later then
     return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, turn = later}

@@ -86,7 +86,7 @@ end
 
 -- Extends the lease of a claim, and what the job holds of its limits; returns false if it has lost that.
 local function extend_claim(base, job, lease)
-  local slots = claim_of(job)._slots
+  local slots = job.model.limits and claim_of(job)._slots
   if slots and not extend_slots(job.ident, slots, lease) then return false end
   -- A full Redis refuses ZADD, unless the script has written before: the job must not be taken for lost.
   if redis.call('ZREM', base .. ':_running', job.ident) == 1 then

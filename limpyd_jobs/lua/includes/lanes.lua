@@ -3,7 +3,8 @@
 -- there are:
 --   _lane\n<lane>       sorted set of its jobs, as texts that begin with the pk, by when each was added or due
 --   _parked             sorted set of the idents that are parked, by the same: another entry of a lane is only left over
---   _turns              sorted set of the lanes that may be tried, by their turns; its member '' has the last turn
+--   _turns              sorted set of the lanes that may be tried, by their turns; its member '\n', which is no lane, has
+--                       the last turn. The lane of jobs that no limit holds has the name ''
 --   _passes             sorted set of the keys whose lanes take turns, by the turn of the next one, if they need more limits
 --   _later              sorted set of the other lanes, by when to look again
 --   _blocked\n<limit>   sorted set of the lanes that wait for a limit, by their turns
@@ -11,6 +12,8 @@
 
 --@include clock
 --@include signals
+
+local LAST_TURN = '\n'
 
 --@rarely
 local function lane_key(base, lane)
@@ -27,7 +30,7 @@ end
 -- The turns of the lanes of a queue go on from here, so that a lane that was away has saved nothing up.
 --@rarely
 local function last_turn(base)
-  return tonumber(redis.call('ZSCORE', base .. ':_turns', '')) or 0
+  return tonumber(redis.call('ZSCORE', base .. ':_turns', LAST_TURN)) or 0
 end
 
 -- Lets the next worker try a lane.
@@ -80,11 +83,25 @@ local function entry_in_lane(ident)
   return string.rep('0', 18 - #pk) .. pk .. ' ' .. ident
 end
 
+-- Lets a lane be tried that has a job now, unless it waits for something.
+--@rarely
+local function know_lane(base, lane)
+  if not redis.call('ZSCORE', base .. ':_later', lane) then
+    redis.call('ZADD', base .. ':_turns', 'NX', last_turn(base), lane)
+  end
+end
+
 -- Puts a job in a lane.
 --@rarely
 local function park(base, lane, ident, spot)
   redis.call('ZADD', lane_key(base, lane), spot, entry_in_lane(ident))
   redis.call('ZADD', base .. ':_parked', spot, ident)
+end
+
+-- Takes a job out of the lane that it is in, as its limits are about to be others.
+--@rarely
+local function leave_lane(base, lane, ident)
+  redis.pcall('ZREM', lane_key(base, lane), entry_in_lane(ident))
 end
 
 -- Whether a job was parked in a queue; then it no longer is.

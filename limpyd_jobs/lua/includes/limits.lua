@@ -51,11 +51,16 @@ local function needs_of(model, base, values)
   return needs, table.concat(limits, '\n')
 end
 
+-- A number among some words; nil if another program wrote something else there.
+--@rarely
+local function number_in(words, name)
+  local number = tonumber(words and string.match(words, name .. '=(%S+)'))
+  return number and number >= 0 and number < 1e16 and number or nil
+end
+
 --@rarely
 local function set_value(need, name)
-  local of_key, of_all = need.of_key, need.of_all
-  return of_key and tonumber(string.match(of_key, name .. '=(%S+)'))
-    or of_all and tonumber(string.match(of_all, name .. '=(%S+)')) or need.rule[name]
+  return number_in(need.of_key, name) or number_in(need.of_all, name) or need.rule[name]
 end
 
 -- Reads what was set for some limits, and which lane is the elder.
@@ -183,11 +188,12 @@ local function wrong_weight(needs)
 end
 
 -- Where a job stands among those of its lane: by when it came to a queue, or the end of its delay. A place before all others
--- is negative.
+-- is negative. One that is no place counts as none.
 --@rarely
 local function place_in_lane(spot, delayed_until, added, requeued_at)
   local own = tonumber(spot)
-  if own and own < 0 then return spot end
+  if own and not (math.abs(own) < 1e15) then own = nil end
+  if own and own < 0 then return string.format('%.17g', own) end
   local came = own and own * 1000000 or math.max(parse_date(added) or 0, parse_date(requeued_at) or 0)
   return score(math.max(came, parse_date(delayed_until) or 0))
 end
@@ -205,21 +211,30 @@ local function lane_of(job, base)
   return lane, spot
 end
 
--- Puts a job that is given back in its lane again, if that has others: so it keeps its place. Returns whether it did.
 --@rarely
-local function is_back_in_lane(base, job)
+local function park_with_others(base, job)
   local lane, spot = lane_of(job, base)
   if not lane or redis.call('EXISTS', lane_key(base, lane)) == 0 then return false end
+  know_lane(base, lane)
   park(base, lane, job.ident, spot)
   notify_worker(base)
   return true
 end
 
+-- Puts a job that is given back in its lane again, if that has others: so it keeps its place. Returns whether it did: not
+-- if a key of the lanes is of a wrong type.
+--@rarely
+local function is_back_in_lane(base, job)
+  local ok, is_back = pcall(park_with_others, base, job)
+  return ok and is_back
+end
+
 -- A parked job that is about to be changed is sorted anew, but keeps its place.
 --@rarely
 local function sort_again(base, job, changes)
-  local _, spot = lane_of(job, base)
+  local lane, spot = lane_of(job, base)
   if spot and unpark(base, job.ident) == 1 then
+    leave_lane(base, lane, job.ident)
     changes._place = spot
     redis.call('LPUSH', base .. ':waiting', job.ident)
     notify_worker(base)

@@ -23,12 +23,12 @@ local function slots_in(text)
   return limits
 end
 
--- Gives back what a job holds. What it used of a rate is gone.
+-- Gives back what a job holds. What it used of a rate is gone. Keys of lanes of a wrong type do not keep a job from its end.
 --@rarely
 local function free_slots(ident, text)
   for _, limit in ipairs(slots_in(text)) do
     redis.pcall('ZREM', limit .. ':slots', ident)
-    let_lanes_go(limit)
+    pcall(let_lanes_go, limit)
   end
 end
 

@@ -64,7 +64,7 @@ end
 local function take_over(queue, job)
   update(job.model, job.pk, {status = STATUSES.RUNNING, _claim_token = token})
   redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
-  local slots = redis.call('HGET', job.key, '_slots')
+  local slots = job.model.limits and redis.call('HGET', job.key, '_slots')
   if slots then extend_slots(job.ident, slots, lease) end
   local identifier, start, tries = unpack(redis.call('HMGET', job.key, 'identifier', 'start', 'tries'))
   local name, priority = unpack(redis.call('HMGET', queue .. ':hash', 'name', 'priority'))

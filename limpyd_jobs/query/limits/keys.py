@@ -9,6 +9,7 @@ from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 
+from limpyd_jobs.arguments import read_seconds
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
@@ -111,8 +112,9 @@ def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
 def shown(words: Mapping[str, str]) -> dict[str, str]:
     """Return what was set as people set it: scripts take a rate as the microseconds of a unit."""
     shown = {"weight" if name == "share" else name: value for name, value in words.items() if name != "rest"}
-    if "rate" in shown:
-        shown["rate"] = f"{1_000_000 / float(shown['rate']):g}/s"
+    interval = read_seconds(shown.get("rate"))
+    if interval:  # else another program wrote something else there
+        shown["rate"] = f"{1_000_000 / interval:g}/s"
     return shown
 
 
