@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import redis
@@ -11,7 +12,7 @@ from cases import each
 from flow_kinds import MODELS, Numbered, Page, Report, add
 from invariants import contents, violations
 
-from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain, transitions
+from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain
 from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis.calls import send
 
@@ -118,10 +119,43 @@ def test_what_comes_after_a_job_that_is_canceled_meanwhile_does_not_begin_before
     assert Queue.count_waiting_jobs("reports") == 0
     send(last)
     assert Queue.count_waiting_jobs("pages") == len(pages)
-    cursor = ""
-    while cursor != "0":  # as a worker does
-        cursor, _ = send(transitions.tend_flow(redis_client, flow.id, cursor or "0"))
     assert Queue.count_waiting_jobs("reports") == 1
+
+
+ENDS: dict[str, Callable[[Page], object]] = {
+    "canceled": lambda page: page.cancel(),
+    "deleted": lambda page: page.delete(),
+    "run by hand": lambda page: (page.enqueue_or_delay("pages", 0), page.claim("me").succeed()),
+}
+
+# The state of what comes after it, and how many of the other jobs are canceled.
+FOLLOWS = {"fail": ("canceled", 0), "run": ("waiting", 0), "cancel": ("canceled", STEP_SIZE)}
+
+
+@pytest.mark.parametrize("policy", FOLLOWS)
+@each("end", ENDS)
+def test_the_end_of_a_job_counts_for_those_that_are_made_later(
+    end: str, policy: Any, redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    flow = Flow(on_error=policy)
+    first = flow.add(Page.prepare())
+    early = flow.add(Report.prepare(), after=first)
+    for _ in range(STEP_SIZE):
+        flow.add(Page.prepare())
+    late = flow.add(Report.prepare(), after=first)
+    begin, *others = _calls(Plan(flow.id, "", flow._nodes))
+    ENDS[end](Page.get(send(begin)[0].rpartition(":")[2]))
+    for call in others:
+        send(call)
+    state, canceled = ("waiting", 0) if end == "run by hand" else FOLLOWS[policy]
+    made = Flow.find(flow.id)
+    states = {node.number: node.state for node in made.nodes()}
+    assert {states[early.number], states[late.number]} == {state}
+    if canceled:
+        assert made.state()[:3] == ("ended", 0, STEP_SIZE + 3)
+    else:
+        assert Queue.count_waiting_jobs("pages") == STEP_SIZE
 
 
 def test_a_step_that_is_sent_again_is_done_once(redis_client: redis.Redis) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
+from cases import each
 from flow_kinds import MODELS, Page, Report
 from invariants import violations
 
-from limpyd_jobs import Flow, LimpydJobsException, Queue
+from limpyd_jobs import Flow, LimpydJobsException, Queue, chain
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +76,39 @@ def test_a_job_of_an_identifier_that_is_queued_by_now_is_not_put_back(redis_clie
     page.job.claim("me").succeed()
     assert [node.state for node in flow.nodes()] == ["success", "canceled"]
     assert mine.job.cancel_reason.hget() == "Page failed"
+
+
+def fail_and_be_deleted(page: Page) -> None:
+    page.claim("me").fail(ValueError("no paper"))
+    page.delete()
+
+
+def fail_and_be_added_again(page: Page) -> None:
+    page.claim("me").fail(ValueError("no paper"))
+    Page.add_job("mine")
+
+
+def be_canceled_and_added_again(page: Page) -> None:
+    page.cancel()
+    Page.add_job("mine")
+
+
+NOT_PUT_BACK: dict[str, Callable[[Page], None]] = {
+    "failed and deleted": fail_and_be_deleted,
+    "failed and added again": fail_and_be_added_again,
+    "canceled and added again": be_canceled_and_added_again,
+}
+
+
+@each("way", NOT_PUT_BACK)
+def test_what_comes_after_a_job_that_cannot_be_put_back_stays_canceled(way: str, redis_client: redis.Redis) -> None:
+    redis_client.flushall()
+    flow = chain(Page.prepare(identifier="mine"), Report.prepare(), Report.prepare())
+    NOT_PUT_BACK[way](flow._nodes[0].job)
+    before = flow.state()
+    flow.requeue()
+    assert [node.state for node in flow.nodes()][1:] == ["canceled", "canceled"]
+    assert flow.state() == before == ("ended", 0, 3, 3, "")
 
 
 def test_what_is_gone_cannot_be_put_back(redis_client: redis.Redis) -> None:

@@ -11,7 +11,7 @@ from flow_kinds import MODELS, Page, Report
 from invariants import violations
 
 from limpyd_jobs import STATUSES, Flow, transitions
-from limpyd_jobs.redis.calls import send
+from limpyd_jobs.redis.calls import go_on_with, send
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +72,23 @@ def test_a_job_that_waits_for_nothing_is_let_go(redis_client: redis.Redis) -> No
     assert tend(redis_client, flow) == ["2"]
     assert [node.state for node in flow.nodes()] == ["waiting", "waiting"]
     assert flow.state()[:2] == ("running", 2)
+
+
+STATES_AFTER = {"fail": "canceled", "cancel": "canceled", "run": "waiting"}
+
+
+@each("policy", STATES_AFTER)
+def test_a_job_that_waits_for_one_that_has_failed_waits_no_longer(policy: str, redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        page = flow.add(Page.prepare())
+        flow.add(Report.prepare(), after=page, on_error=policy)
+        flow.add(Page.prepare())
+    key = f"limpyd-jobs:flow:{flow.id}"
+    page.job.hdel("_flow")
+    page.job.cancel()
+    redis_client.srem(f"{key}:open", "1")
+    redis_client.hset(f"{key}:failed", "1", STATUSES.CANCELED)
+    assert tend(redis_client, flow) == ["2"]
+    go_on_with(redis_client, [flow.id])
+    assert [node.state for node in flow.nodes()][1] == STATES_AFTER[policy]
+    assert tend(redis_client, flow) == []

@@ -139,11 +139,23 @@ local function begin()
   end
 end
 
+-- Leaves to others what came of the ends of nodes for those that were not made yet.
+local function follow_early_ends()
+  local canceled, size = unpack(redis.call('HMGET', key, 'canceled', 'size'))
+  if canceled then
+    leave_to_do(flow, 'cancel ' .. size)
+  elseif redis.call('SCARD', key .. ':open') < tonumber(size) then
+    leave_to_do(flow, 'tend 1')
+  end
+end
+
 local function commit()
   redis.call('HSET', key, 'state', 'running')
   redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
   redis.call('ZREM', FLOWS .. ':building', flow)
-  if not is_whole then note_end_of_node(flow .. ' 0 run ' .. request.heads, STATUSES.SUCCESS) end
+  if is_whole then return end
+  note_end_of_node(flow .. ' 0 run ' .. request.heads, STATUSES.SUCCESS)
+  follow_early_ends()
 end
 
 -- The pks of the jobs, if this call is sent once more, as the reply was lost.

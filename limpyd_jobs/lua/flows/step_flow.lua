@@ -1,9 +1,8 @@
 -- verb: step flow
 -- from: waiting, delayed, running, error or canceled
 -- to: the same, waiting, delayed or canceled
--- what: goes on with what is left to do of a flow, for some fifty of its jobs: what follows from an end, or to cancel
---       or to
---       requeue it
+-- what: goes on with what is left to do of a flow, for some fifty of its jobs: what follows from an end, or to cancel,
+--       to requeue or to tend it
 -- request
 --   flow
 -- reply
@@ -12,6 +11,7 @@
 
 --@include canceling
 --@include requeueing
+--@include tending
 
 local flow = request.flow
 local key = FLOW .. flow
@@ -35,9 +35,21 @@ local function cancel_some(last)
   return first > 1 and 'cancel ' .. (first - 1)
 end
 
--- Puts a node that was canceled back where it waits for those before it, or lets it go.
+-- Whether a node comes after one that failed, and could not be put back before it, as it is gone or another job of its
+-- identifier is queued; or that has failed again.
+local function comes_after_failed(number)
+  local before = numbers_before(flow, number, -1)
+  for i = 1, #before, 1000 do
+    for _, how in ipairs(redis.call('HMGET', key .. ':failed', unpack(before, i, math.min(i + 999, #before)))) do
+      if how then return true end
+    end
+  end
+end
+
+-- Puts a node that was canceled back where it waits for those before it, or lets it go. If there is nothing that would
+-- let it go later, it stays canceled.
 local function put_back(node)
-  if not node.base or other_queued(node, node.identifier) then return end
+  if not node.base or other_queued(node, node.identifier) or comes_after_failed(node.number) then return end
   if has_none_before(flow, node.number) then return let_run(node) end
   local date = '9999-12-31 23:59:59'
   probe('ZCARD', node.base .. ':delayed')
@@ -67,6 +79,13 @@ local function requeue_some(first)
   return last < size and 'requeue ' .. (last + 1)
 end
 
+local function tend_some(first)
+  local size = tonumber(redis.call('HGET', key, 'size'))
+  local last = math.min(first + MOST_DEPENDENTS - 1, size)
+  for number = first, last do pcall(look_after, flow, string.format('%d', number)) end
+  return last < size and 'tend ' .. (last + 1)
+end
+
 -- Does what an entry says; returns what is left of it.
 local function go_on(entry)
   local verb, first, rest = string.match(entry, '^(%a+) (%d+) ?(.*)$')
@@ -77,6 +96,8 @@ local function go_on(entry)
     return cancel_some(tonumber(first))
   elseif verb == 'requeue' then
     return requeue_some(tonumber(first))
+  elseif verb == 'tend' then
+    return tend_some(tonumber(first))
   end
 end
 

@@ -87,11 +87,19 @@ local function node_of(flow, number)
   }
 end
 
+-- The numbers of some of those whose ends a node waits for.
+--@rarely
+local function numbers_before(flow, number, most)
+  local first, last = '[' .. number .. ':', '(' .. number .. ';'
+  local entries = redis.call('ZRANGEBYLEX', FLOW .. flow .. ':after', first, last, 'LIMIT', 0, most)
+  for i, entry in ipairs(entries) do entries[i] = string.match(entry, ':(.*)$') end
+  return entries
+end
+
 -- Whether there is none left of those that a node comes after.
 --@rarely
 local function has_none_before(flow, number)
-  local first, last = '[' .. number .. ':', '(' .. number .. ';'
-  return #redis.call('ZRANGEBYLEX', FLOW .. flow .. ':after', first, last, 'LIMIT', 0, 1) == 0
+  return #numbers_before(flow, number, 1) == 0
 end
 
 -- Lets a node go that waited for others, or was undone: into its waiting list, unless it was to be delayed itself.

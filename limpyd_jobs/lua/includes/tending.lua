@@ -1,0 +1,57 @@
+-- Tending: what a flow missed of a node is made up for.
+
+--@include flows
+
+-- Of how many nodes before one is asked at most: of the others, once these have ended.
+local MOST_BEFORE = 1000
+
+-- Those that come after a node whose hash is gone, as text.
+local function all_after(flow, number)
+  local numbers, cursor = {}, '0'
+  repeat
+    local reply = redis.call('ZSCAN', FLOW .. flow .. ':after', cursor, 'MATCH', '*:' .. number, 'COUNT', 1000)
+    cursor = reply[1]
+    for i = 1, #reply[2], 2 do numbers[#numbers + 1] = string.match(reply[2][i], '^%d+') end
+  until cursor == '0'
+  return table.concat(numbers, ',')
+end
+
+-- The ends that a node waits for, though they have come: it was not made yet, or was just put back. Before the flow is
+-- made, that of node 0 has not.
+local function ends_missed(flow, number)
+  local key, missed = FLOW .. flow, {}
+  local before = numbers_before(flow, number, MOST_BEFORE)
+  if not before[1] or redis.call('HGET', key, 'state') ~= 'running' then return missed end
+  local are_open = redis.call('SMISMEMBER', key .. ':open', unpack(before))
+  local failed = redis.call('HMGET', key .. ':failed', unpack(before))
+  for i, one in ipairs(before) do
+    if are_open[i] == 0 then missed[#missed + 1] = {one, failed[i] or STATUSES.SUCCESS} end
+  end
+  return missed
+end
+
+-- Looks after a node that waits for others; returns whether there was something to do.
+local function tend_parked(flow, number)
+  if has_none_before(flow, number) then
+    let_run_if_ready(flow, number)
+    return true
+  end
+  local missed = ends_missed(flow, number)
+  for _, ended in ipairs(missed) do note_end_of_node(flow .. ' ' .. ended[1] .. ' run ' .. number, ended[2]) end
+  return missed[1] ~= nil
+end
+
+-- Looks after a node; returns whether there was something to do.
+local function look_after(flow, number)
+  -- It may have ended by the end of another one.
+  if redis.call('SISMEMBER', FLOW .. flow .. ':open', number) == 0 then return false end
+  local node = node_of(flow, number)
+  if not node then
+    note_end_of_node(flow .. ' ' .. number .. ' run ' .. all_after(flow, number), 'gone')
+  elseif node.queued ~= '1' then
+    note_end_of_node(node.text, node.status or 'gone')
+  else
+    return node.is_parked and node.kind == 'after' and tend_parked(flow, number)
+  end
+  return true
+end
