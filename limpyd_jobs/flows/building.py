@@ -27,9 +27,8 @@ from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Call, Steps, chunks, listed
 from limpyd_jobs.redis.database import sender_of, sender_to_add
 
-# How many jobs a flow has that is made in one step, how many each step of a larger one makes, and how many it has, at
-# most.
-STEP_SIZE, PART_SIZE, MAX_NODES = 100, 50, 100_000
+# How many jobs a flow has that is made in one step, at most, and how many each step of a larger one makes.
+STEP_SIZE, PART_SIZE = 100, 50
 
 # The longest names of a flow and of a node, in bytes.
 LONGEST_NAME = 1000

@@ -15,7 +15,6 @@ from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.exceptions import JobCanceled, JobFailed, LimpydJobsException, ResultTimeout
 from limpyd_jobs.flows.building import (
-    MAX_NODES,
     NodeRow,
     Plan,
     checked_name,
@@ -29,7 +28,7 @@ from limpyd_jobs.models.following.changes import checked_timeout
 from limpyd_jobs.models.following.nodes import FlowNode, nodes_of, results_of
 from limpyd_jobs.models.following.results import failure_of
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import numbers_in
+from limpyd_jobs.records.flows import MAX_NODES, numbers_in
 from limpyd_jobs.records.lazy_fields import attached
 from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Commands, Steps, go_on_with

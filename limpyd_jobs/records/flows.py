@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,13 @@ TENDED = f"{FLOWS}tended"
 
 # Of how many nodes is read at once.
 CHUNK = 1000
+
+# How many nodes a flow has at most.
+MAX_NODES = 100_000
+
+# The fields `_flow`, and a range among numbers. Another program may have written anything there.
+_OF_FLOW = re.compile(r"(\S+) ([0-9]+) ([a-z]+) ([0-9,-]*)")
+_RANGE = re.compile(r"([0-9]+)-?([0-9]*)")
 
 # Until when a job is delayed that waits for others without a limit.
 END_OF_ALL_DATES = "9999-12-31 23:59:59"
@@ -55,16 +63,15 @@ def key_of(connection: Any, flow: str, part: str = "") -> str:
 
 def read_of_flow(text: str | None, before: str | None) -> OfFlow | None:
     """Read the fields ``_flow`` and ``_after`` of a job; None if it is in no flow."""
-    words = (text or "").split(" ")
-    return OfFlow(words[0], words[1], words[2], words[3], before or "") if len(words) == 4 else None
+    found = _OF_FLOW.fullmatch(text or "")
+    return OfFlow(*found.groups(), before or "") if found else None
 
 
 def numbers_in(ranges: str) -> list[str]:
     """Return the numbers of a text such as ``3,7-10``."""
     found: list[str] = []
-    for part in filter(None, ranges.split(",")):
-        first, _, last = part.partition("-")
-        found += map(str, range(int(first), int(last or first) + 1))
+    for first, last in _RANGE.findall(ranges):
+        found += map(str, range(int(first[:9]), min(int(last[:9] or first[:9]), MAX_NODES) + 1))
     return found
 
 

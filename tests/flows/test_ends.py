@@ -13,6 +13,7 @@ from running import work, worker_of
 
 from limpyd_jobs import STATUSES, Flow, Queue, transitions
 from limpyd_jobs.flows import NewNode
+from limpyd_jobs.redis.calls import send
 from limpyd_jobs.transitions import ClaimRequest
 
 
@@ -213,3 +214,52 @@ def test_a_job_that_no_worker_knows_has_ended_once_it_is_given_up(redis_client: 
     assert shape.states == ["waiting", "waiting for others"]
     succeed(shape.next)  # once a worker knows it
     assert shape.flow.state().failed == 0
+
+
+NO_FLOWS = ["x", "", "a 1", "a 1 fail 2;3", "a 1 fail 2-99999999999", "a 1 fail 2"]
+
+
+@each("text", NO_FLOWS)
+@each("end", [succeed, fail_for_good, be_canceled, be_deleted])
+def test_a_job_ends_whatever_another_program_wrote_to_its_field(
+    text: str, end: Callable[[Page], None], redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    page = Page.add_job(number=1)
+    key = page.key
+    redis_client.hset(key, "_flow", text)
+    assert page.parents() == page.children() == []
+    end(page)
+    assert redis_client.hget(key, "queued") is None
+    assert redis_client.keys("limpyd-jobs:flow:*") == []
+
+
+def test_numbers_beyond_the_size_of_a_flow_are_those_of_no_node(redis_client: redis.Redis) -> None:
+    shape = Shape("fail", 2, 0)
+    page = shape.next
+    text = f"{shape.flow.id} 1 fail 3-99999999999,99999999999999999999-{10**400}"
+    redis_client.hset(page.key, "_flow", text)
+    assert len(page.parents()) == 2
+    succeed(page)
+    for other in shape.others:
+        succeed(other)
+    assert shape.states[0] == "waiting"
+    assert not redis_client.exists("limpyd-jobs:flows:todo")
+
+
+@each("which", ["page", "report"])
+def test_a_flow_goes_on_if_another_program_wrote_to_the_field_of_one_of_its_jobs(
+    which: str, redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    shape = Shape("fail", 1, 0)
+    report = shape.report.job
+    redis_client.hset((shape.next if which == "page" else report).key, "_flow", "x")
+    succeed(shape.next)
+    if which == "page":
+        assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["1"])
+    succeed(report)
+    if which == "report":
+        assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["2"])
+    assert shape.states == ["success", "waiting"]
+    assert shape.flow.state()[:3] == ("running", 1, 0)

@@ -103,7 +103,7 @@ end
 local function entries_before(node)
   local before = node.before == '' and not is_whole and '0' or node.before
   local entries = {}
-  for _, number in ipairs((numbers_from(before, math.huge))) do
+  for _, number in ipairs((numbers_from(before, math.huge, MAX_NODES))) do
     entries[#entries + 1], entries[#entries + 2] = '0', node.number .. ':' .. number
   end
   return entries

@@ -34,14 +34,18 @@ local MOST_DEPENDENTS = 50
 -- For how many seconds a flow is kept that has ended: as a success, or otherwise.
 local FLOW_KEPT, FAILED_FLOW_KEPT = 86400, 7 * 86400
 
+-- How many nodes a flow has at most.
+local MAX_NODES = 100000
+
 local is_following, dependents_seen = false, 0
 
--- The numbers among '3,7-10', up to a number of them, and what is left of the text.
+-- The numbers among '3,7-10', up to a number of them, and what is left of the text. Beyond the size of the flow, there
+-- are none, whatever another program wrote.
 --@rarely
-local function numbers_from(ranges, most)
+local function numbers_from(ranges, most, size)
   local numbers = {}
   for first, last, position in string.gmatch(ranges, '(%d+)%-?(%d*)()') do
-    last = tonumber(last) or tonumber(first)
+    last = math.min(tonumber(last) or tonumber(first), size)
     for number = tonumber(first), last do
       if #numbers >= most then
         return numbers, string.format('%d-%d', number, last) .. string.sub(ranges, position)
@@ -52,10 +56,11 @@ local function numbers_from(ranges, most)
   return numbers, ''
 end
 
+-- What a job knows of its flow; nil if another program wrote something else there: then it is in none.
 --@rarely
 local function parse_flow(text)
-  local flow, number, policy, dependents = string.match(text, '^(%S+) (%d+) (%a+) ?(.*)$')
-  return {flow = flow, number = number, policy = policy, dependents = dependents}
+  local flow, number, policy, dependents = string.match(text, '^(%S+) (%d+) (%a+) ?([%d,-]*)$')
+  return flow and {flow = flow, number = number, policy = policy, dependents = dependents}
 end
 
 -- Whether a job waits for others.
@@ -64,7 +69,8 @@ local function is_parked(status, delayed_until, waits)
   return waits and status == STATUSES.DELAYED and delayed_until == string.match(waits, '^[^\n]*')
 end
 
--- A node of a flow as a job, with what decides what becomes of it; nil if the job is gone.
+-- A node of a flow as a job, with what decides what becomes of it; nil if the job is gone. It has no text if another
+-- program wrote something else there.
 --@rarely
 local function node_of(flow, number)
   local text = redis.call('HGET', FLOW .. flow .. ':nodes', number) or ''
@@ -76,10 +82,12 @@ local function node_of(flow, number)
   local of_flow, status, queued, waits, delayed_until, base, token, identifier = unpack(redis.call(
     'HMGET', key, '_flow', 'status', 'queued', '_waits', 'delayed_until', '_queue_key', '_claim_token', 'identifier'))
   if not of_flow then return nil end
+  local parsed = parse_flow(of_flow)
+  local is_own = parsed and parsed.flow == flow and parsed.number == number
   local date, kind, own_delay = string.match(waits or '', '^([^\n]*)\n?([^\n]*)\n?([^\n]*)$')
   return {
     flow = flow, number = number, name = own_name, model = model, pk = pk, key = key, ident = model.path .. ':' .. pk,
-    text = of_flow, policy = parse_flow(of_flow).policy, status = status, queued = queued, base = base, token = token,
+    text = is_own and of_flow, policy = is_own and parsed.policy or 'fail', status = status, queued = queued, base = base, token = token,
     identifier = identifier, kind = kind, own_delay = own_delay,
     is_undone = date == 'undone' and status == STATUSES.CANCELED,
     is_parked = queued == '1' and not token and is_parked(status, delayed_until, waits),
@@ -192,10 +200,10 @@ end
 -- Sorts what follows from some ends: the entries that are gone; the dependents of successes, and of failures; what is
 -- left for others to do.
 --@rarely
-local function sorted_ends(ends)
+local function sorted_ends(ends, size)
   local gone, after_success, after_failure, left, seen = {}, {}, {}, {}, {}
   for _, ended in ipairs(ends) do
-    local numbers, rest = numbers_from(ended.dependents, math.max(MOST_DEPENDENTS - dependents_seen, 0))
+    local numbers, rest = numbers_from(ended.dependents, math.max(MOST_DEPENDENTS - dependents_seen, 0), size)
     for _, number in ipairs(numbers) do
       if ended.status == STATUSES.SUCCESS then
         gone[#gone + 1] = number .. ':' .. ended.number
@@ -257,12 +265,27 @@ local function reopen(flow, number)
   for_each_kept(flow, 'PERSIST')
 end
 
+-- The highest number that may be among what comes after some nodes; nil if there is no such flow. Numbers that are named
+-- one by one after a success do no harm: to ask would cost each node a command.
+--@rarely
+local function limit_of(flow, ends)
+  for _, ended in ipairs(ends) do
+    if ended.status ~= STATUSES.SUCCESS or string.find(ended.dependents, '-', 1, true) then
+      local size = redis.call('HGET', FLOW .. flow, 'size')
+      return size and (tonumber(size) or MAX_NODES)
+    end
+  end
+  return MAX_NODES
+end
+
 -- What follows from the ends of some nodes of a flow. They are open until the last write, so that all is done again if
 -- it fails.
 --@rarely
 local function follow_in(flow, ends)
   local key, numbers, succeeded, failed = FLOW .. flow, {}, {}, {}
-  local gone, after_success, after_failure, left = sorted_ends(ends)
+  local size = limit_of(flow, ends)
+  if not size then return end  -- its time was over, or another program deleted it
+  local gone, after_success, after_failure, left = sorted_ends(ends, size)
   for _, ended in ipairs(ends) do
     if ended.number ~= '0' then numbers[#numbers + 1] = ended.number end
     if ended.status == STATUSES.SUCCESS then
@@ -271,7 +294,6 @@ local function follow_in(flow, ends)
       failed[#failed + 1], failed[#failed + 2] = ended.number, ended.status
     end
   end
-  if #failed > 0 and redis.call('EXISTS', key) == 0 then return end  -- its time was over, or another program deleted it
   if #failed > 0 then redis.call('HSET', key .. ':failed', unpack(failed)) end
   if #gone > 0 then redis.call('ZREM', key .. ':after', unpack(gone)) end
   for _, number in ipairs(after_success) do let_run_if_ready(flow, number) end
@@ -312,6 +334,7 @@ end
 --@rarely
 local function note_end_of_node(text, status)
   local ended = parse_flow(text)
+  if not ended then return end
   ended.status = status or 'gone'
   local noted = batch and pending_nodes or ended_nodes
   noted[#noted + 1] = ended
@@ -323,7 +346,7 @@ end
 local function follow_change(model, pk, changes, values)
   if changes.queued == '1' and values.queued ~= '1' then
     local node = parse_flow(values._flow)
-    reopen(node.flow, node.number)
+    if node then reopen(node.flow, node.number) end
   elseif not changes.queued and values.queued == '1' then
     note_end_of_node(values._flow, changes.status or values.status or redis.call('HGET', hash_key(model, pk), 'status'))
   end
@@ -333,5 +356,5 @@ end
 --@rarely
 local function keep_for_flow(text, result)
   local node = parse_flow(text)
-  send('HSET', FLOW .. node.flow .. ':results', node.number, result)
+  if node then send('HSET', FLOW .. node.flow .. ':results', node.number, result) end
 end

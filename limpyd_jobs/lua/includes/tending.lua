@@ -5,7 +5,7 @@
 -- Of how many nodes before one is asked at most: of the others, once these have ended.
 local MOST_BEFORE = 1000
 
--- Those that come after a node whose hash is gone, as text.
+-- Those that come after a node whose hash is gone, or does not say it, as text.
 local function all_after(flow, number)
   local numbers, cursor = {}, '0'
   repeat
@@ -46,10 +46,9 @@ local function look_after(flow, number)
   -- It may have ended by the end of another one.
   if redis.call('SISMEMBER', FLOW .. flow .. ':open', number) == 0 then return false end
   local node = node_of(flow, number)
-  if not node then
-    note_end_of_node(flow .. ' ' .. number .. ' run ' .. all_after(flow, number), 'gone')
-  elseif node.queued ~= '1' then
-    note_end_of_node(node.text, node.status or 'gone')
+  if not node or node.queued ~= '1' then
+    local text = node and node.text or flow .. ' ' .. number .. ' run ' .. all_after(flow, number)
+    note_end_of_node(text, node and node.status or 'gone')
   else
     return node.is_parked and node.kind == 'after' and tend_parked(flow, number)
   end
