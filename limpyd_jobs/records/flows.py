@@ -64,7 +64,10 @@ def key_of(connection: Any, flow: str, part: str = "") -> str:
 def read_of_flow(text: str | None, before: str | None) -> OfFlow | None:
     """Read the fields ``_flow`` and ``_after`` of a job; None if it is in no flow."""
     found = _OF_FLOW.fullmatch(text or "")
-    return OfFlow(*found.groups(), before or "") if found else None
+    if not found:
+        return None
+    flow, number, policy, after_it = found.groups()
+    return OfFlow(flow, number, policy, after_it, before or "")
 
 
 def numbers_in(ranges: str) -> list[str]:
