@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
+
+from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
@@ -28,7 +31,7 @@ from limpyd_jobs.models.following.changes import checked_timeout
 from limpyd_jobs.models.following.nodes import FlowNode, nodes_of, results_of
 from limpyd_jobs.models.following.results import failure_of
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import MAX_NODES, numbers_in
+from limpyd_jobs.records.flows import MAX_NODES, checked, numbers_in
 from limpyd_jobs.records.lazy_fields import attached
 from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Commands, Steps, go_on_with
@@ -267,8 +270,9 @@ class Flow:
         """
         database = database or BaseJobsModel.database
         connection = connection_to(database)
-        flow = connection.get(at(connection, f"{flows.NAMES}{name}")) or name
-        found_name, state = connection.hmget(flows.key_of(connection, flow), ["name", "state"])
+        with _readable(f"The flow {one_line(name)!r}"):
+            flow = connection.get(at(connection, f"{flows.NAMES}{name}")) or name
+            found_name, state = connection.hmget(flows.key_of(connection, flow), ["name", "state"])
         if state is None:
             raise LimpydJobsException(f"There is no flow {one_line(name)!r}, or no longer")
         found = cls()
@@ -286,7 +290,8 @@ class Flow:
         """Return how far the flow is."""
         key = partial(flows.key_of, self._client, self.id)
         commands = [("HMGET", key(), "state", "size", "canceled"), ("SCARD", key(":open")), ("HLEN", key(":failed"))]
-        (state, size, canceled), number, failed = yield Commands(self._client, commands)
+        with _readable(self):
+            (state, size, canceled), number, failed = checked((yield Commands(self._client, commands)))
         return FlowState(state or "", number, failed, int(size or 0), canceled or "")
 
     astate = awaited(state)
@@ -294,7 +299,8 @@ class Flow:
     @by_steps
     def nodes(self) -> Steps[list[FlowNode]]:
         """Return the jobs of the flow, as they are now."""
-        return (yield from nodes_of(self._client, self.id))
+        with _readable(self):
+            return (yield from nodes_of(self._client, self.id))
 
     anodes = awaited(nodes)
 
@@ -307,7 +313,8 @@ class Flow:
         bool
             False if all have ended before.
         """
-        outcome = yield transitions.cancel_flow(self._client, self.id, CANCELED)
+        with _readable(self):
+            outcome = yield transitions.cancel_flow(self._client, self.id, CANCELED)
         self._check_there(outcome)
         return bool(outcome == "done")
 
@@ -316,7 +323,8 @@ class Flow:
     @by_steps
     def requeue(self) -> Steps[None]:
         """Put the jobs of the flow that failed or were canceled back. Those after others wait for them again."""
-        self._check_there((yield transitions.requeue_flow(self._client, self.id)))
+        with _readable(self):
+            self._check_there((yield transitions.requeue_flow(self._client, self.id)))
         yield partial(go_on_with, self._client, [self.id])
 
     arequeue = awaited(requeue)
@@ -386,6 +394,17 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"<flow {one_line(self.name) if self.name else self.id}>"
+
+
+@contextmanager
+def _readable(flow: Any) -> Iterator[None]:
+    """Say what it means if a key of a flow is of a wrong type."""
+    try:
+        yield
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        raise LimpydJobsException(f"{flow} cannot be read: another program wrote to keys of flows") from error
 
 
 def _check_succeeded(database: Any, node: FlowNode) -> None:

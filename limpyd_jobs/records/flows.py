@@ -97,9 +97,17 @@ def read_nodes(connection: Any, flow: str, numbers: Sequence[str] | None = None)
         found = [_node(number, text) for number, text in _pairs(stored).items()]
     else:
         for some in chunks(numbers, CHUNK):
-            (texts,) = yield Commands(connection, [("HMGET", key, *some)])
+            (texts,) = checked((yield Commands(connection, [("HMGET", key, *some)])))
             found += [_node(number, text) for number, text in zip(some, texts, strict=True) if text]
     return sorted(found, key=lambda node: int(node.number))
+
+
+def checked(replies: list[Any]) -> list[Any]:
+    """Return the replies to some commands, or raise the first exception among them."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
 
 
 def _node(number: str, text: str) -> StoredNode:

@@ -298,3 +298,33 @@ def test_why_a_job_waits_is_explained() -> None:
     )
     pages[1].job.cancel()
     assert "It was canceled: Page 2 was canceled." in [reason.text for reason in report.job.explain().reasons]
+
+
+WRITTEN_TO: dict[str, tuple[str, Callable[[Flow], object]]] = {
+    "find": ("", lambda flow: Flow.find("report:7")),
+    "state": ("", Flow.state),
+    "state of what is open": (":open", Flow.state),
+    "nodes": (":nodes", Flow.nodes),
+    "cancel": ("", Flow.cancel),
+    "requeue": (":todo", Flow.requeue),
+}
+
+
+@each("verb", WRITTEN_TO)
+def test_what_another_program_wrote_to_is_said(verb: str, redis_client: redis.Redis) -> None:
+    redis_client.flushall()
+    part, call = WRITTEN_TO[verb]
+    flow = chain(Page.prepare(), Page.prepare(), name="report:7")
+    key = f"limpyd-jobs:flow:{flow.id}{part}"
+    redis_client.delete(key)
+    redis_client.set(key, "x")
+    with pytest.raises(LimpydJobsException, match="cannot be read: another program wrote to keys of flows"):
+        call(flow)
+
+
+def test_classes_of_flows_that_another_program_wrote_to_are_said(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare())
+    redis_client.delete("limpyd-jobs:flows:classes")
+    redis_client.set("limpyd-jobs:flows:classes", "x")
+    with pytest.raises(LimpydJobsException, match="cannot be read"):
+        flow.nodes()

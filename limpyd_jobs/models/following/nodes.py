@@ -10,7 +10,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import JobGone
 from limpyd_jobs.models.following.results import as_annotated
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import OfFlow, StoredNode, numbers_in, read_nodes, read_of_flow
+from limpyd_jobs.records.flows import OfFlow, StoredNode, checked, numbers_in, read_nodes, read_of_flow
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps, chunks
@@ -71,7 +71,7 @@ def _paths_of(connection: Any, stored: Sequence[StoredNode]) -> Steps[Mapping[st
     names = sorted({_model_of(each) for each in stored})
     if not names:
         return {}
-    (texts,) = yield Commands(connection, [("HMGET", at(connection, flows.CLASSES), *names)])
+    (texts,) = checked((yield Commands(connection, [("HMGET", at(connection, flows.CLASSES), *names)])))
     return {name: json.loads(text)["path"] for name, text in zip(names, texts, strict=True) if text}
 
 
