@@ -51,6 +51,8 @@ class LimitKey(NamedTuple):
         What was set for this key in place of what the class says: ``{"concurrency": "10"}``.
     holders: list of str
         The idents of some jobs that hold a slot.
+    field: str
+        The field whose value it is; None if classes share the limit, and this process knows none of them.
     """
 
     name: str
@@ -64,6 +66,7 @@ class LimitKey(NamedTuple):
     rests_for: float
     set: Mapping[str, str]
     holders: Sequence[str]
+    field: str | None = None
 
     @property
     def label(self) -> str:
@@ -131,7 +134,7 @@ def _keys_of(connection: Any, queue_model: str) -> list[LimitKey]:
                 of_key = seen[line[2:]]
                 of_key.taken += 1
                 of_key.holders += [ident] if len(of_key.holders) < MOST_HOLDERS else []
-            elif line:
+            elif line.startswith("r ") and line.count(" ") > 2:  # else another program wrote it
                 seen[line.split(" ", 3)[3]]  # it used something of a rate
     for lane, number, first in _lanes(connection, bases):
         for key in lane.split("\n"):
@@ -144,7 +147,7 @@ def _keys_of(connection: Any, queue_model: str) -> list[LimitKey]:
     seen.pop("", None)
     moment = now + microseconds / 1e6
     rates = dict(zip(seen, _replies(connection, [("GET", f"{key}:rate") for key in seen]), strict=True))
-    return [_key(key, each, set_words, rates[key], moment) for key, each in seen.items()]
+    return [_key(key, each, set_words, rates[key], moment, queue_model) for key, each in seen.items()]
 
 
 def _held(connection: Any, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -176,12 +179,18 @@ def _replies(connection: Any, commands: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 def _key(
-    key: str, seen: _Seen, set_words: Mapping[str, Mapping[str, str]], rate: str | None, moment: float
+    key: str,
+    seen: _Seen,
+    set_words: Mapping[str, Mapping[str, str]],
+    rate: str | None,
+    moment: float,
+    queue_model: str,
 ) -> LimitKey:
     owner, _, rest = key.partition(":_limit:")
     name, has_value, value = rest.partition(":")
     prefix = f"{owner}:_limit:{name}"
-    live = LiveLimit.of(_limit_of(owner, name), {**set_words.get(prefix, {}), **set_words.get(key, {})})
+    limit = _limit_of(owner, name)
+    live = LiveLimit.of(limit, {**set_words.get(prefix, {}), **set_words.get(key, {})})
     return LimitKey(
         name,
         value if has_value else None,
@@ -194,6 +203,7 @@ def _key(
         live.rests_for(moment),
         shown(set_words.get(key, {})),
         seen.holders,
+        limit.field if limit else None if owner == queue_model else name,
     )
 
 

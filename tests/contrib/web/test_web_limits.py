@@ -21,6 +21,21 @@ class Ride(Job):
     limits = [Limit("driver", concurrency=1)]
 
 
+class Call(Job):
+    namespace = "rides"
+    queue_name = "q"
+    api_key = fields.InstanceHashField()
+    limits = [Limit("api_key", concurrency=1), Limit("api_key", name="provider", concurrency=1)]
+
+
+def test_the_value_of_a_secret_field_is_hidden() -> None:
+    with Call.add_job(api_key="s3cr3t").claim():
+        page = Dashboard().get("/limits")
+    assert "api_key=" in page.shown
+    assert "provider=" in page.shown
+    assert "s3cr3t" not in page.text
+
+
 def test_limits_that_are_in_use_are_shown_as_text() -> None:
     dashboard = Dashboard()
     assert "No job holds a slot of a limit" in dashboard.get("/limits").shown
@@ -36,3 +51,10 @@ def test_limits_that_are_in_use_are_shown_as_text() -> None:
     assert "<script>alert" not in page.text
     assert (found["driver"]["taken"], found["driver"]["parked"]) == (1, 1)
     assert '"/limits"' in dashboard.get("/queues").text
+
+
+def test_what_another_program_wrote_as_slots_breaks_no_list() -> None:
+    job = Ride.add_job(driver="bob")
+    with job.claim():
+        job.get_connection().hset(job.key, "_slots", "boo\nr 1")
+        assert "No job holds a slot of a limit" in Dashboard().get("/limits").shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from limpyd_jobs.contrib.web.masking import HIDDEN, Mask
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.query import LimitKey, limit_keys
 
@@ -21,9 +22,14 @@ class LimitsShown:
 
 def show(asked: Asked) -> LimitsShown:
     found = limit_keys(asked.database)
-    mask = asked.masking.any.text
-    shown = [each._replace(value=None if each.value is None else mask(each.value)) for each in found[:PER_PAGE]]
-    return LimitsShown(shown, len(found))
+    return LimitsShown([_masked(each, asked.masking.any) for each in found[:PER_PAGE]], len(found))
+
+
+def _masked(key: LimitKey, secrets: Mask) -> LimitKey:
+    """Return a key without a value that is secret, or may be: as of a field that is not known."""
+    if key.value is None:
+        return key
+    return key._replace(value=secrets.field(key.field, key.value) if key.field else HIDDEN)
 
 
 PAGE = Page("/limits", "Limits", show, "limits.html", lane="records")
