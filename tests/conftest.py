@@ -275,11 +275,14 @@ def _level_of_the_log() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave out the classes of other test modules where all classes that are imported are asked for, and those that
-    another test has left on its own server.
+    """Leave out the classes of other test modules where all classes that are imported, or that were used, are asked for,
+    and those that another test has left on its own server.
 
-    A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes.
+    A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes; and a
+    worker would look for lanes where it knows a class with limits.
     """
+    from limpyd_jobs import models
+
     own, all_of = _modules_of(request.module), job_classes.concrete
 
     def concrete(base: Any) -> Any:
@@ -288,6 +291,8 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
+        used = models.job_classes._resolved
+        patch.setattr(models.job_classes, "_resolved", {path: each for path, each in used.items() if concrete(each)})
         yield
 
 

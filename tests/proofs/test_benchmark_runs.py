@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -133,6 +134,7 @@ def compared(redis_binary: str, commit: str, *options: str) -> subprocess.Comple
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is not a checkout")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 class TestAgainstAnotherCommit:
     def test_tells_what_a_job_costs_at_both(self, redis_binary: str) -> None:
         done = compared(redis_binary, "HEAD", "--rounds=1", "--jobs=20", "--tolerance=99")
