@@ -26,6 +26,7 @@ _TABLE = "rare_functions"
 
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
 _FUNCTION = re.compile(r"(?:^--[^\n]*\n)*^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
+_BEGINNING = re.compile(r"^local function (\w+)\(", re.MULTILINE)
 _COMMENT, _WORD = re.compile("--.*"), re.compile(r"\w+")
 _REQUESTED, _STATUS = re.compile(r"\brequest\.(\w+)"), re.compile(r"\bSTATUSES\.(\w+)")
 _LITERAL = r"(?:-?\d[\d. *]*|'[^',]*')"
@@ -102,8 +103,9 @@ def without_unused(source: str) -> str:
 
 
 def with_rare_functions_apart(source: str) -> str:
-    """Return a source that makes the functions below ``--@rarely`` when one is called: making one costs time."""
-    rare = [match for match in _FUNCTION.finditer(source) if f"--@rarely\nlocal function {match[1]}(" in match[0]]
+    """Return a source that makes the functions below ``--@rarely``, and those that only these name, when one is called:
+    making one costs time."""
+    rare = _rare_functions(source)
     if not rare:
         return source
     start, end = source[: rare[-1].end()], source[rare[-1].end() :]
@@ -112,21 +114,37 @@ def with_rare_functions_apart(source: str) -> str:
     names = [match[1] for match in rare]
     start, end = _by_table(start, names), _by_table(end, names)
     outer = {name for match in _LOCAL.finditer(start) for name in _WORD.findall(match[1])}
-    groups = _groups(rare, outer)
-    makers, calls = "", ""
-    for number, group in enumerate(groups, 1):
-        own = [match[1] for match in group]
-        functions = _by_table("".join(match[0] for match in group), [name for name in names if name not in own])
-        given = "".join(f"  {_TABLE}.{name} = {name}\n" for name in own)
-        makers += f"local function make_{number}({_TABLE})\n{functions}{given}end\n"
-        calls += f"  make_{number}({_TABLE})\n"
-    body = f"  local {_TABLE} = {{}}\n  rarely = function() return {_TABLE} end\n{calls}  return {_TABLE}\n"
+    first, *others = (_made(group, names) for group in _groups(rare, outer))
+    makers = "".join(f"local function make_{number}({_TABLE})\n{made}end\n" for number, made in enumerate(others, 1))
+    calls = "".join(f"  make_{number}({_TABLE})\n" for number in range(1, len(others) + 1))
+    body = f"  local {_TABLE} = {{}}\n  rarely = function() return {_TABLE} end\n{first}{calls}  return {_TABLE}\n"
     return f"local rarely\n{start}{makers}rarely = function()\n{body}end\n{end}"
+
+
+def _rare_functions(source: str) -> list[re.Match[str]]:
+    """Return the functions below ``--@rarely``, and those that nothing but these names."""
+    functions = {match[1]: match for match in _FUNCTION.finditer(source)}
+    words = {name: _words_of(match[0]) for name, match in functions.items()}
+    uses = _words_of(source)
+    rare = {name for name, match in functions.items() if f"--@rarely\nlocal function {name}(" in match[0]}
+    more = rare
+    while more:
+        for name in more:
+            uses -= words[name]
+        more = {name for name in functions.keys() - rare if uses[name] == words[name][name]}
+        rare |= more
+    return [match for name, match in functions.items() if name in rare]
+
+
+def _made(group: Sequence[re.Match[str]], names: Sequence[str]) -> str:
+    """Return the source that puts some of the rare functions into the table of all."""
+    functions = _by_table("".join(match[0] for match in group), names)
+    return _BEGINNING.sub(rf"{_TABLE}.\1 = function(", functions)
 
 
 def _by_table(source: str, names: Sequence[str]) -> str:
     """Return a source that takes some functions from the table of rare ones."""
-    return re.sub(rf"(?<![.'])\b(?:{'|'.join(names)})(?=[(,)])", r"rarely().\g<0>", source) if names else source
+    return re.sub(rf"(?<![.'])(?<!function )\b(?:{'|'.join(names)})(?=[(,)])", r"rarely().\g<0>", source)
 
 
 def _groups(rare: Sequence[re.Match[str]], outer: set[str]) -> list[list[re.Match[str]]]:

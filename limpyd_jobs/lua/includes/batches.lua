@@ -6,7 +6,7 @@ local batch, places, pending, popped
 local pending_size = 0
 
 -- The nodes of flows that ended in this call, and those of the one job that is not kept yet: see flows.lua.
-local ended_nodes, pending_nodes = {}, {}
+local ended_nodes, pending_nodes
 
 local function begin_batch()
   batch, places, pending, popped = {}, {}, {}, {}
@@ -36,16 +36,17 @@ local function keep_pending()
     command[#command + 1] = pending[i + 1]
   end
   pending_size = 0
-  if pending_nodes[1] then
+  if pending_nodes then
+    ended_nodes = ended_nodes or {}
     for _, node in ipairs(pending_nodes) do ended_nodes[#ended_nodes + 1] = node end
-    pending_nodes = {}
+    pending_nodes = nil
   end
 end
 
 -- Drops the words of a job that failed.
 --@rarely
 local function drop_pending()
-  pending_size, pending_nodes = 0, {}
+  pending_size, pending_nodes = 0, nil
 end
 
 -- The first entry of a list, without the popped ones; as LINDEX, which takes a text faster than a number.

@@ -46,6 +46,7 @@ local function one_of_several(token, number)
   return string.format('%s/%d', token, number)
 end
 
+--@rarely
 local function is_one_of_several(token)
   return string.find(token, '/', 1, true) ~= nil
 end
@@ -56,6 +57,7 @@ local LOST_ONCE_WITH_OTHERS = 'once with others'
 -- Whether a job may be what kills its workers, given its `_rescues`: it was lost with others twice, or alone. Then the
 -- number of such suspects, itself included, that a worker may run at once; nil for other jobs. That is one, and `_rescues`
 -- is a number, which counts, if it can only have been this job, or a few of them.
+--@rarely
 local function suspects_beside(rescues)
   if not rescues or rescues == LOST_ONCE_WITH_OTHERS then return nil end
   return tonumber(rescues) and 1 or tonumber(string.match(rescues, '^among (%d+)$'))

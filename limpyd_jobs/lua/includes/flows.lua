@@ -309,13 +309,13 @@ end
 --@rarely
 local function follow_ends()
   is_following = true
-  while ended_nodes[1] do
-    local flows, order = {}, {}
-    for _, ended in ipairs(ended_nodes) do
+  while ended_nodes do
+    local flows, order, nodes = {}, {}, ended_nodes
+    ended_nodes = nil
+    for _, ended in ipairs(nodes) do
       if not flows[ended.flow] then flows[ended.flow], order[#order + 1] = {}, ended.flow end
       table.insert(flows[ended.flow], ended)
     end
-    ended_nodes = {}
     for _, flow in ipairs(order) do pcall(follow_in, flow, flows[flow]) end
   end
   is_following = false
@@ -325,7 +325,7 @@ end
 local function end_batch()
   if batch then
     send_batch()
-    if ended_nodes[1] then follow_ends() end
+    if ended_nodes then follow_ends() end
     begin_batch()
   end
 end
@@ -336,9 +336,14 @@ local function note_end_of_node(text, status)
   local ended = parse_flow(text)
   if not ended then return end
   ended.status = status or 'gone'
-  local noted = batch and pending_nodes or ended_nodes
-  noted[#noted + 1] = ended
-  if not batch and not is_following then follow_ends() end
+  if batch then
+    pending_nodes = pending_nodes or {}
+    pending_nodes[#pending_nodes + 1] = ended
+    return
+  end
+  ended_nodes = ended_nodes or {}
+  ended_nodes[#ended_nodes + 1] = ended
+  if not is_following then follow_ends() end
 end
 
 -- What follows for its flow if a node is queued again, or no longer.

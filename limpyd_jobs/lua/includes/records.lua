@@ -258,13 +258,9 @@ local function throttle_ended(model, pk, changes, values)
   throttle(model, pk, values._unique_for, identifier, changes.status or status)
 end
 
--- Whatever lets a node of a flow be queued, or no longer, comes through here: see flows.lua.
-local function see_to_flow(model, pk, changes, values)
-  follow_change(model, pk, changes, values)
-end
-
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any:
--- with `queued`, also `_unique_for` and `_flow`. What a job held of its limits is free with the end of its claim.
+-- with `queued`, also `_unique_for` and `_flow`. Whatever lets a node of a flow be queued, or no longer, comes through here.
+-- What a job held of its limits is free with the end of its claim.
 local function update(model, pk, changes, known)
   local values = values_before(model, pk, changes, known or {})
   local ends_claim = model.limits and changes._claim_token == false
@@ -273,7 +269,7 @@ local function update(model, pk, changes, known)
   write_fields(model, pk, changes, values)
   if ends_claim and values._slots then free_slots(model.path .. ':' .. pk, values._slots) end
   if values._unique_for and changes.queued == false then throttle_ended(model, pk, changes, values) end
-  if values._flow and changes.queued ~= nil then see_to_flow(model, pk, changes, values) end
+  if values._flow and changes.queued ~= nil then follow_change(model, pk, changes, values) end
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
   if model.history then note_history(model, pk, changes, values.status) end
 end
@@ -343,7 +339,7 @@ local function delete_record(model, pk, status)
   if is_to_tell and status then tell(model, pk, 'changed', status, status_before, queue_key) end
   if is_to_tell then tell(model, pk, 'deleted', '', status or status_before, queue_key) end
   local number = redis.call('SREM', collection, pk)
-  if values._flow then see_to_flow(model, pk, {queued = false, status = status or 'gone'}, values) end
+  if values._flow then follow_change(model, pk, {queued = false, status = status or 'gone'}, values) end
   return number
 end
 
