@@ -275,11 +275,11 @@ def _level_of_the_log() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave out the classes of other test modules where all classes that are imported, or that were used, are asked for,
-    and those that another test has left on its own server.
+    """Leave out the classes of other test modules where all classes that are imported, or were used, are asked for, and
+    those that another test has left on its own server.
 
-    A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes; and a
-    worker would look for lanes where it knows a class with limits.
+    A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes, and
+    a worker would look for lanes where it knows a class with limits.
     """
     from limpyd_jobs import models
 
