@@ -8,10 +8,11 @@ from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, flows_of
+from limpyd_jobs.flows import Flow, FlowNode, FlowSummary
+from limpyd_jobs.views import cancel_flow, flow_rows, requeue_flow, shown_state
 
 COLUMNS = ("flow", "state", "jobs", "open", "failed", "made (UTC)", "ended (UTC)", "id")
-NODE_COLUMNS = ("number", "name", "state", "ident", "reason")
+NODE_COLUMNS = ("number", "name", "state", "after", "ident", "reason")
 
 
 class Flows(VerbCommand):
@@ -21,7 +22,7 @@ class Flows(VerbCommand):
     summary = "Show jobs that begin once others have ended, and cancel or requeue them together"
     words = """[list|show|cancel|requeue] [NAME] [options]
 
-  list           those that run, and those that have ended and are kept, the last ones first
+  list           those that run, first those in which something failed; then those that have ended and are kept
   show NAME      the jobs of one, by its name or its id
   cancel NAME    cancel all jobs of it that have not ended
   requeue NAME   put back the jobs of it that failed or were canceled; those after them wait for them again
@@ -36,29 +37,24 @@ Without a word, it lists."""
     def _list(self, words: Sequence[str]) -> None:
         if words:
             self.parser.error(f"unexpected argument: {words[0]!r}; list takes none")
-        found = flows_of()
+        found = flow_rows()
         self.print_list(found, COLUMNS, map(_row, found), ("ended (UTC)", "made (UTC)", "id"))
 
     def _show(self, words: Sequence[str]) -> None:
-        nodes = self._flow("show", words).nodes()
-        self.print_list(nodes, NODE_COLUMNS, map(_row_of_node, nodes), ("reason",))
+        nodes = Flow.find(self._named("show", words)).nodes()
+        self.print_list(nodes, NODE_COLUMNS, map(_row_of_node, nodes), ("reason", "after"))
 
     def _cancel(self, words: Sequence[str]) -> int:
-        flow = self._flow("cancel", words)
-        with self.audited("flows cancel", flow.name or flow.id, needs_room=True, refusals=self.refusals):
-            was_open = flow.cancel()
+        was_open = cancel_flow(self._named("cancel", words), **self.how_audited)
         return self._print("canceled" if was_open else "had ended before")
 
     def _requeue(self, words: Sequence[str]) -> int:
-        flow = self._flow("requeue", words)
-        with self.audited("flows requeue", flow.name or flow.id, needs_room=True, refusals=self.refusals):
-            flow.requeue()
-        return self._print(f"{flow.state().open} jobs are open")
+        return self._print(f"{requeue_flow(self._named('requeue', words), **self.how_audited)} jobs are open")
 
-    def _flow(self, verb: str, words: Sequence[str]) -> Flow:
+    def _named(self, verb: str, words: Sequence[str]) -> str:
         if len(words) != 1:
             self.parser.error(f"{verb} needs the name or the id of a flow after it")
-        return Flow.find(words[0])
+        return words[0]
 
     def _print(self, outcome: str) -> int:
         if not self.print_as_json({"outcome": outcome}):
@@ -68,9 +64,8 @@ Without a word, it lists."""
 
 def _row(flow: FlowSummary) -> tuple[object, ...]:
     added, ended = (date.isoformat(" ", "seconds") if date else "" for date in (flow.added, flow.ended))
-    state = "canceled" if flow.canceled and flow.state == "ended" else flow.state
-    return flow.name or flow.id, state, flow.size, flow.open, flow.failed, added, ended, flow.id
+    return flow.name or flow.id, shown_state(flow), flow.size, flow.open, flow.failed, added, ended, flow.id
 
 
 def _row_of_node(node: FlowNode) -> tuple[object, ...]:
-    return node.number, node.name, node.state, node.ident, node.reason
+    return node.number, node.name, node.state, node.after, node.ident, node.reason

@@ -67,6 +67,11 @@ def flows_of(database: Any = None) -> list[FlowSummary]:
     return [each for some in chunks(ids, CHUNK) for each in _read(connection, some)]
 
 
+def flow_summary(flow: str, database: Any = None) -> FlowSummary | None:
+    """Return how far a flow is, by its id; None if there is none, or no longer."""
+    return next(iter(_read(connection_to(database or BaseJobsModel.database), [flow])), None)
+
+
 def _read(connection: Any, ids: list[str]) -> list[FlowSummary]:
     names = ("name", "state", "size", "added", "ended", "canceled")
     commands = [
@@ -83,7 +88,9 @@ def _read(connection: Any, ids: list[str]) -> list[FlowSummary]:
     return [_summary(flow, *row) for flow, *row in rows if row[0] and row[0][1]]
 
 
-def _summary(flow: str, stored: list[str | None], number: int, failed: int) -> FlowSummary:
+def _summary(flow: str, stored: list[str | None], number: int | None, failed: int | None) -> FlowSummary:
+    """Return what was read. Another program may have written anything there."""
     name, state, size, added, ended, canceled = stored
+    jobs = int(size[:9]) if size and size.isascii() and size.isdecimal() else 0
     when = parse_datetime(added), parse_datetime(ended)
-    return FlowSummary(flow, name or "", state or "", int(size or 0), number, failed, *when, canceled or "")
+    return FlowSummary(flow, name or "", state or "", jobs, number or 0, failed or 0, *when, canceled or "")

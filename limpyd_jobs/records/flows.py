@@ -73,9 +73,14 @@ def read_of_flow(text: str | None, before: str | None) -> OfFlow | None:
 def numbers_in(ranges: str) -> list[str]:
     """Return the numbers of a text such as ``3,7-10``."""
     found: list[str] = []
-    for first, last in _RANGE.findall(ranges):
-        found += map(str, range(int(first[:9]), min(int(last[:9] or first[:9]), MAX_NODES) + 1))
+    for first, last in bounds_in(ranges):
+        found += map(str, range(first, min(last, MAX_NODES) + 1))
     return found
+
+
+def bounds_in(ranges: str) -> list[tuple[int, int]]:
+    """Return the first and the last number of each range of a text such as ``3,7-10``."""
+    return [(int(first[:9]), int(last[:9] or first[:9])) for first, last in _RANGE.findall(ranges)]
 
 
 def ranges_of(numbers: Iterable[int]) -> str:

@@ -1,6 +1,8 @@
 """What is shown and done, as values: for the commands, the dashboard and Django's admin alike."""
 
 from limpyd_jobs.dates import shown_span as shown_span
+from limpyd_jobs.flows import FlowNode as FlowNode
+from limpyd_jobs.flows import FlowSummary as FlowSummary
 from limpyd_jobs.texts import count_of as count_of
 from limpyd_jobs.views.changes import Change as Change
 from limpyd_jobs.views.changes import filter_of_failed as filter_of_failed
@@ -11,6 +13,17 @@ from limpyd_jobs.views.finding import Finding as Finding
 from limpyd_jobs.views.finding import Place as Place
 from limpyd_jobs.views.finding import find_anything as find_anything
 from limpyd_jobs.views.finding import look_through as look_through
+from limpyd_jobs.views.flows import Box as Box
+from limpyd_jobs.views.flows import FlowGraph as FlowGraph
+from limpyd_jobs.views.flows import PlaceInFlow as PlaceInFlow
+from limpyd_jobs.views.flows import cancel_flow as cancel_flow
+from limpyd_jobs.views.flows import flow_graph as flow_graph
+from limpyd_jobs.views.flows import flow_rows as flow_rows
+from limpyd_jobs.views.flows import flows_named as flows_named
+from limpyd_jobs.views.flows import place_in_flow as place_in_flow
+from limpyd_jobs.views.flows import requeue_flow as requeue_flow
+from limpyd_jobs.views.flows import shown_state as shown_state
+from limpyd_jobs.views.flows import sign_of as sign_of
 from limpyd_jobs.views.following import STOP_ABOVE as STOP_ABOVE
 from limpyd_jobs.views.following import Following as Following
 from limpyd_jobs.views.following import Requeue as Requeue

@@ -17,6 +17,7 @@ from limpyd_jobs.search.found import FIELDS, cursor_of, positions_of
 from limpyd_jobs.search.look import NOT_MEANT, hides_none
 from limpyd_jobs.search.walk import Walk
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.views.flows import flows_named
 
 # How many characters of a text are looked at, and how many words of it are asked for.
 MAX_TEXT, MAX_WORDS = 2_000, 8
@@ -46,13 +47,14 @@ class JobsOf(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Something with a name: a ``queue``, a ``class``, a ``cause``, a ``status``, a ``schedule``, or the ``audit``.
+    """Something with a name: a ``queue``, a ``class``, a ``cause``, a ``status``, a ``flow``, a ``schedule``, or the
+    ``audit``.
 
     Attributes
     ----------
     kind, name: str
     about: str
-        What is said beside the name; empty for nothing.
+        What is said beside the name; empty for nothing. Of a flow, whose `name` is its id, it is the name.
     """
 
     kind: str
@@ -141,6 +143,7 @@ def _places(text: str, database: JobsDatabase | None) -> Iterator[Place]:
     yield from (Place("class", path) for path in near(classes_of(database)))
     if " " not in text:
         yield from causes
+    yield from (Place("flow", each.id, each.name or each.id) for each in flows_named(text, MAX_NAMES, database))
     yield from (Place("schedule", each.name) for each in schedules(text, MAX_NAMES, CAUSES_TIMEOUT, database).found)
     number = sum(low in f"{each.who} {each.filter} {each.how}".lower() for each in audit_entries(MAX_ENTRIES, database))
     if number:

@@ -9,7 +9,7 @@ from typing import Any
 import redis
 from limpyd import fields
 
-from limpyd_jobs import Job, LimpydJobsException, Queue, Schedule, WorkerPresence, job
+from limpyd_jobs import Flow, Job, LimpydJobsException, Queue, Schedule, WorkerPresence, job
 from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.records.metrics import Metrics
 
@@ -80,8 +80,19 @@ def fill(client: redis.Redis) -> None:
         _add_jobs(client, number, text, queue)
         _add_jobs_of_functions(client, text)
         _write_the_rest(client, number, text)
+    _make_flows(client)
     _write_bytes(client)
     _write_much(client)
+
+
+def _make_flows(client: redis.Redis) -> None:
+    """Make flows whose names, and those of their nodes, are attacks."""
+    for text in PAYLOADS.values():
+        with Flow() as flow:
+            flow.add(Attack.prepare(queue_name="attacks"))
+        node = client.hget(f"limpyd-jobs:flow:{flow.id}:nodes", "1").partition(" ")[0]
+        client.hset(f"limpyd-jobs:flow:{flow.id}:nodes", "1", f"{node} {text}")
+        client.hset(f"limpyd-jobs:flow:{flow.id}", mapping={"name": text, "canceled": text})
 
 
 def _queue_of(client: redis.Redis, number: int, text: str) -> str:

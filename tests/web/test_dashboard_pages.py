@@ -26,6 +26,7 @@ PICTURES = {
     "errors": ("/errors", 480),
     "workers": ("/workers", 880),
     "schedules": ("/schedules", 420),
+    "flow": ("/flows/flow?name=month-end%3A2026-11", 840),
     "job": ("/jobs/webshop.SendMail:12", 960),
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 from limpyd import fields
 
-from limpyd_jobs import Job, Queue, Schedule, Worker, WorkerPresence
+from limpyd_jobs import Flow, Job, Queue, Schedule, Worker, WorkerPresence, chain
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.records.metrics import Metrics
@@ -43,6 +43,23 @@ class ResizeImage(OfShop):
 
     def run(self, queue: Any) -> None:
         raise ValueError(f"{self.path.hget()} is not an image")
+
+
+class Invoice(OfShop):
+    queue_name = "invoices"
+    customer = fields.InstanceHashField()
+
+    def run(self, queue: Any) -> str:
+        if self.customer.hget() == "47":
+            raise ValueError("customer 47 has no address")
+        return f"invoice of {self.customer.hget()}"
+
+
+class Report(OfShop):
+    queue_name = "reports"
+
+    def run(self, queue: Any) -> int:
+        return len(self.results())
 
 
 class ChargeCard(OfShop):
@@ -79,6 +96,7 @@ def fill(client: redis.Redis) -> None:
     _write_metrics(client)
     _note_versions(client)
     _plan(client)
+    _make_flows()
 
 
 def _run_some() -> None:
@@ -216,3 +234,18 @@ def _plan(client: redis.Redis) -> None:
     nightly = Schedule.add("newsletter", SendMail, cron="30 7 * * mon", timezone="Europe/Paris")
     Schedule.add("cleanup", ResizeImage, interval=3600)
     client.hset(f"jobs:schedule:{nightly.pk.get()}:hash", "next_run", "2026-11-23 06:30:00")
+
+
+def _make_flows() -> None:
+    """Make a flow in which a job failed, one that goes on, and one that has ended."""
+    with Flow("month-end:2026-11") as flow:
+        ledger = flow.add(Invoice.prepare(customer="0"), name="Close the ledger")
+        invoices = [flow.add(Invoice.prepare(customer=f"{number}"), after=ledger) for number in (12, 31, 47)]
+        report = flow.add(Report.prepare(), after=invoices, name="Report of the month")
+        flow.add(SendMail.prepare(to="cfo@example.com"), after=report, name="Mail it")
+        flow.add(Report.prepare(), after=invoices, on_error="run", name="List what failed")
+    chain(Report.prepare(), SendMail.prepare(to="ann@example.com"), name="weekly").cancel()
+    Worker("invoices", max_loops=4, logger_level=60).run()
+    with Flow("catalogue") as flow:
+        pages = [flow.add(ResizeImage.prepare(path=f"/photos/{number}.jpg")) for number in range(200)]
+        flow.add(Report.prepare(), after=pages)

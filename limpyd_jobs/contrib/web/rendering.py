@@ -24,7 +24,7 @@ from limpyd_jobs.contrib.web.statics import static_names
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime
 from limpyd_jobs.query import fails_now
-from limpyd_jobs.views import count_of, document, rounded, shown_span
+from limpyd_jobs.views import count_of, document, rounded, shown_span, shown_state, sign_of
 
 # How many characters of a text a page shows, and a program is sent, at most.
 MAX_SHOWN, MAX_SENT = 20_000, 100_000
@@ -158,6 +158,11 @@ def number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else cell(value)
 
 
+def in_words(numbers: Mapping[str, int], names: Iterable[str]) -> str:
+    """Return some of several numbers with their names: ``2 running, 1 waiting``."""
+    return ", ".join(f"{numbers[name]:,} {name}" for name in names if numbers.get(name))
+
+
 def mark(value: Any) -> str:
     """Return a text as the id of an element has it, so that a swap moves the row of a thing, and the focus with it."""
     return sha256(f"{value}".encode(errors="surrogatepass")).hexdigest()[:12]
@@ -229,6 +234,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "bound": short,
     "cell": cell,
     "clock": clock,
+    "in_words": in_words,
     "json": script_json,
     "lines": lines,
     "mark": mark,
@@ -243,6 +249,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "fails_now": lambda date: fails_now(date, datetime.now(timezone.utc).replace(tzinfo=None)),
     "rounded": rounded,
     "seconds": shown_span,
+    "sign_of_flow": sign_of,
     "stamp": stamp,
     "told": told,
+    "word_of_flow": shown_state,
 }

@@ -18,7 +18,7 @@ from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
 
 # What is read of the job of each node.
-_FIELDS = ("status", "_waits", "delayed_until", "_cancel_reason")
+_FIELDS = ("status", "_waits", "delayed_until", "_cancel_reason", "_after")
 
 
 class FlowNode(NamedTuple):
@@ -38,6 +38,8 @@ class FlowNode(NamedTuple):
         Whether it is delayed because it waits for other nodes.
     reason: str
         Why it was canceled, if that is known.
+    after: str
+        The numbers of the nodes that it comes after, such as ``1-9,12``; empty if it comes after none.
     """
 
     number: int
@@ -46,6 +48,7 @@ class FlowNode(NamedTuple):
     status: str
     is_parked: bool = False
     reason: str = ""
+    after: str = ""
 
     @property
     def state(self) -> str:
@@ -86,10 +89,11 @@ def ident_of(node: StoredNode, paths: Mapping[str, str]) -> str:
 
 
 def _node(node: StoredNode, paths: Mapping[str, str], reply: Any) -> FlowNode:
-    status, waits, delayed_until, reason = reply if isinstance(reply, list) else [None] * len(_FIELDS)
+    status, waits, delayed_until, reason, after = reply if isinstance(reply, list) else [None] * len(_FIELDS)
     date = (waits or "").partition("\n")[0]
     is_parked = status == STATUSES.DELAYED and bool(date) and date == delayed_until
-    return FlowNode(int(node.number), node.name, ident_of(node, paths), status or "", is_parked, reason or "")
+    ident = ident_of(node, paths)
+    return FlowNode(int(node.number), node.name, ident, status or "", is_parked, reason or "", after or "")
 
 
 def place_of(job: Any) -> Steps[OfFlow | None]:

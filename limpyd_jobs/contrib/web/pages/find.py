@@ -20,6 +20,7 @@ KINDS = {
     "queue": ("queues", "Queue"),
     "class": ("jobs", "Class"),
     "cause": ("err", "Cause"),
+    "flow": ("flows", "Flow"),
     "schedule": ("schedules", "Schedule"),
     "audit": ("audit", "Audit"),
 }
@@ -114,7 +115,7 @@ def _of_job(asked: Asked, job: FoundJob, field: str = "") -> Option:
 
 def _of_place(place: Place) -> Option:
     icon, what = KINDS[place.kind]
-    title = place.about if place.kind == "cause" else place.name
+    title = place.about if place.kind in ("cause", "flow") else place.name
     about = place.about if place.kind == "audit" else ""
     return Option(icon, f"{what} {title}", about, "", "", _address_of(place))
 
@@ -124,6 +125,8 @@ def _address_of(place: Place) -> str:
         return address("/errors/cause", fingerprint=place.name)
     if place.kind in ("queue", "class"):
         return address(f"/queues/{place.kind}", name=place.name)
+    if place.kind == "flow":
+        return address("/flows/flow", name=place.name)
     if place.kind == "schedule":
         return address("/schedules/schedule", name=place.name)
     return (

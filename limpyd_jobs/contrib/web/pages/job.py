@@ -30,7 +30,7 @@ from limpyd_jobs.query import (
     explain_job,
     job_details,
 )
-from limpyd_jobs.views import Block, Timeline, blocks_of, timeline_of, verbs_for
+from limpyd_jobs.views import Block, PlaceInFlow, Timeline, blocks_of, place_in_flow, timeline_of, verbs_for
 
 _LINES = re.compile(r"[\n\t]")
 
@@ -57,13 +57,15 @@ ABOVE = ("status", "queued", "identifier", "priority", "added", "start", "end", 
 class JobShown:
     """A job, as it was when it was read, with masked secrets; and why it does not run yet, or did not.
 
-    Of its fields, the first ones are there; `fields_stored` says how many there are.
+    Of its fields, the first ones are there; `fields_stored` says how many there are. `place` is where it stands in its
+    flow, if it is in one.
     """
 
     job: JobDetails
     job_class: str
     reasons: Sequence[Reason]
     fields_stored: int
+    place: PlaceInFlow | None = None
 
     @property
     def arguments(self) -> Mapping[str, str]:
@@ -142,7 +144,7 @@ def show(asked: Asked) -> JobShown:
         cursor=mask.field("cursor", details.cursor),
     )
     reasons = explain_job(ident, asked.database, mask=partial(_masked_text, mask)).reasons
-    return JobShown(masked, path, reasons, len(details.fields))
+    return JobShown(masked, path, reasons, len(details.fields), place_in_flow(ident, asked.database))
 
 
 def _masked_text(mask: Mask, name: str, text: str) -> str:

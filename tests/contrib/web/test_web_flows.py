@@ -1,0 +1,93 @@
+"""The dashboard shows flows, the graph of each, and the way from a job to its flow and back."""
+
+from __future__ import annotations
+
+import pytest
+from asking import Dashboard
+from flow_kinds import Page, Report
+
+from limpyd_jobs import Flow, chain
+from limpyd_jobs.query import audit_entries
+from limpyd_jobs.records import flows
+from limpyd_jobs.search.classes import connection_to
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def a_flow(name: str = "report:7") -> Flow:
+    flow = chain(Page.prepare(), Report.prepare(), name=name)
+    flow._nodes[0].job.claim().fail(ValueError("no paper"))
+    return flow
+
+
+def test_flows_are_listed_and_found_by_a_part_of_their_names() -> None:
+    dashboard = Dashboard()
+    assert "There is no flow" in dashboard.get("/flows").shown
+    flow = a_flow(HOSTILE)
+    chain(Page.prepare(), name="nightly")
+    page = dashboard.get("/flows")
+    assert "<script>alert" not in page.text
+    assert f"/flows/flow?name={flow.id}" in page.text
+    assert [each["name"] for each in dashboard.read("/flows?q=NIGHT")["flows"]] == ["nightly"]
+
+
+def test_a_job_leads_to_its_flow_and_the_flow_to_its_jobs() -> None:
+    flow = a_flow()
+    dashboard = Dashboard()
+    page = dashboard.get("/flows/flow?name=report:7")
+    for node in flow.nodes():
+        assert f'href="/jobs/{node.ident}"' in page.text
+        assert f'"/flows/flow?name={flow.id}"' in dashboard.get(f"/jobs/{node.ident}").text
+    assert "Page failed" in page.shown
+    assert "#id-" not in page.text
+    found = dashboard.read(f"/flows/flow?name={flow.id}&state=canceled")
+    assert [each["node"]["name"] for each in found["nodes"]] == ["Report"]
+
+
+def test_one_that_is_gone_is_said_to_be() -> None:
+    answer = Dashboard().get("/flows/flow?name=nightly")
+    assert answer.status == 404
+    assert "There is no flow nightly" in answer.shown
+
+
+def test_a_flow_is_canceled_and_requeued_once_that_is_confirmed() -> None:
+    flow, dashboard = a_flow(), Dashboard()
+    asked = dashboard.post("/flows/requeue", {"flow": flow.id})
+    assert "Requeue 2 jobs?" in asked.shown
+    assert flow.state().open == 0
+    dashboard.post("/flows/requeue", {"flow": flow.id, "confirmed": "1"})
+    assert [node.state for node in flow.nodes()] == ["waiting", "waiting for others"]
+    assert "Cancel 2 jobs?" in dashboard.post("/flows/cancel", {"flow": flow.id}).shown
+    dashboard.post("/flows/cancel", {"flow": flow.id, "confirmed": "1"})
+    assert [node.state for node in flow.nodes()] == ["canceled", "canceled"]
+    assert [(each.verb, each.filter) for each in audit_entries()] == [
+        ("flows cancel", "report:7"),
+        ("flows requeue", "report:7"),
+    ]
+
+
+def test_a_large_flow_is_shown_in_few_boxes_each_of_which_lists_its_jobs() -> None:
+    with Flow("large") as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(60)]
+        flow.add(Report.prepare(), after=pages)
+    page = Dashboard().get("/flows/flow?name=large")
+    assert page.text.count("<foreignObject") == 4
+    assert "jobs of a class that come after as many others are one box" in page.shown
+    found = Dashboard().read("/flows/flow?name=large&group=61")
+    assert (found["number"], found["nodes"][0]["after"], found["nodes"][0]["others"]) == (
+        1,
+        ["Page", "Page 2", "Page 3"],
+        57,
+    )
+
+
+def test_what_another_program_wrote_breaks_no_page() -> None:
+    flow = a_flow()
+    connection = connection_to(None)
+    connection.hset(flows.key_of(connection, flow.id), mapping={"size": "many", "added": "x", "state": "odd"})
+    connection.delete(flows.key_of(connection, flow.id, ":open"))
+    connection.set(flows.key_of(connection, flow.id, ":open"), "x")
+    for path in ("/flows", f"/flows/flow?name={flow.id}"):
+        assert Dashboard().get(path).status == 200
