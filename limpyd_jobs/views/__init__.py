@@ -36,6 +36,9 @@ from limpyd_jobs.views.jobs import COLUMNS as COLUMNS
 from limpyd_jobs.views.jobs import JobRow as JobRow
 from limpyd_jobs.views.jobs import job_rows as job_rows
 from limpyd_jobs.views.jobs import shown_time as shown_time
+from limpyd_jobs.views.limits import LimitRow as LimitRow
+from limpyd_jobs.views.limits import limit_rows as limit_rows
+from limpyd_jobs.views.limits import rows_of as rows_of
 from limpyd_jobs.views.merged import glance_of_all as glance_of_all
 from limpyd_jobs.views.merged import levels_of_all as levels_of_all
 from limpyd_jobs.views.merged import overview_of_all as overview_of_all

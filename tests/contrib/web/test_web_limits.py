@@ -29,11 +29,15 @@ class Call(Job):
 
 
 def test_the_value_of_a_secret_field_is_hidden() -> None:
-    with Call.add_job(api_key="s3cr3t").claim():
-        page = Dashboard().get("/limits")
-    assert "api_key=" in page.shown
-    assert "provider=" in page.shown
-    assert "s3cr3t" not in page.text
+    first, _ = (Call.add_job(api_key="s3cr3t") for _ in range(2))
+    with first.claim():
+        paths = ("/limits", "/queues/queue?name=q", f"/queues/class?name={Call.get_model_repr()}")
+        pages = [Dashboard().get(path) for path in paths]
+        assert Dashboard().read("/limits?q=s3cr3t")["rows"] == []
+    for page in pages:
+        assert "api_key=" in page.shown
+        assert "provider=" in page.shown
+        assert "s3cr3t" not in page.text
 
 
 def test_limits_that_are_in_use_are_shown_as_text() -> None:
@@ -45,12 +49,19 @@ def test_limits_that_are_in_use_are_shown_as_text() -> None:
     with first.claim():
         Worker("q", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
         page = dashboard.get("/limits")
-        found = {each["name"]: each for each in dashboard.read("/limits")["keys"] if each["value"] == "ann"}
+        rows = dashboard.read("/limits?q=DRIVER%3Dann")["rows"]
+        found = {each["key"]["name"]: each["key"] for each in rows}
+        of_class = dashboard.get(f"/queues/class?name={Ride.get_model_repr()}").shown
+        of_queue = dashboard.get("/queues/queue?name=q").shown
     assert "driver=ann" in page.shown
     assert first.ident in page.shown
     assert "<script>alert" not in page.text
     assert (found["driver"]["taken"], found["driver"]["parked"]) == (1, 1)
-    assert '"/limits"' in dashboard.get("/queues").text
+    assert len(rows) == 1
+    for shown in (of_class, of_queue):
+        assert "driver=ann" in shown
+        assert "1 of 1 running, full" in shown
+        assert "1 parked" in shown
 
 
 def test_what_another_program_wrote_as_slots_breaks_no_list() -> None:

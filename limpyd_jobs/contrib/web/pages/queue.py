@@ -10,12 +10,13 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple
 
+from limpyd_jobs.contrib.web.pages.limits import shown_limits
 from limpyd_jobs.contrib.web.pages.overview import span_of
 from limpyd_jobs.contrib.web.pictures.lanes import Choice, Now, Strip, steps_of, strip_of
 from limpyd_jobs.contrib.web.pictures.looks import HOUR
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.integration import parse_datetime
+from limpyd_jobs.integration import Ident, parse_datetime
 from limpyd_jobs.query import (
     Count,
     ErrorFilter,
@@ -32,7 +33,7 @@ from limpyd_jobs.query import (
     schedules,
     summed,
 )
-from limpyd_jobs.views import QueueRow, ShownWorker, queue_rows, shown_workers
+from limpyd_jobs.views import LimitRow, QueueRow, ShownWorker, queue_rows, shown_workers
 
 # How many causes, jobs, workers, schedules and classes are on the page.
 MAX_CAUSES, MAX_JOBS, MAX_WORKERS, MAX_FEEDING = 5, 8, 12, 20
@@ -83,6 +84,7 @@ class QueueShown:
     others: int
     feeding: Sequence[Feeder]
     schedules: Sequence[ScheduleState]
+    limits: Sequence[LimitRow]
     names: Sequence[str]
     at: datetime
 
@@ -105,6 +107,7 @@ class ClassShown:
     queues: Sequence[Feeder]
     schedules: Sequence[ScheduleState]
     incidents: Sequence[Incident]
+    limits: Sequence[LimitRow]
     at: datetime
 
 
@@ -118,6 +121,7 @@ def show(asked: Asked) -> QueueShown:
     incidents = [each for each in found if name in each.queues]
     errors = _causes(asked, f"queue={name}")
     waiting = asked.find(("oldest", name), partial(_oldest, asked, name))
+    feeding = _rates(glanced, Choice(queue=name), 1)
     workers = [each for each in shown_workers(glanced.overview.workers) if name in each.queues]
     due = [state.next_due for state in row.priorities if state.next_due is not None]
     levels = asked.looks.levels(span, name)
@@ -144,8 +148,9 @@ def show(asked: Asked) -> QueueShown:
         ages=_ages(waiting, glanced.at),
         workers=workers[:MAX_WORKERS],
         others=len(workers[MAX_WORKERS:]),
-        feeding=_rates(glanced, Choice(queue=name), 1),
+        feeding=feeding,
         schedules=_schedules(asked, "queue", name),
+        limits=shown_limits(asked, {each.name for each in feeding} | {Ident.of(each.ident).path for each in waiting}),
         names=[each.name for each in glanced.overview.queues],
         at=datetime.now(timezone.utc),
     )
@@ -169,6 +174,7 @@ def show_class(asked: Asked) -> ClassShown:
         queues=_rates(glanced, choice, 0),
         schedules=_schedules(asked, "job", name),
         incidents=incidents,
+        limits=shown_limits(asked, {name}),
         at=datetime.now(timezone.utc),
     )
 

@@ -105,9 +105,9 @@
     return element("div", { role: "group", "aria-labelledby": id }, element("p", { id, class: "head-of" }, title), ...members.map(option));
   }
 
-  // The pages, while nothing is typed.
-  function pages() {
-    const links = [...document.querySelectorAll(".rail [data-go]")];
+  // The pages: all while nothing is typed, else those whose names begin with it.
+  function pages(text = "") {
+    const links = [...document.querySelectorAll(".rail [data-go]")].filter((each) => each.querySelector("span").textContent.toLowerCase().startsWith(text.toLowerCase()));
     return links.map((each) => ({ icon: each.querySelector("use").getAttribute("href").replace("#i-", ""), title: each.querySelector("span").textContent, detail: "", note: `g ${each.dataset.go}`, moment: "", address: each.href }));
   }
 
@@ -140,7 +140,7 @@
     try {
       const found = await ask("", { q: text });
       if (mine !== asked) return;
-      show(found.groups, input.value);
+      show([{ title: "Go to", options: pages(text) }, ...found.groups], input.value);
       if (input.dataset.goes) { delete input.dataset.goes; if (options.length) return go(options[0]); }
       if (found.scans) await through(text, mine);
     } catch { if (mine === asked) status.textContent = "The dashboard does not answer"; }

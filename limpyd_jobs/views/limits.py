@@ -1,0 +1,39 @@
+"""The keys of limits that are in use, with the classes of their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.query import LimitKey, limit_keys
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import classes_of
+
+
+class LimitRow(NamedTuple):
+    """A key of a limit, and the class of its jobs: empty if several classes share the limit, or it is not known."""
+
+    key: LimitKey
+    job_class: str
+
+    @property
+    def sign(self) -> str:
+        """The state whose sign it has: ``paused`` if no job may begin by order, ``full`` if all slots are taken."""
+        if self.key.rests_for or self.key.allowed == 0:
+            return "paused"
+        return "full" if self.key.state == "full" else "late" if self.key.parked else "well"
+
+
+def limit_rows(database: JobsDatabase | None = None) -> list[LimitRow]:
+    """Return the keys of limits that are in use: those that keep most jobs waiting first."""
+    paths = {known.name: path for path, known in classes_of(database).items()}
+    return [LimitRow(each, paths.get(each.owner, "")) for each in limit_keys(database)]
+
+
+def rows_of(rows: Collection[LimitRow], paths: Collection[str]) -> list[LimitRow]:
+    """Return those of some classes; also of limits that they share, as far as this process knows the classes."""
+    classes = [job_classes.known[path] for path in paths if path in job_classes.known]
+    shared = {limit.label for each in classes for limit in limits_of_class(each) if limit.name}
+    return [each for each in rows if each.job_class in paths or (not each.job_class and each.key.name in shared)]
