@@ -12,7 +12,7 @@ from webshop import Report, SendMail
 from limpyd_jobs import Flow, chain
 
 BOXES = """
-return [...document.querySelectorAll('.graph .box')].filter(each => each.checkVisibility()).map(each => each.innerText)
+return [...document.querySelectorAll('.graph .node')].filter(each => each.checkVisibility()).map(each => each.innerText)
 """
 
 
@@ -53,7 +53,7 @@ def test_a_graph_fits_on_a_phone_and_can_be_tapped(shop: Site, browser: Browser)
         for name in ("month-end:2026-11", "catalogue"):
             browser.open(shop(f"/flows/flow?name={name}"))
             assert browser.run(TOO_WIDE) == []
-            boxes = [each for each in browser.driver.find_elements(By.CSS_SELECTOR, ".box") if each.is_displayed()]
+            boxes = [each for each in browser.driver.find_elements(By.CSS_SELECTOR, ".node") if each.is_displayed()]
             assert len(boxes) == {"month-end:2026-11": 7, "catalogue": 2}[name]
             assert all(each.size["height"] >= 44 for each in boxes)
             assert browser.violations() == []

@@ -79,6 +79,16 @@ def test_the_keyboard_reaches_everything(shop: Site, browser: Browser) -> None:
     assert {"Overview", "Queues", "Jobs", "Dark theme", "mails", "Pause"} <= {*reached}
 
 
+@pytest.mark.parametrize("path", ["/jobs", "/errors", "/find"])
+def test_the_box_of_a_search_takes_no_more_than_it_needs(path: str, shop: Site, browser: Browser) -> None:
+    for width in (PHONE, WIDTH):
+        browser.resize(width)
+        browser.open(shop(path))
+        box = browser.driver.find_element(By.CSS_SELECTOR, "form.box")
+        assert box.size["height"] < 200
+        assert box.find_element(By.CSS_SELECTOR, ".bar").size["width"] > box.size["width"] - 10
+
+
 def test_the_theme_that_is_chosen_stays(shop: Site, browser: Browser) -> None:
     browser.open(shop("/queues"))
     before = browser.run("return getComputedStyle(document.documentElement).backgroundColor")
