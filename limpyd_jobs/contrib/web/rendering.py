@@ -32,6 +32,9 @@ MAX_SHOWN, MAX_SENT = 20_000, 100_000
 # A date as it is stored. What says that it is in UTC is not true of the viewer's time, which replaces it.
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)(?: \(UTC\))?", re.ASCII)
 
+# Until this year a job is delayed that waits for others, and what is shown of that.
+ENDLESS, NO_DATE = 9999, "no date"
+
 # How many characters of a text are shown in a cell of a list.
 MAX_CELL = 200
 
@@ -87,6 +90,8 @@ def moment(value: Any) -> Markup | str:
     found = as_utc(value)
     if found is None:
         return "" if value is None else cell(value)
+    if found.year == ENDLESS:
+        return NO_DATE
     text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
     stamp = f"{found:%Y-%m-%dT%H:%M:%S}Z"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, text, text)
@@ -118,6 +123,8 @@ def ago(value: Any) -> Markup | str:
     found = as_utc(value)
     if found is None:
         return "" if value is None else cell(value)
+    if found.year == ENDLESS:
+        return NO_DATE
     text = f"{found:%Y-%m-%d %H:%M:%S} UTC"
     stamp = f"{found:%Y-%m-%dT%H:%M:%S}Z"
     shown = distance((datetime.now(timezone.utc) - found).total_seconds())

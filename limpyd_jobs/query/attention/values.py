@@ -127,6 +127,11 @@ class Incident(NamedTuple):
         return self.gravity == ERROR
 
     @property
+    def beyond(self) -> str:
+        """What the text says beyond the title, for who shows both; empty if that is nothing."""
+        return self.text.removeprefix(self.title).lstrip(":,. ")
+
+    @property
     def queue(self) -> str:
         """The queue that it is about; empty if it is about none, or several."""
         return self.queues[0] if len(self.queues) == 1 else ""

@@ -91,3 +91,12 @@ def test_what_another_program_wrote_breaks_no_page() -> None:
     connection.set(flows.key_of(connection, flow.id, ":open"), "x")
     for path in ("/flows", f"/flows/flow?name={flow.id}"):
         assert Dashboard().get(path).status == 200
+
+
+def test_a_job_that_waits_for_others_has_no_date_at_the_end_of_time() -> None:
+    chain(Page.prepare(), Page.prepare())
+    for path in ("/jobs?status=delayed", "/queues/queue?name=pages"):
+        shown = Dashboard().get(path).shown
+        assert "no date" in shown
+        assert "9999" not in shown
+        assert "2,9" not in shown

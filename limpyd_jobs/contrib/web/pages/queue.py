@@ -46,6 +46,10 @@ TIMEOUT, MAX_AGES, MAX_LISTED = 0.2, 500, 2_000
 AGES = (1, 10, 60, 300, 3600, 86400)
 
 
+# From when on, in seconds since the epoch, a job is delayed that waits for others without a limit.
+ENDLESS = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
+
+
 class Ages(NamedTuple):
     """How many jobs have waited for how long, the shortest first, of the oldest ones that were looked at."""
 
@@ -123,7 +127,7 @@ def show(asked: Asked) -> QueueShown:
     waiting = asked.find(("oldest", name), partial(_oldest, asked, name))
     feeding = _rates(glanced, Choice(queue=name), 1)
     workers = [each for each in shown_workers(glanced.overview.workers) if name in each.queues]
-    due = [state.next_due for state in row.priorities if state.next_due is not None]
+    due = [state.next_due for state in row.priorities if state.next_due is not None and state.next_due < ENDLESS]
     levels = asked.looks.levels(span, name)
     strip = strip_of(
         span,

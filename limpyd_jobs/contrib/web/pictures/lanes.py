@@ -171,7 +171,7 @@ def strip_of(
 
 
 def _of_slots(slots: int) -> str:
-    return f"of {slots:,} slot{'s' * (slots != 1)}"
+    return f"of {slots:,} slot{'s' * (slots != 1)}" if slots else "now, no slot"
 
 
 def _level(
@@ -312,6 +312,8 @@ def short(seconds: float) -> str:
     if seconds < 0.1:
         return f"{seconds * 1000:g} ms"
     unit, size = next((u, s) for u, s, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 90000)) if seconds < most)
+    if seconds < 600 and seconds % 60:
+        unit, size = "s", 1
     return f"{seconds / size:.3g} {unit}"
 
 
