@@ -14,6 +14,11 @@ from limpyd.fields import InstanceHashField, RedisField
 from limpyd_jobs.arguments import is_number
 from limpyd_jobs.exceptions import ConfigurationException
 
+OnLimit = Literal["wait", "drop", "newest", "replace"]
+
+# What a script does if a limit keeps a job from beginning, and for which values of `on_limit`.
+_WAYS = {"drops": ("drop",), "newest": ("newest", "replace"), "replaces": ("replace",)}
+
 _PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(\d*)([smhd])", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
@@ -57,8 +62,9 @@ class Limit:
     weight: str or float
         How much of the rate a job uses: a number, or the name of the field that has it.
     on_limit: str
-        What becomes of a job that may not begin: ``"wait"``, or ``"drop"`` to cancel it. It is decided when a worker
-        would begin the job, not when it is added.
+        What happens when a worker would begin a job, and the limit keeps it from that. ``"wait"``: it waits.
+        ``"drop"``: it is canceled. ``"newest"``: it waits, and older jobs that wait for the same value are canceled.
+        ``"replace"``: the same, and the job that runs is canceled, too. Nothing of it happens when a job is added.
     fair: bool
         True to let the values of the field take turns, instead of serving first who came first.
 
@@ -75,7 +81,7 @@ class Limit:
     burst: int = 1
     weight: str | float = 1
     fair: bool = False
-    on_limit: Literal["wait", "drop"] = "wait"
+    on_limit: OnLimit = "wait"
 
     def __init__(
         self,
@@ -87,7 +93,7 @@ class Limit:
         burst: int = 1,
         weight: str | float = 1,
         fair: bool = False,
-        on_limit: Literal["wait", "drop"] = "wait",
+        on_limit: OnLimit = "wait",
     ) -> None:
         given: dict[str, Any] = {"field": field, "name": name, "concurrency": concurrency, "rate": rate}
         given |= {"burst": burst, "weight": weight, "fair": fair, "on_limit": on_limit}
@@ -113,8 +119,13 @@ class Limit:
             raise self._refused(f"weight must be a number from 0, or the name of a field, not {self.weight!r}")
         if self.weight != 1 and self.rate is None:
             raise self._refused("weight says how much of a rate a job uses: give a rate, too")
-        if self.on_limit not in ("wait", "drop"):
-            raise self._refused(f"on_limit must be 'wait' or 'drop', not {self.on_limit!r}")
+        if self.on_limit not in ("wait", "drop", "newest", "replace"):
+            raise self._refused(f"on_limit must be 'wait', 'drop', 'newest' or 'replace', not {self.on_limit!r}")
+        if self.on_limit == "replace" and (self.rate is not None or self.concurrency is None):
+            raise self._refused(
+                "on_limit='replace' cancels the job that runs, but a rate is not free again by that: "
+                "give concurrency alone, or say on_limit='newest'"
+            )
         if self.concurrency == 0:
             warnings.warn(f"{self}: with concurrency=0, no job of it begins", UserWarning, stacklevel=5)
 
@@ -213,6 +224,7 @@ def described_limits(model: Any) -> Mapping[str, Any]:
     return {
         "fields": fields,
         "fair": any(limit.fair for limit in limits),
+        "newest": any(limit.on_limit in _WAYS["newest"] for limit in limits),
         "rules": [dict(_described(model, limit, fields)) for limit in limits],
     }
 
@@ -227,8 +239,9 @@ def _described(model: Any, limit: Limit, fields: list[str]) -> Mapping[str, Any]
         rule["weigh"] = fields.index(limit.weight) + 1
     else:
         rule["weight"] = limit.weight
-    if limit.on_limit == "drop":
-        rule["drops"] = True
+    for name, ways in _WAYS.items():
+        if limit.on_limit in ways:
+            rule[name] = True
     if limit.fair:
         rule["fair"] = True
     return rule
@@ -247,6 +260,7 @@ def check_declared(job_class: Any) -> None:
         }
         own = {name: value for name, value in vars(job_class).items() if isinstance(value, RedisField)}
         check_limits(job_class, limits, {**inherited, **own})
+        _compare_with_others(job_class, limits)
 
 
 def check_limits(model: Any, limits: tuple[Limit, ...], fields: Mapping[str, RedisField]) -> None:
@@ -266,7 +280,6 @@ def check_limits(model: Any, limits: tuple[Limit, ...], fields: Mapping[str, Red
         raise ConfigurationException(
             f"{model.__name__} has two limits with fair=True: only one can decide whose turn it is"
         )
-    _compare_with_others(model, limits)
 
 
 def _check_field(model: Any, limit: Limit, name: str, fields: Mapping[str, RedisField]) -> None:
@@ -277,21 +290,23 @@ def _check_field(model: Any, limit: Limit, name: str, fields: Mapping[str, Redis
         raise ConfigurationException(f"{limit}: {model.__name__} {has}; its fields are {names}")
 
 
-# The shared limits of this process: the class that named each first, and what it allows.
-_shared: dict[str, tuple[Any, Mapping[str, Any]]] = {}
+# The shared limits of this process: the class that named each first, what it allows, and what becomes of one too many.
+_shared: dict[str, tuple[Any, Mapping[str, Any], OnLimit]] = {}
 
 
 def _compare_with_others(model: Any, limits: tuple[Limit, ...]) -> None:
-    """Warn if another class shares a limit, and gives it other numbers."""
+    """Warn if another class shares a limit, and gives it other numbers, or another `on_limit`."""
     for limit in limits:
         if not limit.name:
             continue
         path = f"{model.__module__}.{model.__name__}"
-        first, numbers = _shared.setdefault(limit.name, (path, limit.numbers))
-        if first != path and numbers != limit.numbers:
-            warnings.warn(
-                f"{path} and {first} share the limit {limit.name!r}, but give it other numbers: "
-                "for the jobs of each, its own hold",
-                UserWarning,
-                stacklevel=2,
-            )
+        first, numbers, on_limit = _shared.setdefault(limit.name, (path, limit.numbers, limit.on_limit))
+        if first == path:
+            continue
+        both = f"{path} and {first} share the limit {limit.name!r}"
+        if numbers != limit.numbers:
+            said = f"{both}, but give it other numbers: for the jobs of each, its own hold"
+            warnings.warn(said, UserWarning, stacklevel=2)
+        if on_limit != limit.on_limit:
+            said = f"{both}, but on_limit is {limit.on_limit!r} for one, and {on_limit!r} for the other: say the same"
+            warnings.warn(said, UserWarning, stacklevel=2)

@@ -47,7 +47,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a negative weight": (lambda: Limit(rate="1/s", weight=-1), "weight must be a number from 0"),
     "a weight of no rate": (lambda: Limit(concurrency=1, weight=2), "give a rate, too"),
     "fair to nothing": (class_with(Limit(concurrency=1, fair=True)), "fair needs a field, whose values take turns"),
-    "another end": (lambda: Limit(concurrency=1, on_limit="skip"), "on_limit must be 'wait' or 'drop', not 'skip'"),  # type: ignore[arg-type]
+    "another end": (
+        lambda: Limit(concurrency=1, on_limit="skip"),
+        "on_limit must be 'wait', 'drop', 'newest' or 'replace', not 'skip'",
+    ),  # type: ignore[arg-type]
+    "what runs, for a rate": (
+        lambda: Limit(concurrency=1, rate="1/s", on_limit="replace"),
+        "on_limit='replace' cancels the job that runs, but a rate is not free again by that: give concurrency alone",
+    ),
     "no name": (lambda: Limit(name="a b", concurrency=1), "name must be a name of letters, digits"),
     "an unknown field": (class_with(Limit("acount", concurrency=1)), "Limited has no field 'acount'; its fields are"),
     "an unknown weight": (class_with(Limit("account", rate="1/s", weight="tokens")), "Limited has no field 'tokens'"),

@@ -70,7 +70,7 @@ local function claim_given()
   local reply = claim_safely(first_key, queue, ident, classes[path], token, lease, false)
   if reply.outcome == 'limited' then
     local _, spot = lane_of(job_of(classes[path], ident), base)
-    park_again(first_key, queue, reply, spot)
+    park_again(first_key, queue, reply, spot, classes)
   end
   return reply
 end

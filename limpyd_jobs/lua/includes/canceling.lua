@@ -26,6 +26,14 @@ local function tell_worker(job, token, base)
   redis.pcall('PEXPIRE', key, CANCELS_EXPIRE)
 end
 
+-- Asks whoever runs a job to stop. One that is held in error by its worker may still run again. A failure sets another status,
+-- and version 2, with all that was written for it, then puts the job back: the field prevents that.
+--@rarely
+local function cancel_running(job, token, queue_key, reason)
+  update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1', _cancel_reason = reason})
+  if token then tell_worker(job, token, queue_key) end
+end
+
 -- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
 -- call instead of that, if given, reason: why, if it is to be kept}. The outcomes are documented in cancel.lua.
 local function cancel_job(job, where)
@@ -36,11 +44,8 @@ local function cancel_job(job, where)
   local status, token, queued, queue_key = unpack(redis.call(
     'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key'))
 
-  -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
-  -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
-  if token or status == STATUSES.RUNNING then
-    update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1', _cancel_reason = where.reason})
-    if token then tell_worker(job, token, queue_key) end
+  if token or status == STATUSES.RUNNING then  -- workers of version 2 run jobs without a claim
+    cancel_running(job, token, queue_key, where.reason)
     return 'done'
   elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR then
     return 'ended'

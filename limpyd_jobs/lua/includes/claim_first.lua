@@ -19,11 +19,11 @@ end
 
 -- Claims a job that was taken out of a list. If a limit keeps it from beginning, it is parked, and the outcome is 'sorted'.
 --@rarely
-local function claim_apart(key, queue, ident, model, token, lease, number)
-  local reply = claim_safely(key, queue, ident, model, token, lease, false, number)
+local function claim_apart(key, queue, ident, classes, token, lease, number)
+  local reply = claim_safely(key, queue, ident, classes[parse_ident(ident)], token, lease, false, number)
   if reply.outcome ~= 'limited' then return reply end
-  local _, spot = lane_of(job_of(model, ident), string.sub(key, 1, -9))
-  park_again(key, queue, reply, spot)
+  local _, spot = lane_of(job_of(classes[parse_ident(ident)], ident), string.sub(key, 1, -9))
+  park_again(key, queue, reply, spot, classes)
   return {outcome = 'sorted', key = key, ident = ident}
 end
 
@@ -39,7 +39,7 @@ local function claim_behind_suspects(key, queue, token, lease, classes, number)
         return {outcome = 'unknown', key = key, ident = ident}
       elseif path and may_be_next(classes[path], pk, number) then
         redis.call('LREM', key, 1, ident)
-        return claim_apart(key, queue, ident, classes[path], token, lease, number)
+        return claim_apart(key, queue, ident, classes, token, lease, number)
       end
       passed[key] = passed[key] + 1
     end
@@ -116,7 +116,7 @@ local function claim_behind(key, token, lease, classes)
       return {outcome = 'unknown', key = key, ident = ident}
     elseif path and path ~= broken_path then
       redis.call('LREM', key, 1, ident)
-      return claim_apart(key, sound_queue(base), ident, classes[path], token, lease)
+      return claim_apart(key, sound_queue(base), ident, classes, token, lease)
     end
   end
 end

@@ -1,6 +1,7 @@
 -- Lanes: claims the next job that was parked, and parks the jobs of a waiting list that a limit keeps from beginning.
 
 --@include claim_next
+--@include superseding
 
 -- How many entries of a list to look at in one step, how many of those that are behind one which is parked, and how many
 -- lanes to try: all other clients wait meanwhile.
@@ -18,12 +19,14 @@ local function note_lanes(base, queue, is_fair)
   end
 end
 
--- Parks some jobs, given places and idents, and by lane places and entries. A lane that was nowhere may be tried.
+-- Parks some jobs, given places and idents, and by lane places and entries. A lane that was nowhere may be tried; so is one
+-- where only the newest job counts.
 --@rarely
 local function park_all(base, parked, lanes)
   local names, rows, turn = {}, {'ZADD', base .. ':_turns', 'NX'}, nil
   for lane, entries in pairs(lanes) do
     redis.call('ZADD', lane_key(base, lane), unpack(entries))
+    if entries.newest then redis.call('ZREM', base .. ':_later', lane) end
     names[#names + 1] = lane
   end
   redis.call('ZADD', base .. ':_parked', unpack(parked))
@@ -52,6 +55,7 @@ local function park_first(key, queue, classes, wanted)
     if not lane or wanted and lane ~= wanted then break end
     local entries, own_ident = lanes[lane] or {}, job.model.path .. ':' .. job.pk
     entries[#entries + 1], entries[#entries + 2] = spot, entry_in_lane(own_ident)
+    entries.newest = job.model.limits and job.model.limits.newest
     parked[#parked + 1], parked[#parked + 2] = spot, own_ident
     lanes[lane] = entries
   end
@@ -67,12 +71,13 @@ end
 
 -- Puts a job in its lane that a limit keeps from beginning, and lets the lane wait for that.
 --@rarely
-local function park_again(key, queue, reply, spot, turn)
+local function park_again(key, queue, reply, spot, classes, turn)
   local base = string.sub(key, 1, -9)
   note_lanes(base, queue, false)
   park(base, reply.lane, reply.ident, spot)
   if reply.limit then
     block_lane(base, reply.lane, turn or last_turn(base), reply.limit, reply.moment)
+    supersede(base, reply.lane, reply.need, classes)
   else
     know_lane(base, reply.lane)
   end
@@ -86,15 +91,17 @@ local function pass_on(lane, limit)
   end
 end
 
--- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits.
+-- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits; where
+-- only the newest job counts, it does so once it was tried.
 --@rarely
 local function end_turn(base, queue, lane, turn, needs)
   local share, fair, full, moment = 1, nil, nil, nil
   for _, need in ipairs(needs) do
     if need.rule.fair then share, fair = set_value(need, 'share') or 1, need.limit end
-    if need.is_last then
+    local is_rate_used = need.interval and need.used_until - need.ahead > now()
+    if need.is_last and not need.rule.newest then
       full, moment = need.limit, nil
-    elseif need.interval and need.used_until - need.ahead > now() then
+    elseif is_rate_used and not need.rule.newest then
       full, moment = need.limit, need.used_until - need.ahead
     end
   end
@@ -131,7 +138,7 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
   queue.lane = lane
   local reply = claim_safely(key, queue, ident, classes[path], token, lease, false, number, turn)
   if reply.outcome == 'limited' then
-    park_again(key, queue, reply, spot, turn)
+    park_again(key, queue, reply, spot, classes, turn)
     if reply.turn then
       redis.call('ZADD', base .. ':_turns', reply.turn, reply.lane)
       return nil
@@ -206,6 +213,7 @@ local function park_limited(key, queue, reply, classes)
   if reply.limit then
     local base = string.sub(key, 1, -9)
     block_lane(base, reply.lane, last_turn(base), reply.limit, reply.moment)
+    supersede(base, reply.lane, reply.need, classes)
   end
   return sorted < MOST_SORTED
 end

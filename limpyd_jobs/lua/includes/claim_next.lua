@@ -76,7 +76,7 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
     local reason = 'its weight is not a number of units, but ' .. cjson.encode(string.sub(wrong, 1, 100))
     return nil, end_for_limit(key, queue, job, STATUSES.ERROR, reason)
   end
-  local limit, moment, rule
+  local limit, moment, need
   if turn and lane ~= queue.lane then  -- its limits are others by now, or its class has others here
     return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane}
   end
@@ -85,12 +85,14 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
     return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, turn = later}
   end
   local is_to_be_parked = is_first and (model.limits.fair or queue.lanes and redis.call('EXISTS', lane_key(base, lane)) == 1)
-  if not is_to_be_parked then limit, moment, rule = obstacle_of(needs, base, job.ident, lane) end
-  if rule and rule.drops then
-    return nil, end_for_limit(key, queue, job, STATUSES.CANCELED, 'its limit ' .. rule.name .. ' was reached')
+  if not is_to_be_parked then limit, moment, need = obstacle_of(needs, base, job.ident, lane) end
+  if need and need.rule.drops then
+    return nil, end_for_limit(key, queue, job, STATUSES.CANCELED, 'its limit ' .. need.rule.name .. ' was reached')
   end
   if limit or is_to_be_parked then
-    return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, limit = limit, moment = moment}
+    return nil, {
+      outcome = 'limited', key = key, ident = job.ident, lane = lane, limit = limit, moment = moment, need = need,
+    }
   end
   return needs
 end

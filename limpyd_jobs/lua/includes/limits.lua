@@ -1,7 +1,9 @@
 -- Limits: how many jobs may run at once, or begin in a time, of those that have the same value in a field, or of all. The
 -- limits of a class are part of its model: {fields: the names of what is to be read of a job, fair: whether lanes take
 -- turns, rules: [{key: of its limits, or none if they are shared, name, field: the number of its field, concurrency,
--- interval: microseconds for each unit, drops: whether jobs that may not begin are canceled, burst, weight: a number, or that of its field}…]}.
+-- interval: microseconds for each unit, drops: whether jobs that may not begin are canceled, newest: whether the older ones
+-- that wait are, replaces: whether one that runs is, too, burst, weight: a number, or that of its field}…], newest: whether
+-- one of the rules says so}.
 --
 -- What was set for a limit holds in place of what the class says: a hash beside the queues has a text for all keys of a
 -- limit, and one for each key, such as 'concurrency=3 weight=2'.
@@ -97,7 +99,7 @@ local function full_until(need, ident, elder, own)
   local moment, slots = score(now()), need.limit .. ':slots'
   local taken = redis.call('ZCOUNT', slots, '(' .. moment, '+inf')
   if taken >= most and (tonumber(redis.call('ZSCORE', slots, ident)) or 0) > now() / 1000000 then taken = taken - 1 end
-  need.is_last = taken + 1 >= most
+  need.is_last, need.is_full = taken + 1 >= most, taken >= most
   if taken < most and taken + 1 >= most and is_for_elder(need.limit, elder, own) then
     local base, lane = string.match(elder, '^([^\n]*)\n(.*)$')
     let_lane_go(base, lane)
@@ -125,7 +127,7 @@ local function rests_until(need)
   return rest and rest > now() and rest or nil
 end
 
--- The first limit that keeps a job from beginning, when to look again, and its rule; nil if it may begin. A key of a wrong type
+-- The first limit that keeps a job from beginning, when to look again, and what it needs of it; nil if it may begin. A key of a wrong type
 -- keeps it, too.
 --@rarely
 local function obstacle_of(needs, base, ident, lane)
@@ -137,7 +139,7 @@ local function obstacle_of(needs, base, ident, lane)
       return rests_until(need) or full_until(need, ident, needs.elder, own) or used_up_until(need)
     end)
     moment = ok and moment or not ok and now() + LOOK_AT_LIMITS
-    if moment then return need.limit, moment, need.rule end
+    if moment then return need.limit, moment, need end
   end
 end
 
