@@ -203,7 +203,7 @@ class Job(JobRecord):
 
         In that case, the queued job is returned. If the given priority is higher than its own, or with ``prepend``, it
         is moved to the place of the new one, but never while it runs. The attribute ``add_outcome`` of what is returned
-        says what was done: ``added``; ``existing`` or ``moved``; with ``on_duplicate="replace"``, ``replaced`` or
+        says what was done: ``added``; ``existing`` or ``moved``; to replace it, ``replaced`` or
         ``running``; and ``throttled`` if a job of the identifier ended less than ``unique_for`` ago: that one, which
         may be deleted by now, is returned, and none is added.
 
@@ -230,8 +230,9 @@ class Job(JobRecord):
             ``"replace"`` to let a queued job of the same identifier become the one that would be added, in one step:
             with these fields, defaults for those that are not given, this delay, queue and priority, and no tries. It
             keeps its pk, and its place in a waiting list unless it comes into another one. If it runs, nothing is
-            changed: ``running``. ``"keep"``, the default, changes no field of it. If the class has a field of that
-            name, this is the value of that field.
+            changed: ``running``. ``"replace_or_follow"`` adds the new one then, too, which begins once the other has
+            ended; that one is not tried again. ``"keep"``, the default, changes no field of it. If the class has a
+            field of that name, this is the value of that field.
         **fields_if_new
             Other fields, for a new job only; indexed ones of at most 64 kB each.
 
@@ -322,7 +323,7 @@ class Job(JobRecord):
         start_within: float | timedelta | None = None,
         retry_for: float | timedelta | None = None,
         unique_for: float | timedelta | None = None,
-        on_duplicate: Literal["keep", "replace"] | None = None,
+        on_duplicate: Literal["keep", "replace", "replace_or_follow"] | None = None,
     ) -> AddingJobs[P, Made]:
         """Say how to add jobs: ``SendMail.configure(priority=5, delayed_for=60).add(to="ann")``.
 

@@ -240,7 +240,7 @@ def test_an_outbox_writes_it_down() -> None:
 class TestItIsRefused:
     def test_if_it_is_another_word(self, redis_client: redis.Redis) -> None:
         for way in (Draft.add_job, lambda name, **options: Draft.add_jobs([name], **options)):
-            with pytest.raises(ValueError, match='on_duplicate is "keep" or "replace", not \'drop\''):
+            with pytest.raises(ValueError, match='on_duplicate is "keep", "replace" or "replace_or_follow", not'):
                 way("a", text="x", on_duplicate="drop")
         assert contents(redis_client) == {}
 

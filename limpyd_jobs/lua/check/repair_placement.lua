@@ -115,22 +115,24 @@ local function is_before(one, other)
 end
 
 local function rank(pk)
-  local queued, token, status, priority = unpack(redis.call(
-    'HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority'))
-  -- one that was canceled while it runs may be followed by another one, which does not begin before it has ended
+  local queued, token, status, priority, followed_by = unpack(redis.call(
+    'HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority', '_followed_by'))
+  -- one that runs may be followed by another one, which does not begin before it has ended
   local is_queued = queued == '1' and status ~= STATUSES.CANCELED and not (token == false and FINAL[status])
   return {
     pk = pk, is_queued = is_queued, is_claimed = token ~= false, is_running = status == STATUSES.RUNNING,
-    priority = tonumber(priority) or 0,
+    priority = tonumber(priority) or 0, is_followed = token and followed_by and true,
   }
 end
 
 -- Whether another queued job of the same identifier is the one to keep.
 local function has_better(identifier)
   local indexes, own = job.model.indexes, rank(job.pk)
+  if own.is_followed then return false end
   for _, pk in ipairs(redis.pcall('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
     local other = rank(pk)
-    if pk ~= job.pk and other.is_queued and (not own.is_queued or is_before(other, own)) then
+    local counts = pk ~= job.pk and other.is_queued and not other.is_followed
+    if counts and (not own.is_queued or is_before(other, own)) then
       return true
     end
   end

@@ -35,8 +35,8 @@ if request.heeds_status and status == STATUSES.CANCELED then
   return answer('canceled')
 elseif request.heeds_status and status == STATUSES.DELAYED then
   return answer('delayed')
-elseif claim_of(job)._followed_by then
-  end_claim(queue, job, keep_cursor({status = STATUSES.CANCELED, queued = false}), token)
+elseif has_follower(job) then
+  end_claim(queue, job, keep_cursor(left_to_follower(job)), token)
   return answer('done', {status = STATUSES.CANCELED})
 elseif status ~= STATUSES.RUNNING and not is_unbegun then
   probe('LLEN', queue .. ':waiting')

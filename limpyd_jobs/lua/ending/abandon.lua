@@ -48,7 +48,9 @@ end
 
 local changes = {}
 local status = redis.call('HGET', job.key, 'status')
-if status == STATUSES.WAITING and is_only_taken(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
+if has_follower(job) and (status == STATUSES.WAITING or status == STATUSES.DELAYED or status == STATUSES.RUNNING) then
+  changes = left_to_follower(job)
+elseif status == STATUSES.WAITING and is_only_taken(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
   local due = due_at(request.delay)
   probe('ZCARD', queue .. ':delayed')
   placed(changes, redis.call('HGET', job.key, 'priority') or '0', due, queue)

@@ -35,8 +35,8 @@ if refused then
   return ended_before(job, token, 'done', given) or answer(refused)
 end
 
-if claim_of(job)._followed_by then
-  end_claim(queue, job, keep_cursor({status = STATUSES.CANCELED, queued = false}), token)
+if has_follower(job) then
+  end_claim(queue, job, keep_cursor(left_to_follower(job)), token)
   return ended('done')
 end
 

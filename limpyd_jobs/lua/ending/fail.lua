@@ -67,7 +67,7 @@ own_priority = own_priority or '0'
 local function may_run_again()
   local is_to_be_canceled = (cancel_on_error or '') ~= '' and request.mode ~= 'hold anyway'
   return requeue_times > 0 and (tonumber(tries) or 0) <= requeue_times
-    and not (is_to_be_canceled or claim_of(job)._followed_by)
+    and not (is_to_be_canceled or has_follower(job))
 end
 
 -- The note about its priority if its retry policy changes it, to another one or, if that is not decided yet, to its

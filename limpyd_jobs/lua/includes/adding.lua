@@ -38,13 +38,13 @@ end
 --@rarely
 local function replacement(model, replaces, fields)
   local changes = {added = now_text()}
-  for _, name in ipairs(cjson.decode(replaces)) do changes[name] = false end
+  for _, name in ipairs(cjson.decode((string.gsub(replaces, '^follow ', '')))) do changes[name] = false end
   for name, value in pairs(model.defaults) do changes[name] = value end
   for name, value in pairs(fields) do changes[name] = value end
   return changes
 end
 
--- Lets a job that will be made follow one which is canceled, but still runs; returns until when it is delayed for now.
+-- Lets a job that will be made follow one that still runs; returns until when it is delayed for now.
 --@rarely
 local function follow(model, ending, due, fields)
   fields._follows = ending .. (is_delayed(due) and ' ' .. due.text or '')
@@ -52,7 +52,8 @@ local function follow(model, ending, due, fields)
 end
 
 -- Lets the queued job of an identifier become the one that would be made, unless it is claimed, or its end is being
--- recorded. It keeps its place in its waiting list, unless it comes into another one.
+-- recorded: then also whether the new one is to follow it. It keeps its place in its waiting list, unless it comes into another
+-- one.
 --@rarely
 local function replace_queued(model, pk, where, fields)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
@@ -60,7 +61,7 @@ local function replace_queued(model, pk, where, fields)
     'HMGET', job.key, 'status', '_claim_token', '_queue_key', '_follows', 'delayed_until', '_waits'))
   if is_parked(status, delayed_until, waits) then return 'existing', {pk = pk} end
   if token or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then
-    return 'running', {pk = pk}
+    return 'running', {pk = pk}, token and string.sub(where.replaces, 1, 7) == 'follow '
   end
   local conflict = not_unique(model, fields, pk)
   if conflict then
@@ -88,8 +89,9 @@ end
 local function add(model, identifier, where, fields, reserve, reserved_pk)
   local existing, is_ending = other_queued({model = model}, identifier)
   if existing and not is_ending then
-    if where.replaces then return replace_queued(model, existing, where, fields) end
-    return move_up(model, existing, where)
+    if not where.replaces then return move_up(model, existing, where) end
+    local outcome, reply, is_to_follow = replace_queued(model, existing, where, fields)
+    if not is_to_follow then return outcome, reply end
   end
   local unique_for = fields._unique_for or model.defaults._unique_for
   local ended = unique_for and throttled_by(model, identifier, unique_for)

@@ -159,7 +159,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, turn
     return {
       outcome = 'found', key = key, ident = job.ident, status = STATUSES.DELAYED, identifier = identifier,
       queue_name = queue.name or '', queue_priority = queue.priority or '', delayed_until = ends.text,
-      reason = 'job ' .. followed .. ', of the same identifier, was canceled, and has not ended',
+      reason = 'job ' .. followed .. ', of the same identifier, has not ended',
     }
   end
   if start_within and (tonumber(tries_before) or 0) == 0 and is_too_late(start_within, added, delayed_until) then
@@ -190,7 +190,10 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, turn
   token = is_among_others and one_of_several(token, number or 1) or token
   local start, tries = now_text(), string.format('%d', (tonumber(tries_before) or 0) + 1)
   local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
-  if followed then changes._follows = false end
+  if followed then
+    end_followed(model, followed, pk)
+    changes._follows = false
+  end
   if not is_only_taken(token) then
     changes.status, changes.start, changes.tries = STATUSES.RUNNING, start, tries
   end

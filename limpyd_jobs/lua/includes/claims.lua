@@ -106,6 +106,22 @@ local function leave_running(base, job)
   end
 end
 
+-- Whether another job follows a claimed one, so that it does not go back to a queue.
+local function has_follower(job)
+  local follower = claim_of(job)._followed_by
+  return follower and has_as_follower(job.model, job.pk, follower)
+end
+
+-- What becomes of it in place of that.
+--@rarely
+local function left_to_follower(job)
+  local is_canceled = claim_of(job).status == STATUSES.CANCELED
+  return {
+    status = STATUSES.CANCELED, queued = false,
+    _cancel_reason = not is_canceled and 'job ' .. claim_of(job)._followed_by .. ', added while it ran, begins instead' or nil,
+  }
+end
+
 -- Changes a job so that it is not claimed any more. The token of the caller, if given, is kept, so that the
 -- caller gets the same reply if it asks again.
 local function end_claim(base, job, changes, token)

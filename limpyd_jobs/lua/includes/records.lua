@@ -358,12 +358,13 @@ local function end_canceled(model, pk, queue_key)
 end
 
 -- The pk of another queued job with that identifier, or nil; and whether it only counts as queued because it is still
--- claimed, though it was canceled. Unless it is dry, it ends a canceled job that is over.
+-- claimed, though it was canceled. Of one that runs and one that follows it, it is the latter. Unless it is dry, it ends a
+-- canceled job that is over.
 local function other_queued(job, identifier, is_dry)
   local indexes, live, ending = job.model.indexes, nil, nil
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
-    local queued, status, queue_key, token = unpack(pk ~= job.pk
-      and redis.call('HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key', '_claim_token') or NOTHING)
+    local queued, status, queue_key, token, followed_by = unpack(pk ~= job.pk and redis.call(
+      'HMGET', hash_key(job.model, pk), 'queued', 'status', '_queue_key', '_claim_token', '_followed_by') or NOTHING)
     local is_canceled = status == STATUSES.CANCELED
     if queued == '1' then
       if is_canceled and has_lapsed(job.model, pk, queue_key) then
@@ -371,7 +372,7 @@ local function other_queued(job, identifier, is_dry)
       elseif is_canceled and token then
         ending = pk
       else
-        live = pk
+        live = followed_by and live or pk
       end
     end
   end

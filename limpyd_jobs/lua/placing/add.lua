@@ -11,7 +11,8 @@
 --   registry      JSON, to be written, [field, text, a key that must exist, if any]…: what others have to know of the
 --                 class and of the queue model
 --   replaces      JSON, the names of the fields that the queued job of the identifier loses, if it is to become the one
---                 that would be made; none to keep it
+--                 that would be made; with 'follow ' before it, a new job is made that follows it, if it runs; none to
+--                 keep it
 -- reply
 --   added, existing, moved   {pk}
 --   replaced      {pk}

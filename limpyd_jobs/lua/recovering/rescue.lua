@@ -150,8 +150,8 @@ local function rescue(queue, ident)
     redis.call('ZREM', queue .. ':_running', ident)
     return
   end
-  if held and (status == STATUSES.CANCELED or follower) then
-    end_claim(queue, job, {status = STATUSES.CANCELED, queued = false})
+  if held and (status == STATUSES.CANCELED or follower and has_as_follower(job.model, job.pk, follower)) then
+    end_claim(queue, job, follower and left_to_follower(job) or {status = STATUSES.CANCELED, queued = false})
     return
   end
   if started == nil then started = recent_start() or 0 end

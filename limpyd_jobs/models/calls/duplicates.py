@@ -21,14 +21,22 @@ def replaces(job_class: Any, fields: dict[str, Any]) -> str:
     if job_class.has_field("on_duplicate"):
         return ""
     chosen = fields.pop("on_duplicate")
-    if chosen not in (None, "keep", "replace"):
-        raise ValueError(f'on_duplicate is "keep" or "replace", not {one_line(repr(chosen))}')
+    if chosen not in (None, "keep", "replace", "replace_or_follow"):
+        words = '"keep", "replace" or "replace_or_follow"'
+        raise ValueError(f"on_duplicate is {words}, not {one_line(repr(chosen))}")
+    if chosen == "replace_or_follow":
+        return _or_follow(job_class)
     return _names_of(job_class) if chosen == "replace" else ""
 
 
 @memoized
 def _names_of(job_class: Any) -> str:
     return listed(sorted(layout_to_add(job_class).plain - _KEPT))
+
+
+@memoized
+def _or_follow(job_class: Any) -> str:
+    return f"follow {_names_of(job_class)}"
 
 
 def check_replacement(job_class: Any, fields: Mapping[str, Any], *, is_custom: bool) -> None:

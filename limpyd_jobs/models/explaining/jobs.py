@@ -366,7 +366,7 @@ def _last_error(details: JobDetails) -> str:
 def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:
     until, followed = stored.get("delayed_until", ""), stored.get("_follows", "").partition(" ")[0]
     if followed:
-        what = f"It begins once job {followed} has ended: that was canceled while it ran, and has the same identifier."
+        what = f"It begins once job {followed} has ended, which still runs, and has the same identifier."
         yield Reason("follows", what)
     if place.waits:
         yield Reason("waits_for_jobs", place.waits)

@@ -203,7 +203,7 @@ class JobFunction(Generic[P, Returned, Result]):
         start_within: float | timedelta | None = None,
         retry_for: float | timedelta | None = None,
         unique_for: float | timedelta | None = None,
-        on_duplicate: Literal["keep", "replace"] | None = None,
+        on_duplicate: Literal["keep", "replace", "replace_or_follow"] | None = None,
     ) -> Adding[P, Result]:
         """Say how to add jobs: ``send_mail.configure(priority=5, delayed_for=60).add("ann")``.
 
@@ -224,7 +224,8 @@ class JobFunction(Generic[P, Returned, Result]):
         start_within, retry_for, unique_for: float or timedelta
             As `Job.add_job` takes them.
         on_duplicate: str
-            ``"replace"`` to let a queued job of the identifier become this one.
+            ``"replace"`` to let a queued job of the identifier become this one; ``"replace_or_follow"`` to let this
+            one begin once it has ended, if that one runs.
         """
         options = options_of(
             identifier=identifier,
