@@ -178,9 +178,14 @@ def notify_one(queue: RedisModel) -> None:
     send(Call(redis_of(queue), _notify_one, {}, outcome_of, keys=[queue_key_of(queue)]))
 
 
+def notify_one_at(connection: Redis, queue_key: str) -> None:
+    """Do the same, given the keys of the queue, over a connection that any thread may use."""
+    send(Call(connection, _notify_one, {}, outcome_of, keys=[queue_key]))
+
+
 def notify_next(connection: Redis, key: str) -> None:
     """End the wait of the worker that waits for that key, or its next wait."""
-    pipe: Any = connection.pipeline()
+    pipe: Any = connection.pipeline(transaction=False)
     pipe.rpush(key, "1").expire(key, 10).execute()
 
 

@@ -185,6 +185,7 @@ class NextWakeups(NamedTuple):
     delayed: int = -1
     is_quiet: bool = False
     parked: float | None = None
+    is_watched: bool = False
 
 
 _NO_WAKEUPS = NextWakeups()
@@ -348,10 +349,9 @@ def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups |
 
 
 def _next_wakeups(reply: dict[str, Any]) -> NextWakeups:
-    moments = {name: float(reply[name]) for name in _MOMENTS if name in reply}
-    return NextWakeups(
-        list(reply["broken"]), reply["queues"], delayed=reply["delayed"], is_quiet=reply["is_quiet"], **moments
-    )
+    moments: dict[str, Any] = {name: float(reply[name]) for name in _MOMENTS if name in reply}
+    moments |= {"delayed": reply["delayed"], "is_quiet": reply["is_quiet"], "is_watched": "is_watched" in reply}
+    return NextWakeups(list(reply["broken"]), reply["queues"], **moments)
 
 
 def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | None = None) -> str:

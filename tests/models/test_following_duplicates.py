@@ -61,7 +61,7 @@ def test_the_last_of_the_calls_that_come_while_it_runs_begins_once_it_has_ended(
     claim = claimed()
     second, third = save("second"), save("third")
     assert (second.add_outcome, third.add_outcome, third == second) == ("added", "replaced", True)
-    assert [reason.code for reason in third.explain().reasons][0] == "follows"
+    assert next(reason.code for reason in third.explain().reasons) == "follows"
     assert check(pause=0).findings == []
     assert Saved.add_job("a", text="fourth").add_outcome == "existing"
     claim.succeed()

@@ -418,6 +418,29 @@ def test_a_job_whose_weight_is_no_number_is_an_error(limited: World) -> None:
 # -- Several limits
 
 
+def wakeups(world: World, worker: str) -> transitions.NextWakeups:
+    """What an idle worker is answered."""
+    request = world.request(token=f"1@{worker}", classes=CLASSES)
+    found, answered = transitions.claim(Queue, request, "", worker, 60)
+    while found and found.outcome == "sorted":
+        found, answered = transitions.claim(Queue, request, "", worker, 60)
+    assert found is None
+    return answered
+
+
+def test_one_of_the_idle_workers_looks_at_the_lanes_and_the_next_one_if_that_waits_no_more(limited: World) -> None:
+    world = of(limited, Ask)
+    for number in range(12):
+        world.add(f"{number}", fields={"model": "m", "tokens": "1"})
+    while world.claim(token="1", classes=CLASSES).outcome != "sorted":  # type: ignore[union-attr]
+        pass
+    first = wakeups(world, "one")
+    assert (first.parked is not None, first.is_watched) == (True, False)
+    assert [wakeups(world, each).is_watched for each in ("two", "one", "two")] == [True, False, True]
+    transitions.unregister(Queue, "one")
+    assert [wakeups(world, each).is_watched for each in ("two", "one")] == [False, True]
+
+
 def both(world: World, identifier: str, account: str, region: str) -> Job:
     return world.add(identifier, fields={"account": account, "region": region})[1]
 

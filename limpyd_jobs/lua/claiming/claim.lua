@@ -34,11 +34,11 @@
 --   paused     {key, ident}: the given ident comes from the list of a paused queue: put back, to the front
 --   limited    {key, ident}: a limit keeps the given ident from beginning: it is parked, and waits
 --   sorted     {key, ident}: many jobs were parked, or looked at: ask again at once
---   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet, parked}: the lists that are not
+--   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet, parked, is_watched}: the lists that are not
 --              lists, or of no queue; the last pk of a queue; the moment; when the last of the jobs that are due now
 --              became due, and when the next job will be due, if any; the same for schedules; how many jobs are in the
---              given indexes of delayed jobs; whether no list was looked into, as no job came since the last time; and when
---              to look again at jobs that are parked, if there are any
+--              given indexes of delayed jobs; whether no list was looked into, as no job came since the last time; when to
+--              look again at jobs that are parked, if there are any; and whether another worker does so
 --   unregistered   nothing was done: the worker asks by itself, or is gone
 
 --@include registry
@@ -140,31 +140,44 @@ local function is_quiet()
     and not (known.due and tonumber(known.due) <= now() / 1000000)
 end
 
+-- Whether another worker waits that looks at the lanes of a queue at a moment, or before: else this one does.
+--@rarely
+local function is_watched_by_another(base, at)
+  local til, other = string.match(redis.call('HGET', base .. ':hash', '_looks') or '', '^(%S+) (.+)$')
+  if other and other ~= worker and tonumber(til) > now() / 1000000 and tonumber(til) <= tonumber(at) then
+    local waits = redis.pcall('ZSCORE', shared_key(base, 'idle_workers'), other)
+    if type(waits) == 'string' and tonumber(waits) > now() / 1000000 then return true end
+  end
+  redis.call('HSET', base .. ':hash', '_looks', at .. ' ' .. worker)
+  return false
+end
+
+-- When to look again at the lanes of the queues that were looked at, if any wait; and whether another worker does.
+--@rarely
+local function next_look_at_lanes()
+  local first, first_base
+  for base, queue in pairs(open_queues) do
+    local at = queue and queue.lanes and redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2]
+    if at and not (first and tonumber(first) <= tonumber(at)) then first, first_base = at, base end
+  end
+  return first, first and worker and is_watched_by_another(first_base, first)
+end
+
 -- What the worker needs to know to wait.
 local function next_wakeups(quiet)
   local moment, broken, overdue, due = score(now()), {}, nil, known and known.due
   if not quiet then
     broken, overdue, due = broken_lists(), delays_around(moment)
   end
-  local missed, scheduled
+  local missed, scheduled, parked, is_watched
+  if not quiet and knows_limits then parked, is_watched = next_look_at_lanes() end
   if request.schedules then missed, scheduled = around(moment, request.schedules) end
   return {
     outcome = 'nothing', broken = broken, queues = last_queue(string.sub(first_key, 1, -9)), moment = moment,
     overdue = overdue, due = due, missed = missed, scheduled = scheduled,
     delayed = delayed ~= math.huge and delayed or -1, is_quiet = quiet or false,
-    parked = not quiet and knows_limits and next_look_at_lanes() or nil,
+    parked = parked, is_watched = is_watched or nil,
   }
-end
-
--- When to look again at the lanes of the queues that were looked at.
---@rarely
-local function next_look_at_lanes()
-  local first
-  for base, queue in pairs(open_queues) do
-    local at = queue and queue.lanes and redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2]
-    if at and not (first and tonumber(first) <= tonumber(at)) then first = at end
-  end
-  return first
 end
 
 local function register()

@@ -108,6 +108,7 @@ local function end_turn(base, queue, lane, turn, needs)
   local next_turn = turn + 1 / math.max(share, 0.001)
   redis.call('ZADD', base .. ':_turns', turn, LAST_TURN, next_turn, lane)
   if fair and fair ~= lane then redis.call('ZADD', base .. ':_passes', next_turn, fair) end
+  if not full and queue.is_late then notify_worker(base) end
   if full and redis.call('EXISTS', lane_key(base, lane)) == 0 then
     redis.call('ZREM', base .. ':_turns', lane)
   elseif full then
@@ -148,6 +149,7 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
     return not is_elder_after_all(base, lane) and pass_on(lane, reply.limit) or nil
   elseif reply.outcome == 'nothing' then
     park(base, lane, ident, spot)
+    if queue.is_late then notify_worker(base) end
     return nil, true
   elseif reply.outcome == 'claimed' then
     end_turn(base, queue, lane, turn, reply.needs or NOTHING)
@@ -155,15 +157,19 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
   return reply
 end
 
--- Lets the lanes of a queue go for which it is time to look again; returns whether any lane waits.
+-- Lets the lanes of a queue go for which it is time to look again; returns whether any lane waits, and whether it was time. This
+-- worker tries the first of them, others the next ones.
 --@rarely
 local function let_late_lanes_go(base)
   local later, moment = base .. ':_later', score(now())
   local first, at = unpack(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES'))
   if first and tonumber(at) <= tonumber(moment) then
-    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', moment, 'LIMIT', 0, MOST_TRIED)) do
-      let_lane_go(base, lane)
+    local late = redis.call('ZRANGEBYSCORE', later, '-inf', moment, 'LIMIT', 0, MOST_TRIED)
+    for i, lane in ipairs(late) do
+      make_ready(base, lane)
+      if i > 1 then notify_worker(base) end
     end
+    return true, true
   end
   return first ~= nil
 end
@@ -173,7 +179,7 @@ end
 --@rarely
 local function claim_in_turn(key, queue, token, lease, classes, number)
   local base, passed_over = string.sub(key, 1, -9), 0
-  queue.has_blocked = let_late_lanes_go(base)
+  queue.has_blocked, queue.is_late = let_late_lanes_go(base)
   while tried < MOST_TRIED do
     tried = tried + 1
     local found = redis.call('ZRANGE', base .. ':_turns', passed_over, passed_over + 1, 'WITHSCORES')
@@ -182,7 +188,7 @@ local function claim_in_turn(key, queue, token, lease, classes, number)
     if not lane then
       if passed_over == 0 and not queue.has_blocked and redis.call('EXISTS', base .. ':_later') == 0 then
         redis.call('UNLINK', base .. ':_turns', base .. ':_passes')
-        redis.call('HDEL', base .. ':hash', '_lanes')
+        redis.call('HDEL', base .. ':hash', '_lanes', '_looks')
         queue.lanes = false
       end
       return nil

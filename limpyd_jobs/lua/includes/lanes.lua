@@ -33,11 +33,17 @@ local function last_turn(base)
   return tonumber(redis.call('ZSCORE', base .. ':_turns', LAST_TURN)) or 0
 end
 
+-- Lets a lane be tried.
+--@rarely
+local function make_ready(base, lane, turn)
+  redis.call('ZREM', base .. ':_later', lane)
+  redis.call('ZADD', base .. ':_turns', math.max(tonumber(turn) or 0, last_turn(base)), lane)
+end
+
 -- Lets the next worker try a lane.
 --@rarely
 local function let_lane_go(base, lane, turn)
-  redis.call('ZREM', base .. ':_later', lane)
-  redis.call('ZADD', base .. ':_turns', math.max(tonumber(turn) or 0, last_turn(base)), lane)
+  make_ready(base, lane, turn)
   notify_worker(base)
 end
 

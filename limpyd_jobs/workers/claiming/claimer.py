@@ -240,6 +240,10 @@ class Claimer:
         """End the wait of this worker, or its next one, over a connection that any thread may use."""
         records.notify_next(connection, records.signal_key(self.queue_model, self._own_name))
 
+    def end_wait_of_another(self, connection: Redis, queue_key: str) -> None:
+        """End the wait of a worker that waits for jobs of a queue, over a connection that any thread may use."""
+        records.notify_one_at(connection, queue_key)
+
     def unregister(self) -> None:
         """End the registration, if there is one."""
         if self._is_registered:

@@ -24,6 +24,9 @@ LONGEST_WAIT = 30.0
 # for a wait without end.
 SHORTEST_WAIT = 0.05
 
+# After how many seconds a worker that took a job lets another one look at the lanes. Short jobs have ended by then.
+LANES_LEFT_AFTER = 0.04
+
 
 class Share(NamedTuple):
     """What the turn of a waiting list depends on: the priority of its queue, and the weight of its name."""
@@ -101,6 +104,8 @@ class Waiter:
         self._is_strict = self.context.settings.queue_strategy == "strict"
         self.known_queue: str | None = None
         self._next_due: float | None = None
+        self._sees_lanes = False  # whether there are lanes that wait for a moment
+        self._busy_with: Delivery | None = None  # what it took since
         self.looked_until: dict[Task, float] = {}  # up to when tasks have seen what was overdue
 
     # -- Asking
@@ -145,9 +150,7 @@ class Waiter:
 
     def wait(self, *, only_take: bool) -> Delivery | None:
         """Wait for a job. With `only_take`, it is not claimed to be run yet."""
-        delivery = self.stock.take() or self._wanted(
-            self.claimer.next(self.keys_in_turn, may_wait=True, only_take=only_take)
-        )
+        delivery = self.stock.take() or self._ask(only_take)
         until = monotonic() + min(self.worker.timeout or LONGEST_WAIT, LONGEST_WAIT)
         visits = self.visits
         if visits:
@@ -163,6 +166,13 @@ class Waiter:
             self.queue_selector.served(delivery.key)
         return delivery
 
+    def _ask(self, only_take: bool) -> Delivery | None:
+        """Claim a job at once."""
+        if self._busy_with:
+            self._busy_with = None
+            self.wakeup_timer.set(None)
+        return self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True, only_take=only_take))
+
     def _may_wait(self) -> bool:
         """Look at what Redis said when it had no job; return False if something else has to be done before a wait."""
         wakeups, self._next_due = self.claimer.next_wakeups, None
@@ -174,7 +184,8 @@ class Waiter:
             return False
         is_late = self._is_late(self.maintenance.finders.promoter, wakeups.overdue, wakeups.due)
         is_late = self._is_late(self.maintenance.finders.scheduler, wakeups.missed, wakeups.scheduled) or is_late
-        if wakeups.parked is not None:
+        self._sees_lanes = wakeups.parked is not None
+        if wakeups.parked is not None and not wakeups.is_watched:
             self._wake_up(monotonic() + wakeups.parked - wakeups.moment)
         return not is_late and not self.ends_burst()
 
@@ -205,7 +216,9 @@ class Waiter:
         self.context.repeats.sum_up()
         self.wakeup_timer.set(self._next_due)
         delivery = self.claimer.wait(self.keys_in_turn, seconds, only_take=only_take)
-        self.wakeup_timer.set(None)
+        is_to_leave_lanes = delivery and delivery.token and self._sees_lanes
+        self._busy_with = delivery if is_to_leave_lanes else None
+        self.wakeup_timer.set(monotonic() + LANES_LEFT_AFTER if is_to_leave_lanes else None)
         return self._wanted(delivery)
 
     def _wanted(self, delivery: Delivery | None) -> Delivery | None:
@@ -216,6 +229,11 @@ class Waiter:
         return delivery
 
     def end_wait(self) -> None:
-        """End the wait for a job. Called by another thread, so with a connection that threads share."""
+        """End the wait for a job; or, while this worker runs one, that of another worker. Called by another thread, so
+        with a connection that threads share."""
+        taken = self._busy_with
         with suppress(Exception):  # a closed connection raises any error; Redis ends it a tenth of a second later
-            self.claimer.end_wait(self.context.connection)
+            if taken:
+                self.claimer.end_wait_of_another(self.context.connection, taken.queue_key)
+            else:
+                self.claimer.end_wait(self.context.connection)

@@ -1,0 +1,42 @@
+"""A parked job begins at its moment: one idle worker looks for all, and another one while that is busy."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+from running import wait_until, worker_of, working
+
+from limpyd_jobs import Job, Limit, Queue
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.workers.claiming import claimer
+
+
+class Paced(Job):
+    """Each one ends once three run."""
+
+    namespace = "in-time"
+    queue_name = "q"
+    limits = [Limit(rate="10/s")]
+    all_run = threading.Barrier(3, timeout=8)  # long before a worker looks by chance
+
+    def run(self, queue: Any) -> None:
+        self.all_run.wait()
+
+
+def test_a_worker_that_took_a_job_lets_another_one_look(
+    redis_client: redis.Redis, jobs_database: JobsDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs_database.connect(**jobs_database.connection_settings, socket_timeout=120)
+    monkeypatch.setattr(claimer, "MAX_WAIT", 60.0)  # so that nobody looks by chance
+    options: Any = {"callback": None, "timeout": 0, "max_duration": 60, "fetch_delayed_delay": 1000}
+    Queue.get_queue("q")
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(working(worker_of("q", **options)))
+        wait_until(lambda: redis_client.info("clients")["blocked_clients"] >= 3, "idle workers")
+        jobs = Paced.add_jobs(range(3))
+    assert [job.status.hget() for job in jobs] == ["s"] * 3
