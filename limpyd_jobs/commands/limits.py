@@ -17,7 +17,7 @@ from limpyd_jobs.query import LimitKey, limit_keys, limits_of, rest_limit, resum
 from limpyd_jobs.texts import one_line
 
 COLUMNS = ("limit", "of", "taken", "allowed", "parked", "waited", "state")
-NUMBERS = ("concurrency", "rate", "burst", "weight")
+NUMBERS = ("concurrency", "rate", "burst", "share")
 
 
 class Limits(VerbCommand):
@@ -30,7 +30,7 @@ class Limits(VerbCommand):
   list [CLASS]                       the keys of limits that are in use, those with most parked jobs first
   show KEY                           one of them, such as customer=acme: who holds its slots
   set CLASS LIMIT[=VALUE] NUMBERS    other numbers than the class says, such as concurrency=10 rate=5/s burst=2
-                                     weight=3; concurrency= for what the class says
+                                     share=3; concurrency= for what the class says
   pause CLASS LIMIT[=VALUE]          no job of it begins, until resume
   resume CLASS LIMIT[=VALUE]         they begin again
   rest CLASS LIMIT[=VALUE] SECONDS   no job of it begins for so long

@@ -117,6 +117,8 @@ class Limit:
                 raise self._refused(f"weight must be a number or the name of a field, not {self.weight!r}")
         elif not is_number(self.weight) or not 0 <= self.weight <= _MOST:
             raise self._refused(f"weight must be a number from 0, or the name of a field, not {self.weight!r}")
+        elif self.rate is not None and self.weight > max(amount_of(self.rate), self.burst):
+            raise self._refused(f"no job could begin: its weight is above all that {self.rate!r} allows")
         if self.weight != 1 and self.rate is None:
             raise self._refused("weight says how much of a rate a job uses: give a rate, too")
         if self.on_limit not in ("wait", "drop", "newest", "replace"):
@@ -133,7 +135,7 @@ class Limit:
         return ConfigurationException(f"{self}: {reason}")
 
     def __str__(self) -> str:
-        named = {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
+        named = self.given
         field = [repr(named.pop("field"))] if "field" in named else []
         return f"Limit({', '.join([*field, *(f'{name}={value!r}' for name, value in named.items())])})"
 
@@ -145,9 +147,24 @@ class Limit:
         return self.name or self.field or "all"
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The parameters that are not their defaults: `of_given` makes the same limit of them."""
+        return {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
+
+    @classmethod
+    def of_given(cls, given: Mapping[str, Any]) -> Limit:
+        """Return the limit that another process declared; raise `ValueError` or `TypeError` if it is none."""
+        try:
+            with warnings.catch_warnings(action="ignore"):  # who declared it was warned
+                return cls(**given)
+        except ConfigurationException as error:
+            raise ValueError(str(error)) from None
+
+    @property
     def numbers(self) -> Mapping[str, Any]:
-        """What it allows, as scripts take it: the rate as microseconds for each unit."""
+        """What it allows, as scripts take it: the rate as microseconds for each unit, and the most in its time."""
         given = {"concurrency": self.concurrency, "rate": self.rate and interval_of(self.rate), "burst": self.burst}
+        given["most"] = amount_of(self.rate) if self.rate else None
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -163,12 +180,22 @@ def _is_count(value: object, least: int) -> bool:
 
 def interval_of(rate: str) -> float:
     """Return how many microseconds a unit of a rate takes; raise `ConfigurationException` if it is no rate."""
+    number, seconds = _read_rate(rate)
+    return seconds * 1_000_000 / number
+
+
+def amount_of(rate: str) -> float:
+    """Return how much a rate allows in its time; raise `ConfigurationException` if it is no rate."""
+    return _read_rate(rate)[0]
+
+
+def _read_rate(rate: str) -> tuple[float, int]:
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     number, periods = (float(match[1]), int(match[2] or 1) * _PERIODS[match[3]]) if match else (0.0, 0)
     if not (0 < number <= _MOST and 0 < periods <= 366 * 86400):
         forms = "'10/s', '90000/m', '100/10m', '5/h' or '1000/d'"
         raise ConfigurationException(f"{rate!r} is not a rate: write how much in which time, such as {forms}")
-    return periods * 1_000_000 / number
+    return number, periods
 
 
 def check_numbers(**given: Any) -> None:
@@ -181,14 +208,14 @@ def check_numbers(**given: Any) -> None:
             raise ConfigurationException(f"{name} must be a whole number of at least {least}, not {number!r}")
     if given.get("rate") is not None:
         interval_of(given["rate"])
-    weight = given.get("weight")
-    if weight is not None:
+    share = given.get("share")
+    if share is not None:
         try:
-            is_fine = 0 < float(weight) <= _MOST
+            is_fine = 0 < float(share) <= _MOST
         except (TypeError, ValueError):
             is_fine = False
         if not is_fine:
-            raise ConfigurationException(f"weight must be a number above 0, not {weight!r}")
+            raise ConfigurationException(f"share must be a number above 0, not {share!r}")
 
 
 def prefix_of(owner: str, limit: Limit) -> str:

@@ -23,6 +23,7 @@ from limpyd_jobs.classes.binding import origin_of
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized
+from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.calls import Call, listed, send
 from limpyd_jobs.redis.cluster.tags import at
@@ -54,7 +55,7 @@ class KnownClass(NamedTuple):
     It has the class path, the beginning of the keys, and the fields of the hash; by field, the beginning of the keys of
     an index of equality, and the sorted set of a range; and which fields hold dates in the form of `isoformat`. Of a
     job class, it also has the fields that are not in the hash, such as lists: `keys`; and the names that are secret, as
-    its ``masked_fields`` say: `masked`.
+    its ``masked_fields`` say: `masked`; and its `limits`.
     """
 
     path: str
@@ -65,6 +66,7 @@ class KnownClass(NamedTuple):
     dates: frozenset[str]
     keys: frozenset[str] = frozenset()
     masked: frozenset[str] = frozenset()
+    limits: tuple[Limit, ...] = ()
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
@@ -83,26 +85,28 @@ class KnownClass(NamedTuple):
             frozenset(layout.dates),
             frozenset(layout.description["keys"] if layout.description["path"] else ()),
             masked_fields_of(job_class),
+            limits_of_class(job_class),
         )
 
     @classmethod
     def parse(cls, text: str) -> KnownClass:
         """Read a text of `as_json`; for other texts, raise one of `UNREADABLE`."""
         path, name, names, indexes, ranges, dates, *rest = json.loads(text)
-        keys, masked = [*rest, [], []][:2]
+        keys, masked, limits = [*rest, [], [], []][:3]
         texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates, *keys, *masked)
         if len(texts) > MAX_TEXTS:
             raise ValueError("no class has so many fields")
         for each in texts:
             each.encode()  # scripts take only UTF-8
         sets = (frozenset(dates), frozenset(keys), frozenset(masked))
-        return cls(path, name, frozenset(names), indexes, ranges, *sets)
+        return cls(path, name, frozenset(names), indexes, ranges, *sets, tuple(map(Limit.of_given, limits)))
 
     def as_json(self) -> str:
         """Return the class as it is stored."""
-        masked = [sorted(self.masked)] if self.masked else []
+        limits = [[limit.given for limit in self.limits]] if self.limits else []
+        masked = [sorted(self.masked)] if self.masked or limits else []
         keys = [sorted(self.keys)] if self.keys or masked else []
-        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates), *keys, *masked)
+        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates), *keys, *masked, *limits)
         return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
 
 

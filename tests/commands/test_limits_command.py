@@ -65,9 +65,9 @@ def run(redis_server: RedisServer, app: Path) -> Iterator[Run]:
         yield run
 
 
-def test_the_keys_that_are_in_use_are_listed_and_shown(run: Run) -> None:
+def test_the_keys_that_are_in_use_are_listed_and_shown_without_importing_their_class(run: Run) -> None:
     (row,) = json.loads(run("list", "--json")[1])
-    assert [row[name] for name in ("name", "value", "taken", "allowed", "parked")] == ["customer", "acme", 1, None, 1]
+    assert [row[name] for name in ("name", "value", "taken", "allowed", "parked")] == ["customer", "acme", 1, 1, 1]
     status, shown = run("show", "customer=acme")
     assert status == 0
     assert f"{PATH}:1" in shown
@@ -76,8 +76,8 @@ def test_the_keys_that_are_in_use_are_listed_and_shown(run: Run) -> None:
 
 def test_other_numbers_are_set_and_unset(run: Run) -> None:
     of_acme = PATH, "customer=acme"
-    assert run("set", *of_acme, "concurrency=5", "weight=2") == (0, "concurrency=5 weight=2\n")
-    assert run("set", *of_acme, "concurrency=", "weight=") == (0, "as the class says\n")
+    assert run("set", *of_acme, "concurrency=5", "share=2") == (0, "concurrency=5 share=2\n")
+    assert run("set", *of_acme, "concurrency=", "share=") == (0, "as the class says\n")
     assert run("pause", *of_acme)[0] == 0
     assert "paused" in run()[1]
     assert run("resume", *of_acme)[0] == 0

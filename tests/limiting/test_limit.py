@@ -45,6 +45,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "True": (lambda: Limit(concurrency=True), "a whole number, 0 for none, not True"),
     "no burst": (lambda: Limit(rate="1/s", burst=0), "burst must be a whole number of at least 1, not 0"),
     "a negative weight": (lambda: Limit(rate="1/s", weight=-1), "weight must be a number from 0"),
+    "a weight above all": (
+        lambda: Limit(rate="10/s", weight=11),
+        "no job could begin: its weight is above all that '10/s' allows",
+    ),
     "a weight of no rate": (lambda: Limit(concurrency=1, weight=2), "give a rate, too"),
     "fair to nothing": (class_with(Limit(concurrency=1, fair=True)), "fair needs a field, whose values take turns"),
     "another end": (

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import redis
+from limpyd import fields
 from parts import run_task
 from running import worker_of
 from servers import RedisServer
 
-from limpyd_jobs import Error, Job, Queue, Schedule
+from limpyd_jobs import Error, Job, Limit, Queue, Schedule
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.query import queue_states
@@ -258,3 +259,24 @@ def test_a_key_of_a_wrong_type_stops_no_job(redis_client: redis.Redis, known: Ca
     with suppress(redis.ResponseError):
         Resize.add_job("a")
     assert Resize.collection(identifier="a")
+
+
+class Limited(Job):
+    namespace = "own"
+    queue_name = "resize"
+    account = fields.InstanceHashField()
+    limits = [Limit("account", concurrency=2), Limit(name="all-of-them", rate="90000/m", burst=5, on_limit="newest")]
+
+
+def test_what_a_class_says_of_its_limits_is_known() -> None:
+    known = known_classes.KnownClass.of(Limited)
+    assert known.limits == tuple(Limited.limits)
+    assert known_classes.KnownClass.parse(known.as_json()) == known
+    assert "limits" not in known_classes.KnownClass.of(Resize).as_json()
+
+
+@pytest.mark.parametrize("limits", ['[{"rate":"ten"}]', '[{"colour":1}]', "[7]", '"x"', '{"a":1}'])
+def test_limits_that_another_program_wrote_are_no_class(limits: str) -> None:
+    text = f'["a.B","a:b",[],{{}},{{}},[],[],[],{limits}]'
+    with pytest.raises(known_classes.UNREADABLE):
+        known_classes.KnownClass.parse(text)

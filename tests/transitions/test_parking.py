@@ -13,7 +13,7 @@ from worlds import LATER, TOKEN, World, pk_of, until
 
 from limpyd_jobs import Error, Job, Limit, NotClaimable, Queue, transitions
 from limpyd_jobs.check import check, scripts
-from limpyd_jobs.query import delete_queue, edit_job, queue_states
+from limpyd_jobs.query import delete_queue, edit_job, queue_states, set_limit
 from limpyd_jobs.records import audit
 from limpyd_jobs.search.jobs import JobFilter
 
@@ -36,7 +36,7 @@ class Ask(Job):
     queue_name = "q"
     model = fields.InstanceHashField()
     tokens = fields.InstanceHashField()
-    limits = [Limit("model", rate="1/h", weight="tokens", burst=10)]
+    limits = [Limit("model", rate="100/100h", weight="tokens", burst=10)]
 
 
 class Both(Job):
@@ -413,6 +413,20 @@ def test_a_job_whose_weight_is_no_number_is_an_error(limited: World) -> None:
     assert (delivery.outcome, delivery.status) == ("found", "e")
     assert "many" in delivery.reason
     assert world.places(job) == ["q/0 errors"]
+
+
+def test_a_job_whose_weight_is_above_all_that_is_allowed_is_an_error_that_says_so(limited: World) -> None:
+    world = of(limited, Ask)
+    heavy, light = (world.add(tokens, fields={"model": "m", "tokens": tokens})[1] for tokens in ("101", "100"))
+    delivery = world.claim(classes=CLASSES)
+    assert delivery
+    assert (delivery.pk, delivery.outcome, delivery.status) == (pk_of(heavy), "found", "e")
+    above = "its weight of 101 is above the 100 that its limit model allows in the time of its rate"
+    assert delivery.reason == above
+    assert begin(world, "1") == pk_of(light)
+    set_limit(Ask, "model", "n", rate="500/h")
+    raised = world.add("raised", fields={"model": "n", "tokens": "101"})[1]
+    assert begin(world, "2") == pk_of(raised)
 
 
 # -- Several limits

@@ -76,16 +76,16 @@ def test_a_rate_may_be_set(world: World) -> None:
     assert (of_key.label, of_key.free_in) == ("model=m", 0)
 
 
-def test_a_value_with_more_weight_has_more_turns(world: World) -> None:
+def test_a_value_with_a_larger_share_has_more_turns(world: World) -> None:
     tenants = of(world, Tenant)
     add(tenants, *["a"] * 5, *["b"] * 5)
-    set_limit(Tenant, "tenant", "b", weight=3)
+    set_limit(Tenant, "tenant", "b", share=3)
     begun = [tenants.job(str(begin(tenants, str(number)))).tenant.hget() for number in range(6)]
     assert begun.count("b") >= 4
 
 
 def test_what_is_no_number_or_no_limit_is_refused(world: World) -> None:
-    for wrong in ({"concurrency": -1}, {"concurrency": "x"}, {"rate": "ten/s"}, {"burst": 0}, {"weight": "much"}):
+    for wrong in ({"concurrency": -1}, {"concurrency": "x"}, {"rate": "ten/s"}, {"burst": 0}, {"share": "much"}):
         with world.unchanged(), pytest.raises(ConfigurationException):
             set_limit(Call, "account", **wrong)
     with pytest.raises(ConfigurationException, match="Call has no limit named 'acount': its limits are account"):

@@ -86,7 +86,10 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
   end
   local is_to_be_parked = is_first and (model.limits.fair or queue.lanes and redis.call('EXISTS', lane_key(base, lane)) == 1)
   if not is_to_be_parked then limit, moment, need = obstacle_of(needs, base, job.ident, lane) end
-  if need and need.rule.drops then
+  if need and need.above then
+    local allowed = string.format('%.12g that its limit %s allows in the time of its rate', need.above, need.rule.name)
+    return nil, end_for_limit(key, queue, job, STATUSES.ERROR, string.format('its weight of %.12g is above the ', need.weight) .. allowed)
+  elseif need and need.rule.drops then
     return nil, end_for_limit(key, queue, job, STATUSES.CANCELED, 'its limit ' .. need.rule.name .. ' was reached')
   end
   if limit or is_to_be_parked then

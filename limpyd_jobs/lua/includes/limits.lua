@@ -1,12 +1,12 @@
 -- Limits: how many jobs may run at once, or begin in a time, of those that have the same value in a field, or of all. The
 -- limits of a class are part of its model: {fields: the names of what is to be read of a job, fair: whether lanes take
 -- turns, rules: [{key: of its limits, or none if they are shared, name, field: the number of its field, concurrency,
--- interval: microseconds for each unit, drops: whether jobs that may not begin are canceled, newest: whether the older ones
+-- rate: microseconds for each unit, most: how many units in the time of the rate, drops: whether jobs that may not begin are canceled, newest: whether the older ones
 -- that wait are, replaces: whether one that runs is, too, burst, weight: a number, or that of its field}…], newest: whether
 -- one of the rules says so}.
 --
 -- What was set for a limit holds in place of what the class says: a hash beside the queues has a text for all keys of a
--- limit, and one for each key, such as 'concurrency=3 weight=2'.
+-- limit, and one for each key, such as 'concurrency=3 share=2'.
 
 --@include clock
 --@include records
@@ -109,14 +109,20 @@ local function full_until(need, ident, elder, own)
 end
 
 -- When to look again, if too many have begun; nil if another job may begin. A rate is known by the moment at which all that
--- was used will be free again. A weight is used whole if anything is free: the next ones wait for longer.
+-- was used will be free again. A weight is used whole if anything is free: the next ones wait for longer. One that is above all
+-- that the rate allows in its time, or at once, is noted.
 --@rarely
 local function used_up_until(need)
   local interval = set_value(need, 'rate')
   if not interval then return nil end
   if need.paid then return nil end
   need.interval, need.used_until = interval, math.max(tonumber(redis.call('GET', need.limit .. ':rate')) or 0, now())
-  need.ahead = (set_value(need, 'burst') - 1) * interval
+  local burst, most = set_value(need, 'burst'), set_value(need, 'most')
+  need.ahead = (burst - 1) * interval
+  if most and (tonumber(need.weight) or 0) > math.max(most, burst) then
+    need.above = math.max(most, burst)
+    return now()
+  end
   local free_at = need.used_until - need.ahead
   return free_at > now() and free_at or nil
 end

@@ -2,7 +2,7 @@
 -- what: gives a limit, or one key of it, other numbers than its class does, from the next claim on; another rate begins anew
 -- request
 --   queue_model, limit
---   values    JSON: {concurrency, rate, burst, share, rest: what is to be set, as a text, or '' for what the class says}
+--   values    JSON: {concurrency, rate, most, burst, share, rest: what is to be set, as a text, or '' for what the class says}
 --   audit, unaudited
 -- reply
 --   done      {text: what is set now, or ''}

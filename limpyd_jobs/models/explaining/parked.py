@@ -10,8 +10,9 @@ from typing import Any
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.limiting.limit import Limit, key_of, limits_of_class, prefix_of
+from limpyd_jobs.limiting.limit import Limit, key_of, prefix_of
 from limpyd_jobs.limiting.live import LiveLimit, words_of
+from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.search.classes import replies_to
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import owner_of
@@ -26,17 +27,17 @@ def reasons_of_parked(
     connection: Any, ident: str, queue_key: str, stored: Mapping[str, str], mask: Callable[[str, str], str]
 ) -> Iterator[Told]:
     """Yield why a job is parked in a queue: the code, the text and the command of each reason."""
-    job_class = job_classes.known.get(Ident.of(ident).path)
-    limits = [each for each in limits_of_class(job_class) if each.field is None or stored.get(each.field)]
+    job_class = known_classes(connection, job_classes.all()).get(Ident.of(ident).path)
+    limits = [each for each in job_class.limits if each.field is None or stored.get(each.field)] if job_class else []
     if job_class is None or not limits:
         yield "parked", "A limit keeps it from beginning: it is parked, and begins as soon as it may.", ""
         return
     model, _, _ = queue_key.rpartition(":")
-    keys = [_key(job_class._name, model, limit, stored) for limit in limits]
+    keys = [_key(job_class.name, model, limit, stored) for limit in limits]
     told = [
         each
         for limit, key in zip(limits, keys, strict=True)
-        for each in _of_limit(connection, model, limit, key, _label(limit, stored, mask), job_class)
+        for each in _of_limit(connection, model, limit, key, _label(limit, stored, mask), job_class.path)
     ]
     yield from told or [("parked", "It was parked for a limit that has room now: the next worker begins it.", "")]
     yield from _of_lane(connection, queue_key, "\n".join(keys), ident)
@@ -53,7 +54,7 @@ def _label(limit: Limit, stored: Mapping[str, str], mask: Callable[[str, str], s
     return f"{limit.label}={one_line(mask(limit.field, stored[limit.field]), LONGEST_VALUE)}"
 
 
-def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: str, job_class: Any) -> Iterator[Told]:
+def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: str, path: str) -> Iterator[Told]:
     prefix = key[: key.index(":_limit:")] + f":_limit:{limit.label}"
     asked = (
         ("TIME",),
@@ -67,7 +68,7 @@ def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: 
     holders = [ident for ident, ends in _pairs(slots or ()) if ends > moment]
     rests, free_in = live.rests_for(moment), live.free_in(rate, moment)
     if rests == inf:
-        words = f"limits resume {job_class.get_model_repr()} {quote(label)}"
+        words = f"limits resume {path} {quote(label)}"
         yield "limit_paused", f"The limit {label} is paused: limpyd-jobs {words}", f"limpyd-jobs {words}"
     elif rests:
         yield "limit_rests", f"The limit {label} rests for {span(rests)}.", ""
@@ -97,10 +98,10 @@ def _pairs(replies: Sequence[Any]) -> list[tuple[str, float]]:
 
 def _named(connection: Any, holders: Sequence[str]) -> str:
     """Return the names of some jobs that hold a slot, and of their workers."""
-    named = []
+    named, names = [], names_by_path(connection)
     for ident in holders[:MOST_NAMED]:
-        job_class = job_classes.known.get(Ident.of(ident).path)
-        key = job_class and f"{job_class._name}:{Ident.of(ident).pk}:hash"
+        name = names.get(Ident.of(ident).path)
+        key = name and f"{name}:{Ident.of(ident).pk}:hash"
         token = replies_to(connection, [("HGET", key, "_claim_token")])[0] if key else None
         named.append(f"{ident}, by {owner_of(token) or 'a worker'}" if token else ident)
     more = len(holders) - len(named)

@@ -15,7 +15,7 @@ from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.limiting.live import LiveLimit, words_of
 from limpyd_jobs.models import Job
-from limpyd_jobs.records.known_classes import names_by_path
+from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, queue_models_of, replies_to
@@ -38,7 +38,7 @@ class LimitKey(NamedTuple):
     taken: int
         How many jobs hold a slot.
     allowed: int
-        How many may at once; None if there is no such number, or this process does not know the class.
+        How many may at once; None if there is no such number, or no process wrote the class.
     parked: int
         How many jobs wait for it. One that needs several limits counts for each.
     waited: float
@@ -52,7 +52,7 @@ class LimitKey(NamedTuple):
     holders: list of str
         The idents of some jobs that hold a slot.
     field: str
-        The field whose value it is; None if classes share the limit, and this process knows none of them.
+        The field whose value it is; None if classes share the limit, and no process wrote one of them.
     """
 
     name: str
@@ -114,7 +114,7 @@ def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
 
 def shown(words: Mapping[str, str]) -> dict[str, str]:
     """Return what was set as people set it: scripts take a rate as the microseconds of a unit."""
-    shown = {"weight" if name == "share" else name: value for name, value in words.items() if name != "rest"}
+    shown = {name: value for name, value in words.items() if name not in ("rest", "most")}
     interval = read_seconds(shown.get("rate"))
     if interval:  # else another program wrote something else there
         shown["rate"] = f"{1_000_000 / interval:g}/s"
@@ -147,7 +147,18 @@ def _keys_of(connection: Any, queue_model: str) -> list[LimitKey]:
     seen.pop("", None)
     moment = now + microseconds / 1e6
     rates = dict(zip(seen, _replies(connection, [("GET", f"{key}:rate") for key in seen]), strict=True))
-    return [_key(key, each, set_words, rates[key], moment, queue_model) for key, each in seen.items()]
+    declared = _declared(connection) if seen else {}
+    return [_key(key, each, set_words, rates[key], moment, queue_model, declared) for key, each in seen.items()]
+
+
+# What classes say of their limits, by the beginning of their keys, or none if classes share it, and the name.
+_Declared = Mapping[tuple[str | None, str], Limit]
+
+
+def _declared(connection: Any) -> _Declared:
+    """Return what classes say of their limits: those of this process, and those that others wrote."""
+    known = known_classes(connection, job_classes.all()).values()
+    return {(None if limit.name else each.name, limit.label): limit for each in known for limit in each.limits}
 
 
 def _held(connection: Any, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -185,11 +196,12 @@ def _key(
     rate: str | None,
     moment: float,
     queue_model: str,
+    declared: _Declared,
 ) -> LimitKey:
     owner, _, rest = key.partition(":_limit:")
     name, has_value, value = rest.partition(":")
     prefix = f"{owner}:_limit:{name}"
-    limit = _limit_of(owner, name)
+    limit = declared.get((None if owner == queue_model else owner, name))
     live = LiveLimit.of(limit, {**set_words.get(prefix, {}), **set_words.get(key, {})})
     return LimitKey(
         name,
@@ -205,15 +217,6 @@ def _key(
         seen.holders,
         limit.field if limit else None if owner == queue_model else name,
     )
-
-
-def _limit_of(owner: str, name: str) -> Limit | None:
-    """Return what a class of this process says of a limit."""
-    for cls in job_classes.all():
-        for limit in limits_of_class(cls):
-            if limit.label == name and owner_of(cls, limit) == owner:
-                return limit
-    return None
 
 
 def owner_of(job_class: type[Job], limit: Limit) -> str:

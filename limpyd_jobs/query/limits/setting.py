@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.limiting.limit import Limit, check_numbers, interval_of, key_of, limits_of_class, prefix_of
+from limpyd_jobs.limiting.limit import Limit, amount_of, check_numbers, interval_of, key_of, limits_of_class, prefix_of
 from limpyd_jobs.limiting.live import FOREVER, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.query.limits.keys import owner_of, shown
@@ -22,7 +22,7 @@ def set_limit(
     concurrency: int | str | None = "",
     rate: str | None = "",
     burst: int | str | None = "",
-    weight: float | str | None = "",
+    share: float | str | None = "",
     unaudited: bool = False,
 ) -> Mapping[str, str]:
     """Set other numbers for a limit than its class does, from the next claim on: they outlast a deploy.
@@ -39,7 +39,7 @@ def set_limit(
         The value of the field that is meant; None for all values that have no numbers of their own.
     concurrency, rate, burst
         As of `Limit`; None for what the class says. What is left out stays as it is.
-    weight: float
+    share: float
         How many turns the value has while others have one, if they take turns.
     unaudited: bool
         True to do it even if Redis refuses to write it to the audit.
@@ -56,14 +56,14 @@ def set_limit(
     NotAudited
         If Redis refuses to write it to the audit.
     """
-    given = {"concurrency": concurrency, "rate": rate, "burst": burst, "weight": weight}
+    given = {"concurrency": concurrency, "rate": rate, "burst": burst, "share": share}
     given = {name: number for name, number in given.items() if number != ""}
     check_numbers(**given)
     words = {name: "" if number is None else str(number) for name, number in given.items()}
+    if "rate" in words:
+        words["most"] = repr(amount_of(words["rate"])) if words["rate"] else ""
     if words.get("rate"):
         words["rate"] = repr(interval_of(words["rate"]))
-    if "weight" in words:
-        words["share"] = words.pop("weight")
     said = " ".join(f"{name}={'' if number is None else number}" for name, number in given.items())
     return _set(job_class, limit, value, words, f"set {said}", unaudited=unaudited)
 
