@@ -27,6 +27,7 @@ from limpyd_jobs.exceptions import (
     NotRecorded,
     NotReplicated,
     ResultTimeout,
+    SignalTimeout,
 )
 from limpyd_jobs.fields.argument import Argument, ValueField, typed
 from limpyd_jobs.indexes import DateTimeRangeIndex
@@ -85,14 +86,17 @@ __all__ = [
     "Retry",
     "Schedule",
     "Session",
+    "SignalTimeout",
     "TimedRecord",
     "ValueField",
     "Worker",
     "WorkerPresence",
+    "asend_signal",
     "chain",
     "current_job",
     "job",
     "job_resource",
+    "send_signal",
     "typed",
     "worker_resource",
 ]
@@ -100,7 +104,7 @@ __all__ = [
 # Half of the package runs jobs, or looks at them. An application that adds jobs does not import it: these names, and
 # modules that code may name without an import of its own, as ``limpyd_jobs.workers``, are imported when asked for.
 _IMPORTED_WHEN_ASKED_FOR = {
-    **dict.fromkeys(("Flow", "FlowNode", "chain"), "flows"),
+    **dict.fromkeys(("Flow", "FlowNode", "asend_signal", "chain", "send_signal"), "flows"),
     "Schedule": "schedules",
     "Worker": "workers",
     **dict.fromkeys(("job_resource", "worker_resource"), "models.functions.resources"),
@@ -108,7 +112,7 @@ _IMPORTED_WHEN_ASKED_FOR = {
 _MODULES = ("events", "schedules", "shards", "workers")
 
 if TYPE_CHECKING:
-    from limpyd_jobs.flows import Flow, FlowNode, chain
+    from limpyd_jobs.flows import Flow, FlowNode, asend_signal, chain, send_signal
     from limpyd_jobs.models.functions.resources import job_resource, worker_resource
     from limpyd_jobs.schedules import Schedule
     from limpyd_jobs.workers import Worker

@@ -99,6 +99,12 @@ class JobReleased(JobEvent):
     level: ClassVar[str] = "warning"
 
 
+class JobWaits(JobReleased):
+    """The code of a job waits for a signal: the job is delayed until that comes. See `Job.wait_for`."""
+
+    level: ClassVar[str] = "info"
+
+
 class JobRescued(JobEvent):
     """A job whose worker died waits again."""
 

@@ -73,7 +73,8 @@ class GracePeriodOver(BaseException):
 
 
 class JobInterrupted(BaseException):
-    """The code of a job gives way between two items of a loop, or after a step; the job goes on from there later.
+    """The code of a job gives way between two items of a loop, after a step, or to wait for a signal; the job goes on
+    from there later.
 
     It is not an `Exception`, so that the code does not catch it by chance.
 
@@ -81,11 +82,13 @@ class JobInterrupted(BaseException):
     ----------
     goes_last: bool
         Whether the job goes to the end of its waiting list, so that others have their turn.
+    signal: str
+        The name of the signal that the job waits for; empty if it waits for none.
     """
 
-    def __init__(self, reason: str, *, goes_last: bool = False) -> None:
+    def __init__(self, reason: str, *, goes_last: bool = False, signal: str = "") -> None:
         super().__init__(reason)
-        self.goes_last = goes_last
+        self.goes_last, self.signal = goes_last, signal
 
 
 class BlockingCall(LimpydJobsException):
@@ -208,6 +211,10 @@ class NoResult(LimpydJobsException):
 
 class ResultTimeout(LimpydJobsException, TimeoutError):
     """A job has not ended in time, so there is no result yet."""
+
+
+class SignalTimeout(LimpydJobsException, TimeoutError):
+    """A job waited for a signal until its deadline, and it did not come."""
 
 
 class JobCanceled(LimpydJobsException):

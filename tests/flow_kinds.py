@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from limpyd import fields
 
-from limpyd_jobs import Error, Job, Queue, Retry, current_job, job
+from limpyd_jobs import Error, Job, Queue, Retry, SignalTimeout, ValueField, current_job, job
 
 
 class Page(Job):
@@ -77,4 +78,45 @@ def add(one: int, other: int) -> int:
     return one + other
 
 
-MODELS = (Page, Report, Stubborn, Numbered, add.job_class, total.job_class, Queue, Error)
+class Asking(Job):
+    """A job that waits for a signal, and returns it. What it did before is noted."""
+
+    namespace = "flows"
+    queue_name = "asking"
+    signal = fields.InstanceHashField(default="approval")
+    within = fields.InstanceHashField()
+    did = fields.InstanceHashField(default="")
+    answer = ValueField(json)
+
+    def run(self, queue: Queue) -> Any:
+        with self.step("before") as step:
+            if step.is_new:
+                self.did.hset(self.did.hget() + "before ")
+        try:
+            answer = self.wait_for(self.signal.hget(), timeout=self._timeout())
+        except SignalTimeout:
+            answer = "in vain"
+        finally:
+            self.did.hset(self.did.hget() + "run ")
+        self.answer.hset(answer)
+        return answer
+
+    def _timeout(self) -> float | None:
+        seconds = self.within.hget()
+        return float(seconds) if seconds else None
+
+
+@job(queue="asking")
+def ask(name: str) -> Any:
+    return current_job().wait_for(name)
+
+
+@job(queue="asking")
+async def ask_later(name: str) -> Any:
+    return await current_job().await_for(name)
+
+
+MODELS = (
+    *(Asking, ask.job_class, ask_later.job_class, Page, Report, Stubborn, Numbered),
+    *(add.job_class, total.job_class, Queue, Error),
+)

@@ -270,7 +270,7 @@ class Flow:
         """
         database = database or BaseJobsModel.database
         connection = connection_to(database)
-        with _readable(f"The flow {one_line(name)!r}"):
+        with readable(f"The flow {one_line(name)!r}"):
             flow = connection.get(at(connection, f"{flows.NAMES}{name}")) or name
             found_name, state = connection.hmget(flows.key_of(connection, flow), ["name", "state"])
         if state is None:
@@ -290,7 +290,7 @@ class Flow:
         """Return how far the flow is."""
         key = partial(flows.key_of, self._client, self.id)
         commands = [("HMGET", key(), "state", "size", "canceled"), ("SCARD", key(":open")), ("HLEN", key(":failed"))]
-        with _readable(self):
+        with readable(self):
             (state, size, canceled), number, failed = checked((yield Commands(self._client, commands)))
         return FlowState(state or "", number, failed, int(size or 0), canceled or "")
 
@@ -299,7 +299,7 @@ class Flow:
     @by_steps
     def nodes(self) -> Steps[list[FlowNode]]:
         """Return the jobs of the flow, as they are now."""
-        with _readable(self):
+        with readable(self):
             return (yield from nodes_of(self._client, self.id))
 
     anodes = awaited(nodes)
@@ -313,7 +313,7 @@ class Flow:
         bool
             False if all have ended before.
         """
-        with _readable(self):
+        with readable(self):
             outcome = yield transitions.cancel_flow(self._client, self.id, CANCELED)
         self._check_there(outcome)
         return bool(outcome == "done")
@@ -323,7 +323,7 @@ class Flow:
     @by_steps
     def requeue(self) -> Steps[None]:
         """Put the jobs of the flow that failed or were canceled back. Those after others wait for them again."""
-        with _readable(self):
+        with readable(self):
             self._check_there((yield transitions.requeue_flow(self._client, self.id)))
         yield partial(go_on_with, self._client, [self.id])
 
@@ -397,7 +397,7 @@ class Flow:
 
 
 @contextmanager
-def _readable(flow: Any) -> Iterator[None]:
+def readable(flow: Any) -> Iterator[None]:
     """Say what it means if a key of a flow is of a wrong type."""
     try:
         yield

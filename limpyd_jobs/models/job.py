@@ -26,6 +26,7 @@ from limpyd_jobs.models.calls.prepared import AddingJobs, PreparedJob, arguments
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
 from limpyd_jobs.models.continuing.iterating import Iteration
+from limpyd_jobs.models.continuing.signals import waiting
 from limpyd_jobs.models.continuing.steps import Step
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.following.history import StatusChange, read_history
@@ -810,6 +811,36 @@ class Job(JobRecord):
             By the end of the block, if another worker has the job by now.
         """
         return Step(cursors_of(self), checked_name(name))
+
+    def wait_for(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        """Wait for a signal, and return its value: ``answer = self.wait_for("approval", timeout=timedelta(days=3))``.
+
+        If it was sent already, it is returned at once. Else the code of the job ends here, by a `JobInterrupted`, and
+        the job is delayed until `limpyd_jobs.send_signal` sends it, or the time is over: it holds no slot, lease or
+        connection meanwhile, and the try does not count. Then it runs again, from its beginning: what is not to be done
+        again stands in a `step`. A signal is never used up: each later run gets the same one.
+
+        Parameters
+        ----------
+        name: str
+            Of the signal: a printable text of up to 100 characters. Another name is another signal.
+        timeout: float or timedelta
+            For how long to wait, in seconds unless a timedelta, from when the job first asks. None for no limit.
+
+        Raises
+        ------
+        SignalTimeout
+            If it did not come in time: now, and whenever the job asks again.
+        TypeError, ValueError
+            If an argument is not one of the above.
+        ClaimLost
+            If the job has lost its claim.
+        LimpydJobsException
+            If the job does not run in this process, or another program wrote to its signals.
+        """
+        return finish(waiting(self, name, timeout))
+
+    await_for = awaitable(awaited(wait_for, waiting))
 
     def settle(self, limit: str, amount: float) -> None:
         """Tell how much of a rate the job used, once its code knows: ``self.settle("model", response.total_tokens)``.

@@ -173,6 +173,7 @@ class JobRecord(BaseJobsModel):
     flow = OwnField(AtomicHashField())
     after = OwnField(AtomicHashField())
     waits = OwnField(AtomicHashField())
+    signals = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
     cursor = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())

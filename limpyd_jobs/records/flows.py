@@ -34,6 +34,9 @@ MAX_NODES = 100_000
 _OF_FLOW = re.compile(r"(\S+) ([0-9]+) ([a-z]+) ([0-9,-]*)")
 _RANGE = re.compile(r"([0-9]+)-?([0-9]*)")
 
+# What the second line of `_waits` begins with if it is a signal that the job waits for.
+_SIGNAL = "signal "
+
 # Until when a job is delayed that waits for others without a limit.
 END_OF_ALL_DATES = "9999-12-31 23:59:59"
 
@@ -54,6 +57,22 @@ class OfFlow(NamedTuple):
     policy: str
     after_it: str
     before_it: str
+
+
+class Wait(NamedTuple):
+    """What the field ``_waits`` of a job says: the date until which it waits at most; the name of the signal that it
+    waits for, empty if it waits for other jobs; and since when it waits for that."""
+
+    date: str
+    signal: str = ""
+    since: str = ""
+
+
+def read_wait(text: str | None) -> Wait:
+    """Read the field ``_waits`` of a job."""
+    date, _, rest = (text or "").partition("\n")
+    what, _, since = rest.partition("\n")
+    return Wait(date, what[len(_SIGNAL) :], since) if what.startswith(_SIGNAL) else Wait(date)
 
 
 def key_of(connection: Any, flow: str, part: str = "") -> str:

@@ -57,9 +57,12 @@ from limpyd_jobs.transitions.ending import (
 from limpyd_jobs.transitions.flows import (
     MAKING_SECONDS,
     add_flow,
+    ask_signal,
     cancel_flow,
     drop_flow,
     requeue_flow,
+    send_signal,
+    signal_flow,
     tend_flow,
 )
 from limpyd_jobs.transitions.limits import rest, set_limit, settle

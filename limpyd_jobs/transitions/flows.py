@@ -8,12 +8,17 @@ from typing import Any
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.redis.calls import Call, given, listed, outcome_of
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.records import sender_of
+from limpyd_jobs.redis.calls import Call, Verb, given, listed, outcome_of
 from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import one_line
 
 _add_flow = Script("flows/add_flow")
+_ask_signal = Script("flows/ask_signal")
+_send_signal = Script("flows/send_signal")
+_signal_flow = Script("flows/signal_flow")
 _cancel_flow = Script("flows/cancel_flow")
 _drop_flow = Script("flows/drop_flow")
 _requeue_flow = Script("flows/requeue_flow")
@@ -88,3 +93,31 @@ def tend_flow(sender: Any, flow: str, cursor: str = "0") -> Call[tuple[str, list
     numbers of those jobs."""
     request = {"flow": flow, "cursor": cursor}
     return Call(sender, _tend_flow, request, lambda reply: (reply["cursor"], list(reply["found"])))
+
+
+@Verb
+def ask_signal(job: RedisModel, token: str, name: str, delay: str) -> Call[tuple[str, str]]:
+    """Ask for a signal to a running job, and let its deadline begin; return ``done`` and the value, as JSON, or ``in
+    vain``, ``waits``, ``refused`` or ``gone``."""
+    request = {**_to(type(job), job.ident, name), "token": token, "delay": delay}  # type: ignore[attr-defined]
+    read = _outcome_and_value
+    return Call(sender_of(type(job)), _ask_signal, request, read, [type(job)])
+
+
+def _outcome_and_value(reply: Mapping[str, Any]) -> tuple[str, str]:
+    return reply["outcome"], reply.get("value", "")
+
+
+def send_signal(job_class: type[RedisModel], ident: str, name: str, value: str) -> Call[str]:
+    """Send a signal to a job; return what became of it, as the script says."""
+    request = {**_to(job_class, ident, name), "value": value}
+    return Call(sender_of(job_class), _send_signal, request, outcome_of, [job_class])
+
+
+def signal_flow(sender: Any, flow: str, name: str, value: str) -> Call[str]:
+    """Send a signal to all jobs of a flow; return what became of it, as the script says."""
+    return Call(sender, _signal_flow, {"flow": flow, "name": name, "value": value}, outcome_of)
+
+
+def _to(job_class: type[RedisModel], ident: str, name: str) -> dict[str, Any]:
+    return {"job_model": layout_of(job_class).json, "ident": ident, "name": name}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import redis
-from flow_kinds import Page, Report
+from flow_kinds import Asking, Page, Report
 from looking import check
+from running import work
 
-from limpyd_jobs import Flow, chain
+from limpyd_jobs import Flow, chain, send_signal
 from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis import calls
 from limpyd_jobs.redis.calls import send
@@ -79,3 +80,17 @@ def test_keys_and_jobs_of_a_flow_that_is_gone_are_found(redis_client: redis.Redi
     assert [finding.kind for finding in check(pause=0, repair=True).left] == ["waits for a flow that is gone"]
     report.cancel()
     assert problems() == {}
+
+
+def test_signals_of_a_flow_and_of_jobs_are_known_and_what_is_left_of_them_is_deleted(redis_client: redis.Redis) -> None:
+    flow = chain(Asking.prepare(), name="signed")
+    other = Asking.add_job()
+    work("asking", max_loops=2, callback=None)
+    send_signal(flow, "other", 1)
+    send_signal(other, "other", 1)
+    assert problems() == {}
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}")
+    parts = ("nodes", "open", "signals", "waiters")
+    assert {*problems()} == {f"limpyd-jobs:flow:{flow.id}:{part}" for part in parts}
+    repair()
+    assert send_signal(flow._nodes[0].job, "approval", 1) == "received"  # it needs no flow

@@ -13,7 +13,7 @@ import redis
 from servers import Cluster
 from worlds import LEASE, TOKEN, World
 
-from limpyd_jobs import Error, Flow, Job, Queue, Schedule, chain, transitions
+from limpyd_jobs import Error, Flow, Job, Queue, Schedule, chain, send_signal, transitions
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
@@ -94,6 +94,24 @@ def fail_the_first(world: World) -> None:
     Job.get(identifier="first").cancel()
 
 
+def ask(world: World) -> Any:
+    return transitions.ask_signal(job_of(world), TOKEN, "go", "")
+
+
+def wait(world: World) -> Any:
+    return transitions.release(Job, job_of(world).ident, TOKEN, world.queue_key(), signal="go")
+
+
+def ask_first(world: World) -> None:
+    that_is("running")(world)
+    ask(world)
+
+
+def waiting_for_signal(world: World) -> None:
+    ask_first(world)
+    wait(world)
+
+
 def filtered(verb: str, **options: Any) -> Act:
     return lambda world: getattr(JobFilter(), verb)(**options)
 
@@ -149,6 +167,10 @@ VERBS: dict[str, tuple[Act, Act]] = {
     "end a job of a flow": (make_flow, end_the_first),
     "cancel a flow": (make_flow, lambda world: Flow.find("flow").cancel()),
     "requeue a flow": (fail_the_first, lambda world: Flow.find("flow").requeue()),
+    "ask for a signal": (that_is("running"), ask),
+    "wait for a signal": (ask_first, wait),
+    "send a signal": (waiting_for_signal, lambda world: send_signal(job_of(world), "go")),
+    "send a signal to a flow": (make_flow, lambda world: send_signal("flow", "go")),
     "write fields": (that_is("waiting"), lambda world: job_of(world).set_fields(priority=4)),
     "log": (that_is("waiting"), lambda world: job_of(world).log("hello")),
 }

@@ -11,7 +11,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Symptom
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.models import Job
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import FLOW, key_of, read_of_flow
+from limpyd_jobs.records.flows import FLOW, key_of, read_of_flow, read_wait
 from limpyd_jobs.redis.calls import chunks, go_on_with, send
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
@@ -93,7 +93,7 @@ class Flows:
     def _left_over(self, repair: bool) -> Iterator[Symptom]:
         """Yield the keys of flows that are no more."""
         client = self._reader.connection
-        parts = ("nodes", "open", "after", "failed", "results", "todo")
+        parts = ("nodes", "open", "after", "failed", "results", "todo", "signals", "waiters")
         for flow in sorted(self._ids):
             keys = [key_of(client, flow, f":{part}") for part in parts]
             is_there, *are_there = self._reader.all(("EXISTS", key) for key in (key_of(client, flow), *keys))
@@ -124,5 +124,6 @@ def _flow_of_parked(found: Any) -> str | None:
     if not isinstance(found, list):
         return None
     text, waits, delayed_until = found
-    place = read_of_flow(text, None)
-    return place.flow if place and waits and waits.partition("\n")[0] == delayed_until else None
+    place, wait = read_of_flow(text, None), read_wait(waits)
+    waits_for_others = wait.date and wait.date == delayed_until and not wait.signal
+    return place.flow if place and waits_for_others else None

@@ -41,7 +41,9 @@ local name = redis.call('HGET', key, 'name')
 local numbers = redis.call('HRANDFIELD', key .. ':nodes', 100)
 for _, number in ipairs(numbers) do drop(number) end
 if redis.call('EXISTS', key .. ':nodes') == 1 then return answer('done', {more = true}) end
-for _, part in ipairs({'', ':open', ':after', ':failed', ':results', ':todo'}) do redis.call('UNLINK', key .. part) end
+for _, part in ipairs({'', ':open', ':after', ':failed', ':results', ':todo', ':signals', ':waiters'}) do
+  redis.call('UNLINK', key .. part)
+end
 if has_name(flow, name) then redis.call('UNLINK', FLOWS .. ':name:' .. name) end
 redis.call('ZREM', FLOWS .. ':building', flow)
 return answer('done', {more = false})

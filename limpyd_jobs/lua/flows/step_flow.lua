@@ -1,8 +1,8 @@
 -- verb: step flow
 -- from: waiting, delayed, running, error or canceled
 -- to: the same, waiting, delayed or canceled
--- what: goes on with what is left to do of a flow, for some fifty of its jobs: what follows from an end, or to cancel,
---       to requeue or to tend it
+-- what: goes on with what is left to do of a flow, for some fifty of its jobs: what follows from an end, or a signal, or
+--       to cancel, to requeue or to tend it
 -- request
 --   flow
 -- reply
@@ -11,6 +11,7 @@
 
 --@include canceling
 --@include requeueing
+--@include signaling
 --@include tending
 
 local flow = request.flow
@@ -98,6 +99,8 @@ local function go_on(entry)
     return requeue_some(tonumber(first))
   elseif verb == 'tend' then
     return tend_some(tonumber(first))
+  elseif verb == 'signal' then
+    return place_waiters(flow, rest) and entry
   end
 end
 

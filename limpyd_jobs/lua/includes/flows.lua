@@ -8,6 +8,7 @@
 --   :failed     hash: of the numbers of nodes that ended otherwise than as a success, how
 --   :results    hash: of numbers, what the job returned, as JSON
 --   :todo       list: what is left of a step that is too long for one: see step_flow.lua
+--   :signals, :waiters   see signaling.lua
 -- Beside them are 'limpyd-jobs:flows:live', ':building' and ':todo', sorted sets of ids by when they were put there;
 -- ':ended', by when they expire; ':name:…', the id of the last flow of a name; and ':classes', a hash of the models
 -- of jobs and queues in flows, by the beginning of their keys.
@@ -110,13 +111,14 @@ local function has_none_before(flow, number)
   return #numbers_before(flow, number, 1) == 0
 end
 
--- Lets a node go that waited for others, or was undone: into its waiting list, unless it was to be delayed itself.
+-- Lets a job go that waited, or was undone, with other changes: into its waiting list, unless it was to be delayed itself.
 --@rarely
-local function let_run(node)
+local function let_run(node, changes)
   local own_delay = parse_date(node.own_delay)
   probe('LLEN', node.base .. ':waiting')
   probe('ZCARD', node.base .. ':delayed')
-  local changes = {queued = '1', _waits = false, _cancel_reason = false}
+  changes = changes or {}
+  changes.queued, changes._waits, changes._cancel_reason = '1', false, false
   if own_delay and own_delay > now() then
     changes.status, changes.delayed_until = STATUSES.DELAYED, node.own_delay
     update(node.model, node.pk, changes, node.known)
@@ -140,7 +142,7 @@ local function let_run_if_ready(flow, number)
   local node = node_of(flow, number)
   if not node or not node.base then return end
   local is_free = node.is_undone and not other_queued(node, node.identifier)
-  if node.is_parked and node.kind ~= 'signal' or is_free then let_run(node) end
+  if node.is_parked and node.kind == 'after' or is_free then let_run(node) end
 end
 
 -- Cancels a node that waits, because another one failed: not an error, as it could be put back before the other one.
@@ -228,7 +230,7 @@ end
 -- Sends a command for each key that is kept of a flow after its end.
 --@rarely
 local function for_each_kept(flow, command, ...)
-  for _, part in ipairs({'', ':nodes', ':after', ':failed', ':results'}) do
+  for _, part in ipairs({'', ':nodes', ':after', ':failed', ':results', ':signals', ':waiters'}) do
     redis.call(command, FLOW .. flow .. part, ...)
   end
 end

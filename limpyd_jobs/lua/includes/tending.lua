@@ -1,6 +1,7 @@
 -- Tending: what a flow missed of a node is made up for.
 
 --@include flows
+--@include signaling
 
 -- Of how many nodes before one is asked at most: of the others, once these have ended.
 local MOST_BEFORE = 1000
@@ -41,6 +42,11 @@ local function tend_parked(flow, number)
   return missed[1] ~= nil
 end
 
+-- Looks after a node that waits for a signal of its flow; returns whether it was there.
+local function tend_waiting(node, name)
+  return signal_of_flow(node.text or '', name) ~= nil and place_if_it_waits(node, name)
+end
+
 -- Looks after a node; returns whether there was something to do.
 local function look_after(flow, number)
   -- It may have ended by the end of another one.
@@ -49,8 +55,11 @@ local function look_after(flow, number)
   if not node or node.queued ~= '1' then
     local text = node and node.text or flow .. ' ' .. number .. ' run ' .. all_after(flow, number)
     note_end_of_node(text, node and node.status or 'gone')
+  elseif node.is_parked and node.kind == 'after' then
+    return tend_parked(flow, number)
   else
-    return node.is_parked and node.kind == 'after' and tend_parked(flow, number)
+    local name = node.is_parked and string.match(node.kind, '^signal (.*)$')
+    return name and tend_waiting(node, name)
   end
   return true
 end

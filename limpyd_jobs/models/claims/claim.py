@@ -222,9 +222,12 @@ class Claim(Generic[AJob]):
         delayed_for: int, float or timedelta
             How long to wait before it may run, in seconds unless a timedelta.
         """
-        delay = delay_argument(delayed_for=delayed_for)
+        self._give_back(delay_argument(delayed_for=delayed_for))
+
+    def _give_back(self, delay: str = "", signal: str = "") -> None:
+        """Release the job, with a delay, or until a signal comes."""
         self._decide()
-        reply = self._do(self._claim.release, delay, heeds_status=True, begun=True)
+        reply = self._do(self._claim.release, delay, heeds_status=True, begun=True, signal=signal)
         if not self._ends_otherwise(reply["outcome"]):
             self._ended(reply["status"])
 
@@ -287,7 +290,7 @@ class Claim(Generic[AJob]):
         if isinstance(error, (Exception, JobTimeout, SystemExit)):
             self._end_quietly(self.fail, error)
         else:
-            self._end_quietly(self.release)
+            self._end_quietly(self._give_back, "", getattr(error, "signal", ""))
 
     def _end_quietly(self, verb: Callable[..., None], *args: Any) -> None:
         """Call a verb, so that its exception does not hide the one that is being raised."""

@@ -190,13 +190,18 @@ class JobClaim:
         return self.ended_by(ending._replace(priority=priority))
 
     def release(
-        self, delay: str = "", *, heeds_status: bool = False, begun: bool = False, goes_last: bool = False
+        self,
+        delay: str = "",
+        *,
+        heeds_status: bool = False,
+        begun: bool = False,
+        goes_last: bool = False,
+        signal: str = "",
     ) -> Mapping[str, Any]:
-        """Give the job back, its try not counted. If its status is heeded, not if it was canceled or delayed."""
-        kept = self._cursors_to_keep()
-        reply = transitions.release(
-            *self.names, delay, heeds_status=heeds_status, begun=begun, goes_last=goes_last, kept=kept
-        )
+        """Give the job back, its try not counted; if it waits for a signal, until that comes. If its status is heeded,
+        not if it was canceled or delayed."""
+        how: dict[str, Any] = {"heeds_status": heeds_status, "begun": begun, "goes_last": goes_last, "signal": signal}
+        reply = transitions.release(*self.names, delay, **how, kept=self._cursors_to_keep())
         if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")
         return reply

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from shlex import quote
 from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import read_priority, read_seconds
+from limpyd_jobs.arguments import MAX_DURATION, read_priority, read_seconds
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.dates import datetime_to_score, parse_datetime, span
+from limpyd_jobs.dates import EPOCH, datetime_to_score, parse_datetime, span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
 from limpyd_jobs.models.explaining.parked import reasons_of_parked
 from limpyd_jobs.models.explaining.silence import silences
-from limpyd_jobs.models.explaining.waits import what_it_waits_for
+from limpyd_jobs.models.explaining.waits import signal_of, what_it_waits_for
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
+from limpyd_jobs.records.flows import END_OF_ALL_DATES
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.search.classes import classes_of, connection_to, is_board, on, replies_to
@@ -363,6 +365,12 @@ def _last_error(details: JobDetails) -> str:
     return f"{error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}"
 
 
+def _moment(text: str) -> str:
+    """Return a number of seconds of the epoch as a date; another text as it is."""
+    seconds = read_priority(text)
+    return one_line(text) if seconds is None else str(EPOCH + timedelta(seconds=min(max(seconds, 0), MAX_DURATION)))
+
+
 def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:
     until, followed = stored.get("delayed_until", ""), stored.get("_follows", "").partition(" ")[0]
     if followed:
@@ -370,10 +378,17 @@ def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing)
         yield Reason("follows", what)
     if place.waits:
         yield Reason("waits_for_jobs", place.waits)
+    wait = signal_of(stored)
+    if wait:
+        latest = "" if wait.date == END_OF_ALL_DATES else f" It goes on without it at {wait.date} (UTC)."
+        what = (
+            f"It waits for the signal {one_line(wait.signal)!r}, since {_moment(wait.since)} (UTC).{latest} Send it: "
+        )
+        yield _proposing("waits_for_signal", what, f"flows signal {quote(ident)} {quote(wait.signal)} VALUE")
     if place.due is None:
         yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
     elif place.due > place.now:
-        if not place.waits:
+        if not place.waits and not wait:
             yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
         returns = read_priority(stored.get("_quick_returns")) or 0
         if returns > AT_ONCE:

@@ -1,4 +1,4 @@
-"""What a job of a flow waits for, in a sentence."""
+"""What a job waits for, others of its flow or a signal, in a sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from limpyd_jobs.models.following.nodes import nodes_of
-from limpyd_jobs.records.flows import END_OF_ALL_DATES, key_of, numbers_in, read_of_flow
+from limpyd_jobs.records.flows import END_OF_ALL_DATES, Wait, key_of, numbers_in, read_of_flow, read_wait
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.search.classes import replies_to
 from limpyd_jobs.statuses import STATUSES
@@ -16,10 +16,21 @@ from limpyd_jobs.texts import one_line
 MAX_NAMED = 5
 
 
+def signal_of(stored: Mapping[str, str]) -> Wait | None:
+    """Return which signal a job waits for; None if it waits for none."""
+    wait = read_wait(stored.get("_waits"))
+    return wait if wait.signal and _is_parked(stored, wait.date) else None
+
+
+def _is_parked(stored: Mapping[str, str], date: str) -> bool:
+    return bool(date) and stored.get("status") == STATUSES.DELAYED and date == stored.get("delayed_until")
+
+
 def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
     """Say which jobs of its flow a job waits for, and since when; empty if it waits for none."""
-    date, place = stored.get("_waits", "").partition("\n")[0], read_of_flow(stored.get("_flow"), stored.get("_after"))
-    if not (place and date) or stored.get("status") != STATUSES.DELAYED or date != stored.get("delayed_until"):
+    wait, place = read_wait(stored.get("_waits")), read_of_flow(stored.get("_flow"), stored.get("_after"))
+    date = wait.date
+    if not place or wait.signal or not _is_parked(stored, date):
         return ""
     first, last, after = f"[{place.number}:", f"({place.number};", key_of(connection, place.flow, ":after")
     number, entries, name = replies_to(

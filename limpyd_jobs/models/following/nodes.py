@@ -10,7 +10,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import JobGone
 from limpyd_jobs.models.following.results import as_annotated
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import OfFlow, StoredNode, checked, numbers_in, read_nodes, read_of_flow
+from limpyd_jobs.records.flows import OfFlow, StoredNode, checked, numbers_in, read_nodes, read_of_flow, read_wait
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps, chunks
@@ -35,11 +35,13 @@ class FlowNode(NamedTuple):
     status: str
         A letter of `STATUSES`; empty if the job was deleted.
     is_parked: bool
-        Whether it is delayed because it waits for other nodes.
+        Whether it is delayed because it waits for other nodes, or for a signal.
     reason: str
         Why it was canceled, if that is known.
     after: str
         The numbers of the nodes that it comes after, such as ``1-9,12``; empty if it comes after none.
+    signal: str
+        The name of the signal that it waits for, if it does.
     """
 
     number: int
@@ -49,12 +51,14 @@ class FlowNode(NamedTuple):
     is_parked: bool = False
     reason: str = ""
     after: str = ""
+    signal: str = ""
 
     @property
     def state(self) -> str:
-        """What to show: the name of its status in lower case, ``waiting for others``, or ``deleted``."""
+        """What to show: the name of its status in lower case, ``waiting for others``, ``waiting for a signal``, or
+        ``deleted``."""
         if self.is_parked:
-            return "waiting for others"
+            return "waiting for a signal" if self.signal else "waiting for others"
         return STATUSES.by_value(self.status, "deleted").lower() if self.status else "deleted"
 
 
@@ -90,10 +94,11 @@ def ident_of(node: StoredNode, paths: Mapping[str, str]) -> str:
 
 def _node(node: StoredNode, paths: Mapping[str, str], reply: Any) -> FlowNode:
     status, waits, delayed_until, reason, after = reply if isinstance(reply, list) else [None] * len(_FIELDS)
-    date = (waits or "").partition("\n")[0]
-    is_parked = status == STATUSES.DELAYED and bool(date) and date == delayed_until
+    wait = read_wait(waits)
+    is_parked = status == STATUSES.DELAYED and bool(wait.date) and wait.date == delayed_until
+    signal = wait.signal if is_parked else ""
     ident = ident_of(node, paths)
-    return FlowNode(int(node.number), node.name, ident, status or "", is_parked, reason or "", after or "")
+    return FlowNode(int(node.number), node.name, ident, status or "", is_parked, reason or "", after or "", signal)
 
 
 def place_of(job: Any) -> Steps[OfFlow | None]:

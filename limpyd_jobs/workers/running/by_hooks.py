@@ -183,7 +183,8 @@ class ByHooks:
             self.worker.log(f"{label_of(job)} {what}. Give Requeue a delay", "warning")
 
     def job_released(self, job: Job, queue: Queue) -> None:
-        self.announcer.emit(events.JobReleased, job, queue, self.overrides.hook("job_released_message", job, queue))
+        kind = events.JobWaits if vars(job).get("_waits_for_signal") else events.JobReleased
+        self.announcer.emit(kind, job, queue, self.overrides.hook("job_released_message", job, queue))
         self.announcer.notify(job, "on_released", queue)
 
     def job_rescued(self, job: Job, queue: Queue) -> None:

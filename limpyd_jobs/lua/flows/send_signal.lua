@@ -1,0 +1,35 @@
+-- verb: send signal
+-- from: waiting, delayed, running or error
+-- to: the same or waiting
+-- what: a job that waits for this signal is put in its queue; else it is kept until the job asks for it
+-- request
+--   job_model, ident, name
+--   value   JSON
+-- reply
+--   received
+--   kept
+--     in all other cases nothing is changed:
+--   already   there is one of that name, with another value
+--   late      the job has waited for it in vain
+--   ended     the job succeeded, or was canceled
+--   full      it has too many
+--   gone
+
+--@include signaling
+
+local job, name, value = job_of(request.job_model, request.ident), request.name, request.value
+local status, waits, text = unpack(redis.call('HMGET', job.key, 'status', '_waits', '_signals'))
+if is_gone(job.model, job.pk, status) then return answer('gone') end
+local may_be_revived = status == STATUSES.CANCELED and waits and string.match(waits, '^undone')
+if status == STATUSES.SUCCESS or status == STATUSES.CANCELED and not may_be_revived then return answer('ended') end
+
+local signals = signals_of(text)
+local old = signals[name]
+if old == IN_VAIN then return answer('late') end
+if old and old ~= value then return answer('already') end
+signals[name] = value
+text = cjson.encode(signals)
+if #text > MOST_TEXT then return answer('full') end
+if place_if_it_waits(job, name, {_signals = text}) then return answer('received') end
+update(job.model, job.pk, {_signals = text}, {status = status})
+return answer('kept')

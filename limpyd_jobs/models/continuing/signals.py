@@ -1,0 +1,60 @@
+"""Signals that the code of a job waits for: what it gets, or how it ends here, to go on when one comes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import checked_duration
+from limpyd_jobs.exceptions import ClaimLost, JobInterrupted, LimpydJobsException, SignalTimeout
+from limpyd_jobs.fields.codecs import load_json
+from limpyd_jobs.models.continuing.cursors import cursors_of
+from limpyd_jobs.redis.calls import Steps
+from limpyd_jobs.texts import one_line
+
+MAX_NAME = 100  # characters
+
+
+def waiting(job: Any, name: str, timeout: float | timedelta | None = None) -> Steps[Any]:
+    """Do what `Job.wait_for` says."""
+    name, delay = checked_signal(name), _checked_wait(timeout)
+    token = vars(job).get("_held_token")
+    if not token:
+        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can wait for a signal")
+    cursors_of(job).check()
+    outcome, value = yield transitions.ask_signal.call(job, token, name, delay)
+    if outcome == "done":
+        return _loaded(job, name, value)
+    if outcome == "in vain":
+        raise SignalTimeout(f"The signal {name!r} did not come in time")
+    if outcome == "waits":
+        raise JobInterrupted(f"it waits for the signal {name!r}", signal=name)
+    raise ClaimLost(f"The claim on {job.ident} is lost: another worker may run it")
+
+
+def checked_signal(name: Any) -> str:
+    """Return the name of a signal."""
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a signal must be a text, not {name!r}")
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+        raise ValueError(f"The name of a signal is a printable text of 1 to {MAX_NAME} characters, not {name!r:.200}")
+    return name
+
+
+def _checked_wait(timeout: float | timedelta | None) -> str:
+    if timeout is None:
+        return ""
+    seconds = checked_duration("timeout", timeout)
+    if seconds <= 0:
+        raise ValueError(f"timeout must be more than 0 seconds, not {timeout!r}")
+    return f"+{round(seconds * 1_000_000)}"
+
+
+def _loaded(job: Any, name: str, text: str) -> Any:
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError) as error:
+        raise LimpydJobsException(
+            f"The signal {name!r} of {job.ident} cannot be read, as another program wrote it: {one_line(error)}"
+        ) from error

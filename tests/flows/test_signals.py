@@ -1,0 +1,304 @@
+"""Jobs that wait for signals, from people or from other programs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from flow_kinds import Asking, Page, ask, ask_later
+from running import work
+
+from limpyd_jobs import (
+    STATUSES,
+    Flow,
+    JobGone,
+    LimpydJobsException,
+    NotClaimable,
+    asend_signal,
+    chain,
+    send_signal,
+)
+from limpyd_jobs.dates import utcnow
+from limpyd_jobs.query import edit_job
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+END = "9999-12-31 23:59:59"
+
+
+def run(number: int = 1, **options: Any) -> None:
+    work("asking,pages", max_loops=number, callback=None, **options)
+
+
+def a_waiting_job(**fields: Any) -> Asking:
+    job = Asking.add_job(**fields)
+    run()
+    assert (job.status.hget(), job.claim_owner()) == (STATUSES.DELAYED, None)
+    return job
+
+
+class TestWaiting:
+    def test_a_job_goes_on_in_another_run_once_its_signal_comes(self) -> None:
+        job = a_waiting_job()
+        assert job.hmget("tries", "start", "delayed_until") == [None, None, END]
+        assert send_signal(job, "approval", {"by": "ann", "note": ["é", 1.5, None]}) == "received"
+        assert job.status.hget() == STATUSES.WAITING
+        run()
+        assert job.answer.value() == {"by": "ann", "note": ["é", 1.5, None]}
+        assert job.hmget("tries", "_waits", "did") == ["1", None, "before run run "]
+
+    def test_one_that_comes_first_is_kept(self) -> None:
+        job = Asking.add_job()
+        assert send_signal(job.ident, "approval", "yes") == "kept"
+        run()
+        assert job.answer.value() == "yes"
+
+    def test_one_of_another_name_is_another_one(self) -> None:
+        job = a_waiting_job()
+        assert send_signal(job, "other", 1) == "kept"
+        assert job.status.hget() == STATUSES.DELAYED
+
+    def test_one_that_comes_while_its_job_is_about_to_wait_is_not_missed(self) -> None:
+        job = Asking.add_job()
+        with job.claim("me"):
+            try:
+                job.run(None)
+            finally:
+                assert send_signal(job, "approval", "just in time") == "kept"
+        assert job.status.hget() == STATUSES.WAITING
+        run()
+        assert job.answer.value() == "just in time"
+
+    def test_the_first_one_counts_and_the_same_one_may_be_sent_again(self) -> None:
+        job = a_waiting_job()
+        assert [send_signal(job, "approval", value) for value in (1, 2, 1)] == ["received", "already", "kept"]
+        run()
+        assert job.answer.value() == 1
+        assert send_signal(job, "approval", 2) == "ended"
+
+    def test_each_later_run_gets_the_same_one(self) -> None:
+        job = a_waiting_job()
+        send_signal(job, "approval", "yes")
+        with job.claim("me") as claim:
+            assert job.wait_for("approval") == job.wait_for("approval") == "yes"
+            claim.fail(ValueError("later"))
+        job.requeue()
+        run()
+        assert job.answer.value() == "yes"
+
+    def test_a_job_that_begins_anew_waits_anew(self) -> None:
+        job = a_waiting_job()
+        send_signal(job, "approval", "yes")
+        job.claim("me").fail(ValueError("later"))
+        job.requeue(restart=True)
+        run()
+        assert job.status.hget() == STATUSES.DELAYED
+        assert send_signal(job, "approval", "no") == "received"
+
+    def test_after_its_time_it_is_late(self) -> None:
+        job = Asking.add_job(within=0.01)
+        run(2)
+        assert job.answer.value() == "in vain"
+        other = Asking.add_job(within=0.01)
+        with other.claim("me"):
+            other.run(None)
+        work("asking", max_loops=1, callback=lambda job, queue: (job.run(queue), queue.unknown))
+        assert other.status.hget() == STATUSES.ERROR
+        assert send_signal(other, "approval", "yes") == "late"
+
+    def test_one_that_comes_after_the_deadline_and_before_its_job_runs_again_counts(self) -> None:
+        job = Asking.add_job(within=0.01)
+        with job.claim("me"):
+            job.run(None)
+        work("nothing", max_loops=0)
+        assert send_signal(job, "approval", "just in time") == "received"
+        run()
+        assert job.answer.value() == "just in time"
+
+    def test_the_deadline_is_that_of_the_first_question(self) -> None:
+        job = a_waiting_job(within=1000)
+        until = job.delayed_until.hget()
+        job.within.hset(2000)
+        job.enqueue_or_delay()
+        run()
+        assert (job.status.hget(), job.delayed_until.hget()) == (STATUSES.DELAYED, until)
+
+    def test_functions_and_coroutines_wait_too(self) -> None:
+        with Flow() as flow:
+            jobs = [flow.add(ask.prepare("go")), flow.add(ask_later.prepare("go"))]
+        run(2)
+        assert asyncio.run(asend_signal(jobs[0].job, "go", 1)) == "received"
+        assert send_signal(jobs[1].job.ident, "go", 2) == "received"
+        run(2)
+        assert flow.result(0) == {"ask": 1, "ask_later": 2}
+
+    def test_a_job_that_is_canceled_while_it_is_about_to_wait_is_canceled(self) -> None:
+        job = Asking.add_job()
+        work("asking", callback=lambda job, queue: (job.cancel(), job.run(queue)))
+        assert (job.status.hget(), job.queued.hget()) == (STATUSES.CANCELED, None)
+
+    def test_one_without_a_name_a_time_or_a_value_is_refused(self) -> None:
+        job = Asking.add_job()
+        with job.claim("me") as claim:
+            _refused(TypeError, job.wait_for, 1)
+            _refused(ValueError, job.wait_for, "")
+            _refused(ValueError, job.wait_for, "a\nb")
+            _refused(ValueError, job.wait_for, "a", 0)
+            claim.release()
+        _refused(TypeError, send_signal, job, "a", object())
+        _refused(ValueError, send_signal, job, "a", "x" * 70_000)
+        _refused(TypeError, send_signal, 12, "a")
+        _refused(LimpydJobsException, job.wait_for, "a")  # it does not run
+        _refused(JobGone, send_signal, "flow_kinds.Asking:999", "a")
+        _refused(LimpydJobsException, send_signal, "no such flow", "a")
+
+    def test_no_job_keeps_any_number_of_them(self) -> None:
+        job = Asking.add_job()
+        for number in range(4):
+            send_signal(job, f"{number}", "x" * 60_000)
+        _refused(LimpydJobsException, send_signal, job, "more", "x" * 60_000)
+
+
+def _refused(error: type[BaseException], call: Callable[..., object], *args: object) -> None:
+    with pytest.raises(error):
+        call(*args)
+
+
+class TestVerbs:
+    """What people do to a job that waits for a signal."""
+
+    def test_each_does_what_the_manual_says(self) -> None:
+        later = utcnow() + timedelta(days=1)
+
+        def waits(job: Asking) -> None:
+            assert job.hmget("status", "delayed_until") == [STATUSES.DELAYED, END]
+            assert send_signal(job, "approval", "yes") == "received"
+
+        def asks_again(job: Asking) -> None:
+            assert job.status.hget() == STATUSES.WAITING
+            run()
+            waits(job)
+
+        def is_delayed(job: Asking) -> None:
+            assert send_signal(job, "approval", "yes") == "kept"
+            assert job.delayed_until.hget() == str(later)
+
+        def is_canceled(job: Asking) -> None:
+            assert job.status.hget() == STATUSES.CANCELED
+            assert send_signal(job, "approval", "yes") == "ended"
+
+        def is_gone(job: Asking) -> None:
+            _refused(JobGone, send_signal, "flow_kinds.Asking:1", "approval")
+
+        verbs: list[tuple[Callable[[Asking], object], Callable[[Asking], None]]] = [
+            (lambda job: job.cancel(), is_canceled),
+            (lambda job: Asking.collection().cancel_all(), is_canceled),
+            (lambda job: job.delete(), is_gone),
+            (lambda job: Asking.collection().delete_all(), is_gone),
+            (lambda job: Asking.collection().promote_all(), waits),
+            (lambda job: Asking.collection().move_all("other"), waits),
+            (lambda job: edit_job(job.ident, priority=5), waits),
+            (lambda job: Asking.add_job(job.identifier.hget(), priority=5), waits),
+            (lambda job: Asking.add_job(job.identifier.hget(), on_duplicate="replace"), waits),
+            (lambda job: _refused(NotClaimable, job.claim, "me"), waits),
+            (lambda job: _refused(LimpydJobsException, job.requeue), waits),
+            (lambda job: job.enqueue_or_delay(), asks_again),
+            (lambda job: job.enqueue_or_delay(delayed_until=later), is_delayed),
+            (lambda job: Asking.collection().delay_all(delayed_until=later), is_delayed),
+        ]
+        for act, check in verbs:
+            job = a_waiting_job()
+            act(job)
+            check(job)
+            Asking.collection().delete_all()
+
+
+class TestFlows:
+    def test_a_node_that_waits_has_not_ended(self) -> None:
+        flow = chain(Asking.prepare(), Page.prepare(number=1))
+        run()
+        assert [node.state for node in flow.nodes()] == ["waiting for a signal", "waiting for others"]
+        assert flow.nodes()[0].signal == "approval"
+        send_signal(flow.nodes()[0].ident, "approval", "yes")
+        run(2)
+        assert flow.result(0) == 1
+
+    def test_a_signal_to_a_flow_is_for_all_that_wait_for_it_and_for_those_that_ask_later(self) -> None:
+        with Flow("signed:7") as flow:
+            nodes = [flow.add(Asking.prepare()) for _ in range(3)]
+            nodes.append(flow.add(Asking.prepare(signal="other")))
+            last = flow.add(Asking.prepare(), after=nodes[0])
+        run(4)
+        assert send_signal("signed:7", "approval", "yes") == "received"
+        assert [node.job.status.hget() for node in nodes] == [*[STATUSES.WAITING] * 3, STATUSES.DELAYED]
+        assert send_signal(flow, "approval", "no") == "already"
+        run(4)
+        assert last.job.answer.value() == "yes"
+        assert send_signal(flow.id, "other", "yes") == "received"
+        run()
+        assert send_signal("signed:7", "more") == "ended"
+
+    def test_cancel_and_requeue_of_a_flow(self) -> None:
+        flow = chain(Asking.prepare(), Page.prepare())
+        run()
+        flow.cancel()
+        assert [node.state for node in flow.nodes()] == ["canceled", "canceled"]
+        flow.requeue()
+        run()
+        assert [node.state for node in flow.nodes()] == ["waiting for a signal", "waiting for others"]
+        assert send_signal(flow, "approval", "yes") == "received"
+
+
+def test_it_is_explained(redis_client: redis.Redis) -> None:
+    job = a_waiting_job(within=1000)
+    (reason,) = job.explain().reasons[:1]
+    assert reason.code == "waits_for_signal"
+    assert re.match(
+        r"It waits for the signal 'approval', since 20\d\d-\S+ \S+ \(UTC\)\. It goes on without it at ", reason.text
+    )
+    assert reason.command == f"limpyd-jobs flows signal {job.ident} approval VALUE"
+
+
+def test_it_can_be_sent_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    from limpyd_jobs.commands.flows import Flows
+
+    def signal(*words: str) -> int:
+        try:
+            return Flows("limpyd-jobs flows", ["signal", *words]).execute()
+        except SystemExit as error:
+            return int(str(error))
+
+    job = a_waiting_job()
+    assert signal(job.ident, "approval", '{"by": "ann"}') == 0
+    assert signal(job.ident, "approval", "other") == 1
+    assert signal("flow_kinds.Asking:999", "approval") == 2
+    assert signal("flow_kinds.Nothing:1", "approval") == 2
+    assert signal(job.ident) == 2
+    assert "what waited for it goes on" in capsys.readouterr().out
+    run()
+    assert job.answer.value() == {"by": "ann"}
+
+
+def test_what_other_programs_write_does_no_harm(redis_client: redis.Redis) -> None:
+    job = Asking.add_job()
+    for text in ("[1,2]", '{"approval":5}', "garbage", "[" * 5000, ""):
+        job.signals.hset(text)
+        job.waits.hset("x\nsignal approval\ny")
+        job.enqueue_or_delay()
+        run()
+        assert job.hmget("status", "delayed_until") == [STATUSES.DELAYED, END]
+    assert send_signal(job, "approval", "yes") == "received"
+    with Flow("hostile") as flow:
+        node = flow.add(Asking.prepare())
+    for part in ("signals", "waiters"):
+        redis_client.set(f"limpyd-jobs:flow:{flow.id}:{part}", "text")
+    run(2)
+    assert node.job.status.hget() == STATUSES.DELAYED
+    _refused(LimpydJobsException, send_signal, "hostile", "approval", "yes")
+    assert send_signal(node.job, "approval", "yes") == "received"
+    redis_client.delete(*(f"limpyd-jobs:flow:{flow.id}:{part}" for part in ("signals", "waiters")))
