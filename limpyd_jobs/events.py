@@ -100,7 +100,8 @@ class JobReleased(JobEvent):
 
 
 class JobWaits(JobReleased):
-    """The code of a job waits for a signal: the job is delayed until that comes. See `Job.wait_for`."""
+    """The code of a job waits for a signal, or for what it spawned: the job is delayed until that is there. See
+    `Job.wait_for` and `Job.children_results`."""
 
     level: ClassVar[str] = "info"
 

@@ -73,8 +73,8 @@ class GracePeriodOver(BaseException):
 
 
 class JobInterrupted(BaseException):
-    """The code of a job gives way between two items of a loop, after a step, or to wait for a signal; the job goes on
-    from there later.
+    """The code of a job gives way between two items of a loop, after a step, or to wait for a signal, or for what it
+    spawned; the job goes on from there later.
 
     It is not an `Exception`, so that the code does not catch it by chance.
 
@@ -82,13 +82,13 @@ class JobInterrupted(BaseException):
     ----------
     goes_last: bool
         Whether the job goes to the end of its waiting list, so that others have their turn.
-    signal: str
-        The name of the signal that the job waits for; empty if it waits for none.
+    waits: str
+        What the job waits for, as its field ``waits`` has it, such as ``signal approval``; empty if for nothing.
     """
 
-    def __init__(self, reason: str, *, goes_last: bool = False, signal: str = "") -> None:
+    def __init__(self, reason: str, *, goes_last: bool = False, waits: str = "") -> None:
         super().__init__(reason)
-        self.goes_last, self.signal = goes_last, signal
+        self.goes_last, self.waits = goes_last, waits
 
 
 class BlockingCall(LimpydJobsException):

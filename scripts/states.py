@@ -29,6 +29,7 @@ VERBS = (
     "settle",
     "rest",
     "ask_signal",
+    "ask_children",
     "succeed",
     "succeed_many",
     "fail",

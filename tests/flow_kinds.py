@@ -106,6 +106,25 @@ class Asking(Job):
         return float(seconds) if seconds else None
 
 
+class Spawning(Job):
+    """A job that spawns pages, some of which fail, and returns what they returned."""
+
+    namespace = "flows"
+    queue_name = "spawning"
+    pages = fields.InstanceHashField(default=3)
+    failing = fields.InstanceHashField(default=0)
+    on_error = fields.InstanceHashField(default="fail")
+    answer = ValueField(json)
+
+    def run(self, queue: Queue) -> Any:
+        number, failing = int(self.pages.hget()), int(self.failing.hget())
+        calls = [Page.prepare(number=each, does="fail" if each < failing else "succeed") for each in range(number)]
+        self.spawn(*calls, on_error=self.on_error.hget())
+        results = self.children_results()
+        self.answer.hset(results)
+        return sum(results.values())
+
+
 @job(queue="asking")
 def ask(name: str) -> Any:
     return current_job().wait_for(name)
@@ -117,6 +136,6 @@ async def ask_later(name: str) -> Any:
 
 
 MODELS = (
-    *(Asking, ask.job_class, ask_later.job_class, Page, Report, Stubborn, Numbered),
+    *(Asking, Spawning, ask.job_class, ask_later.job_class, Page, Report, Stubborn, Numbered),
     *(add.job_class, total.job_class, Queue, Error),
 )

@@ -15,9 +15,9 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
-from limpyd_jobs.classes.job_classes import path_of
-from limpyd_jobs.exceptions import JobCanceled, JobFailed, LimpydJobsException, ResultTimeout
-from limpyd_jobs.flows.building import (
+from limpyd_jobs.exceptions import LimpydJobsException, ResultTimeout
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.models.calls.building import (
     NodeRow,
     Plan,
     checked_name,
@@ -25,11 +25,10 @@ from limpyd_jobs.flows.building import (
     checked_wait,
     made,
     row_of,
+    usual_name,
 )
-from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.models.following.changes import checked_timeout
-from limpyd_jobs.models.following.nodes import FlowNode, nodes_of, results_of
-from limpyd_jobs.models.following.results import failure_of
+from limpyd_jobs.models.following.nodes import FlowNode, check_succeeded, nodes_of, results_of
 from limpyd_jobs.records import flows
 from limpyd_jobs.records.flows import MAX_NODES, checked, numbers_in
 from limpyd_jobs.records.lazy_fields import attached
@@ -37,7 +36,6 @@ from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Commands, Steps, go_on_with
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.search.classes import connection_to
-from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
 OnError = Literal["fail", "run", "cancel"]
@@ -201,8 +199,7 @@ class Flow:
 
     def _new_name(self, name: str | None, row: NodeRow) -> str:
         if name is None:
-            usual = path_of(row.job_class).rpartition(".")[2]
-            return usual if usual not in self._names else f"{usual} {len(self._nodes) + 1}"
+            return usual_name(row, self._names, len(self._nodes) + 1)
         if checked_name("The name of a node", name) in self._names:
             raise ValueError(f"The flow has a node of the name {name!r} already")
         return name
@@ -386,7 +383,7 @@ class Flow:
         self._check_there("gone" if final is None else "done")
         numbers = numbers_in(final)
         for node in (yield from nodes_of(self._client, self.id, numbers)):
-            yield partial(_check_succeeded, self._database, node)
+            yield partial(check_succeeded, self._database, node)
         results = yield from results_of(self._client, self.id, numbers)
         return next(iter(results.values()), None) if len(numbers) == 1 else results
 
@@ -405,13 +402,6 @@ def readable(flow: Any) -> Iterator[None]:
         if "WRONGTYPE" not in str(error):
             raise
         raise LimpydJobsException(f"{flow} cannot be read: another program wrote to keys of flows") from error
-
-
-def _check_succeeded(database: Any, node: FlowNode) -> None:
-    if node.status == STATUSES.ERROR:
-        raise JobFailed(node.ident, *failure_of(database, node.ident))
-    if node.status == STATUSES.CANCELED:
-        raise JobCanceled(f"{node.name}, {node.ident}, was canceled" + (f": {node.reason}" if node.reason else ""))
 
 
 def chain(*calls: Any, name: str | None = None, **options: Any) -> Flow:

@@ -842,6 +842,67 @@ class Job(JobRecord):
 
     await_for = awaitable(awaited(wait_for, waiting))
 
+    def spawn(self, *calls: Any, name: str = "spawn", on_error: Literal["fail", "run", "cancel"] = "fail") -> None:
+        """Add jobs that are known only now, and whose results the job will read by `children_results`:
+        ``self.spawn(*[Page.prepare(number=n) for n in numbers])``.
+
+        It is a step of the job, with a name: if the job is interrupted and runs again, what it has spawned by that name
+        is not spawned again. All are added, or none. If the job is canceled, so are they.
+
+        Parameters
+        ----------
+        *calls: PreparedJob or PreparedCall
+            What ``prepare`` of a job class, or of a function with `@job`, returned: 1 to 100,000.
+        name: str
+            Another one for each spawn of the job.
+        on_error: str
+            What `children_results` does if one of them failed: ``"fail"`` to raise that, ``"run"`` to return what the
+            others returned. With ``"cancel"``, the first failure cancels the others, and is raised.
+
+        Raises
+        ------
+        TypeError, ValueError, ConfigurationException
+            As `limpyd_jobs.Flow.add`.
+        LimpydJobsException
+            If a job of the identifier of one of them is queued; or the job does not run in this process.
+        ClaimLost
+            If the job has lost its claim.
+        """
+        finish(_spawning().spawning(self, calls, name, on_error))
+
+    async def aspawn(
+        self, *calls: Any, name: str = "spawn", on_error: Literal["fail", "run", "cancel"] = "fail"
+    ) -> None:
+        """Do as `spawn`, under asyncio."""
+        await finished(_spawning().spawning(self, calls, name, on_error))
+
+    def children_results(self, name: str = "spawn") -> dict[str, Any]:
+        """Wait for the jobs that this one has spawned; return what they returned, by their names, in their order.
+
+        If one of them has not ended, the code of the job ends here, by a `JobInterrupted`. The job is delayed until the
+        last one has ended, and holds no slot, lease or connection meanwhile. Then it runs again, from its beginning. A
+        name is the name of the class or function, from the second one on with a number: ``Page``, ``Page 2``.
+
+        Parameters
+        ----------
+        name: str
+            As `spawn` was given it.
+
+        Raises
+        ------
+        JobFailed, JobCanceled
+            If one of them failed, or was canceled, unless `spawn` was given ``on_error="run"``.
+        LimpydJobsException
+            If nothing was spawned by that name; or one that failed was deleted.
+        ClaimLost
+            If the job has lost its claim.
+        """
+        return finish(_spawning().results_of_children(self, name))
+
+    async def achildren_results(self, name: str = "spawn") -> dict[str, Any]:
+        """Do as `children_results`, under asyncio."""
+        return await finished(_spawning().results_of_children(self, name))
+
     def settle(self, limit: str, amount: float) -> None:
         """Tell how much of a rate the job used, once its code knows: ``self.settle("model", response.total_tokens)``.
 
@@ -988,6 +1049,12 @@ class Job(JobRecord):
 
 
 job_classes.base = roots.job = Job
+
+
+def _spawning() -> Any:
+    from limpyd_jobs.models.continuing import spawning  # not at the start of each process
+
+    return spawning
 
 
 def _nodes() -> Any:

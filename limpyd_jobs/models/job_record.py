@@ -174,6 +174,7 @@ class JobRecord(BaseJobsModel):
     after = OwnField(AtomicHashField())
     waits = OwnField(AtomicHashField())
     signals = OwnField(AtomicHashField())
+    spawned = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
     cursor = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())

@@ -34,8 +34,8 @@ MAX_NODES = 100_000
 _OF_FLOW = re.compile(r"(\S+) ([0-9]+) ([a-z]+) ([0-9,-]*)")
 _RANGE = re.compile(r"([0-9]+)-?([0-9]*)")
 
-# What the second line of `_waits` begins with if it is a signal that the job waits for.
-_SIGNAL = "signal "
+# What the second line of `_waits` begins with if the job waits for a signal, or for the jobs that it spawned.
+_SIGNAL, _CHILDREN = "signal ", "children "
 
 # Until when a job is delayed that waits for others without a limit.
 END_OF_ALL_DATES = "9999-12-31 23:59:59"
@@ -60,19 +60,29 @@ class OfFlow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What the field ``_waits`` of a job says: the date until which it waits at most; the name of the signal that it
-    waits for, empty if it waits for other jobs; and since when it waits for that."""
+    """What the field ``_waits`` of a job says: the date until which it waits at most; what it waits for, ``after`` for
+    the jobs of its flow that it comes after; and since when it waits for anything else."""
 
     date: str
-    signal: str = ""
+    what: str = ""
     since: str = ""
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that it waits for; empty if it waits for something else."""
+        return self.what.removeprefix(_SIGNAL) if self.what.startswith(_SIGNAL) else ""
+
+    @property
+    def children(self) -> str:
+        """The id of the flow of the jobs that it spawned, if it waits for these; else empty."""
+        return self.what.removeprefix(_CHILDREN) if self.what.startswith(_CHILDREN) else ""
 
 
 def read_wait(text: str | None) -> Wait:
     """Read the field ``_waits`` of a job."""
     date, _, rest = (text or "").partition("\n")
     what, _, since = rest.partition("\n")
-    return Wait(date, what[len(_SIGNAL) :], since) if what.startswith(_SIGNAL) else Wait(date)
+    return Wait(date, what, since)
 
 
 def key_of(connection: Any, flow: str, part: str = "") -> str:

@@ -171,9 +171,13 @@ class Commands:
 def go_on_with(sender: Sender, flows: Iterable[str]) -> None:
     """Do what is left to do of some flows, in steps. If Redis fails, a worker will do so."""
     with suppress(RedisError):
-        for flow in dict.fromkeys(flows):
-            while json.loads(run(_step_flow, sender, (), [flow]))["more"]:
-                pass
+        left = dict.fromkeys(flows)
+        while left:
+            flow = next(iter(left))
+            reply = json.loads(run(_step_flow, sender, (), [flow]))
+            left |= dict.fromkeys(reply.get("flows", ()))
+            if not reply["more"]:
+                del left[flow]
 
 
 # What a verb of several steps yields, to be given the reply, or the exception. A function sends by itself, as the own

@@ -90,6 +90,8 @@ class Renaming:
             return {self.new(name): self._layout(text) for name, text in values.items()}
         if key.startswith(f"{self._from}{flows.FLOW}") and key.endswith(":nodes"):
             return {number: self.new(text) for number, text in values.items()}
+        if key.startswith(f"{self._from}{flows.FLOW}") and "spawner" in values:
+            return {**values, "spawner": self.new(values["spawner"])}
         names: Sequence[str] = next((names for end, names in NAMING.items() if key.endswith(end)), ())
         renamed = {name: self.new(values[name]) for name in names if name in values}
         if "_slots" in values and names:

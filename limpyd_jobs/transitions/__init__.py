@@ -56,11 +56,14 @@ from limpyd_jobs.transitions.ending import (
 )
 from limpyd_jobs.transitions.flows import (
     MAKING_SECONDS,
+    SpawnedBefore,
     add_flow,
+    ask_children,
     ask_signal,
     cancel_flow,
     drop_flow,
     requeue_flow,
+    running,
     send_signal,
     signal_flow,
     tend_flow,

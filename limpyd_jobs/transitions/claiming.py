@@ -446,11 +446,11 @@ def release(
     heeds_status: bool = False,
     begun: bool = False,
     goes_last: bool = False,
-    signal: str = "",
+    waits: str = "",
     kept: Mapping[str, Any] | None = None,
 ) -> Call[Mapping[str, Any]]:
     """Give a claimed job back, unharmed, to the front of its waiting list, or to its end; or with a delay, for later;
-    or until a signal comes.
+    or until what it waits for is there.
 
     Only a caller that heeds the status hears that the job was deleted, by `JobGone`. One whose code was `begun` has
     begun in time.
@@ -460,7 +460,7 @@ def release(
         return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
 
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": heeds_status, "begun": begun}
-    request |= {"goes_last": goes_last, "signal": signal, **(kept or {})}
+    request |= {"goes_last": goes_last, "waits": waits, **(kept or {})}
     return Call(sender_of(job_class), _release, request, read, [job_class])
 
 

@@ -7,15 +7,17 @@ from typing import Any
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, LimpydJobsException
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import sender_of
 from limpyd_jobs.redis.calls import Call, Verb, given, listed, outcome_of
 from limpyd_jobs.redis.replication import CopyingSender
 from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.retrying import Cancel
 from limpyd_jobs.texts import one_line
 
 _add_flow = Script("flows/add_flow")
+_ask_children = Script("flows/ask_children")
 _ask_signal = Script("flows/ask_signal")
 _send_signal = Script("flows/send_signal")
 _signal_flow = Script("flows/signal_flow")
@@ -26,6 +28,14 @@ _tend_flow = Script("flows/tend_flow")
 
 # For how many seconds the maker of a flow may do nothing between two steps.
 MAKING_SECONDS = 60
+
+
+class SpawnedBefore(Exception):
+    """A job has spawned others before, by the same name; or begun to."""
+
+    def __init__(self, flow: str, is_begun: bool) -> None:
+        super().__init__(flow)
+        self.flow, self.is_begun = flow, is_begun
 
 
 def add_flow(
@@ -59,6 +69,12 @@ def _accepted(flow: str, jobs: Sequence[Sequence[Any]], reply: Mapping[str, Any]
         return reply
     if outcome == "name taken":
         raise LimpydJobsException(f"A flow of that name runs already: {reply['flow']}")
+    if outcome == "refused":
+        raise ClaimLost("The job that spawned others has lost its claim: another worker may run it")
+    if outcome == "canceled":
+        raise Cancel("it was canceled while it ran")
+    if outcome in ("spawned before", "begun before"):
+        raise SpawnedBefore(reply["flow"], outcome == "begun before")
     if outcome == "dropped":
         raise LimpydJobsException(f"The flow {flow} took too long between two steps, so it was dropped: make it again")
     name = one_line(next(job[-1] for job in jobs if str(job[0]) == str(reply["number"])))
@@ -99,9 +115,25 @@ def tend_flow(sender: Any, flow: str, cursor: str = "0") -> Call[tuple[str, list
 def ask_signal(job: RedisModel, token: str, name: str, delay: str) -> Call[tuple[str, str]]:
     """Ask for a signal to a running job, and let its deadline begin; return ``done`` and the value, as JSON, or ``in
     vain``, ``waits``, ``refused`` or ``gone``."""
-    request = {**_to(type(job), job.ident, name), "token": token, "delay": delay}  # type: ignore[attr-defined]
-    read = _outcome_and_value
-    return Call(sender_of(type(job)), _ask_signal, request, read, [type(job)])
+    request = {**running(job, token), "name": name, "delay": delay}
+    return Call(sender_of(type(job)), _ask_signal, request, _outcome_and_value, [type(job)])
+
+
+@Verb
+def ask_children(job: RedisModel, token: str, spawn: str) -> Call[tuple[str, str, str]]:
+    """Ask whether what a running job spawned has ended; return ``done`` with the flow and the policy, ``waits`` with
+    the flow, or ``not spawned``, ``refused`` or ``gone``."""
+    request = {**running(job, token), "spawn": spawn}
+    return Call(sender_of(type(job)), _ask_children, request, _outcome_of_children, [type(job)])
+
+
+def running(job: RedisModel, token: str) -> dict[str, Any]:
+    """Return what scripts have to know of a job whose code asks for something."""
+    return {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token}  # type: ignore[attr-defined]
+
+
+def _outcome_of_children(reply: Mapping[str, Any]) -> tuple[str, str, str]:
+    return reply["outcome"], reply.get("flow", ""), reply.get("policy", "")
 
 
 def _outcome_and_value(reply: Mapping[str, Any]) -> tuple[str, str]:

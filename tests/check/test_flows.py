@@ -9,7 +9,7 @@ from looking import check
 from running import work
 
 from limpyd_jobs import Flow, chain, send_signal
-from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
+from limpyd_jobs.models.calls.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis import calls
 from limpyd_jobs.redis.calls import send
 

@@ -223,7 +223,7 @@ class TestFlows:
         flow = chain(Asking.prepare(), Page.prepare(number=1))
         run()
         assert [node.state for node in flow.nodes()] == ["waiting for a signal", "waiting for others"]
-        assert flow.nodes()[0].signal == "approval"
+        assert flow.nodes()[0].wait.signal == "approval"
         send_signal(flow.nodes()[0].ident, "approval", "yes")
         run(2)
         assert flow.result(0) == 1

@@ -19,7 +19,18 @@ from typing import Any, NoReturn
 
 from limpyd import fields
 
-from limpyd_jobs import STATUSES, Flow, Job, Queue, Retry, Worker, chain
+from limpyd_jobs import (
+    STATUSES,
+    Flow,
+    Job,
+    LimpydJobsException,
+    Queue,
+    Retry,
+    SignalTimeout,
+    Worker,
+    chain,
+    send_signal,
+)
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers.maintenance import flows as maintenance
 
@@ -30,6 +41,9 @@ EARLY = "early"
 
 # A counter of the runs of all jobs.
 RUNS = "runs"
+
+# The flows to which a signal is to be sent; the signals that jobs took, by the idents of the jobs; and what these got.
+TO_SIGNAL, SENT, GOT = "to signal", "sent", "got"
 
 
 class Node(Job):
@@ -59,9 +73,55 @@ class Other(Node):
     queue_name = "others"
 
 
+class Child(Node):
+    """A job that was spawned, which notes by whom."""
+
+    namespace = "kills"
+    spawner = fields.InstanceHashField()
+
+    def run(self, queue: Queue) -> Any:
+        self.get_connection().sadd(f"children:{self.spawner.hget()}", self.pk.get())
+        return super().run(queue)
+
+
+class Spawner(Node):
+    """A job that spawns others, and notes if it goes on too early."""
+
+    namespace = "kills"
+    size = fields.InstanceHashField()
+
+    def run(self, queue: Queue) -> Any:
+        client, size = self.get_connection(), int(self.size.hget())
+        self.spawn(*(Child.prepare(spawner=self.ident, does=_does(0.1)) for _ in range(size)), on_error="run")
+        results = self.children_results()
+        state = Flow.find(json.loads(self.spawned.hget())["spawn"]).state()
+        if (state.state, len(results) + state.failed) != ("ended", size):
+            client.rpush(EARLY, f"{self.ident} with {len(results)} results, {state}")
+        return super().run(queue)
+
+
+class Asker(Node):
+    """A job that waits for a signal, sometimes not for long, and notes what it got."""
+
+    namespace = "kills"
+    within = fields.InstanceHashField()
+
+    def run(self, queue: Queue) -> Any:
+        seconds = self.within.hget()
+        try:
+            got = self.wait_for("go", timeout=float(seconds) if seconds else None)
+        except SignalTimeout:
+            got = "in vain"
+        self.get_connection().hset(GOT, self.ident, got)
+        return super().run(queue)
+
+
+def _does(chance: float) -> str:
+    return "fail" if random.random() < chance else "succeed"
+
+
 def node(chance: float = 0.0) -> Any:
-    does = "fail" if random.random() < chance else "succeed"
-    return random.choice((Node, Other)).prepare(does=does)
+    return random.choice((Node, Other)).prepare(does=_does(chance))
 
 
 def make_chain() -> None:
@@ -94,7 +154,48 @@ def make_large() -> None:
         flow.add(node(), after=pages, on_error="run")
 
 
+def make_spawner() -> None:
+    spawner = Spawner.prepare(size=random.choice((1, 5, 5, 120)))
+    if random.random() < 0.3:
+        spawner.add()
+    else:
+        chain(node(), spawner, node())
+
+
+def make_asker() -> None:
+    """Make a flow that waits for a signal, which another process sends, maybe before it is asked for."""
+    flow = Flow()
+    BaseJobsModel.get_connection().sadd(TO_SIGNAL, flow.id)
+    with flow:
+        first = flow.add(Asker.prepare(within=random.choice(("", "", "0.05", "0.5"))))
+        flow.add(node(), after=first)
+
+
+def send_signals() -> None:
+    """Send a signal to each flow that may wait for one, or to its job; and note what became of it."""
+    client = BaseJobsModel.get_connection()
+    while True:
+        flow = client.srandmember(TO_SIGNAL)
+        time.sleep(random.random() / 20)
+        if flow and signal_flow(flow):
+            client.srem(TO_SIGNAL, flow)
+
+
+def signal_flow(flow: str) -> bool:
+    client = BaseJobsModel.get_connection()
+    try:
+        ident = Flow.find(flow).nodes()[0].ident
+        if random.random() < 0.5:
+            send_signal(flow, "go", flow)
+        elif send_signal(ident, "go", ident) in ("received", "kept"):
+            client.hset(SENT, ident, ident)
+    except LimpydJobsException:  # it is not made, or being made
+        return False
+    return True
+
+
 SHAPES: list[Callable[[], None]] = [*[make_chain] * 6, *[make_diamond] * 6, *[make_fan] * 4, make_cascade, make_large]
+SHAPES += [*[make_spawner] * 5, *[make_asker] * 5]
 WORKERS: list[dict[str, Any]] = [{}, {"prefetch": 5}, {"concurrency": 4}, {"prefetch": 20}]
 
 
@@ -107,7 +208,8 @@ def make_flows() -> None:
 
 
 def _are_enough() -> bool:
-    return bool(BaseJobsModel.get_connection().zcard("limpyd-jobs:flows:live") > 40)
+    client = BaseJobsModel.get_connection()
+    return sum(client.llen(f"jobs:queue:{pk}:waiting") for pk in Queue.collection()) > 100
 
 
 def run_jobs(**options: Any) -> None:
@@ -167,20 +269,51 @@ def main(socket: str, kills: int, seed: int) -> None:
         master.start("worker", lambda options=options: run_jobs(**options))
     for _ in range(2):
         master.start("maker", make_flows)
+    master.start("sender", send_signals)
     master.kill_some(kills)
     master.end("maker")
     BaseJobsModel.database.connect(unix_socket_path=socket, db=0)
     client = BaseJobsModel.get_connection()
     until = time.monotonic() + 60
-    keys = [f"limpyd-jobs:flows:{name}" for name in ("live", "building", "todo")]
-    while any(client.zcard(key) for key in keys) and time.monotonic() < until:
+    while any(stuck_in(client).values()) and time.monotonic() < until:
         time.sleep(0.1)
-    stuck = {key: client.zrange(key, 0, -1) for key in keys}
+    stuck = stuck_in(client)
     master.end("worker")
+    master.end("sender")
     ended = client.zcard("limpyd-jobs:flows:ended")
-    parked = sum(1 for each in (Node, Other) for _ in each.collection(status=STATUSES.DELAYED))
-    told = {"kills": master.kills, "stuck": stuck, "ended": ended, "parked": parked}
+    parked = sum(1 for each in CLASSES for _ in each.collection(status=STATUSES.DELAYED))
+    told = {"kills": master.kills, "stuck": stuck, "ended": ended, "parked": parked, **signals_in(client)}
+    told |= {"spawned": len(Spawner.collection(status=STATUSES.SUCCESS)), "twice": spawned_twice(client)}
     print(json.dumps({**told, "early": client.lrange(EARLY, 0, -1), "runs": int(client.get(RUNS) or 0)}))
+
+
+CLASSES = (Node, Other, Child, Spawner, Asker)
+
+
+def stuck_in(client: Any) -> dict[str, list[str]]:
+    """Return the flows that have not ended. One that a job spawned stays among the live ones for a while."""
+    keys = [f"limpyd-jobs:flows:{name}" for name in ("live", "building", "todo")]
+    return {
+        key: [flow for flow in client.zrange(key, 0, -1) if client.hget(f"limpyd-jobs:flow:{flow}", "state") != "ended"]
+        for key in keys
+    }
+
+
+def spawned_twice(client: Any) -> list[str]:
+    """Return the jobs of which more others ran than they were to spawn, or fewer."""
+    found = []
+    for job in Spawner.collection(status=STATUSES.SUCCESS).instances():
+        number = client.scard(f"children:{job.ident}")
+        if number != int(job.size.hget()):
+            found.append(f"{job.ident}: {number}")
+    return found
+
+
+def signals_in(client: Any) -> dict[str, Any]:
+    """Return how many signals jobs took, and which were lost."""
+    sent, got = client.hgetall(SENT), client.hgetall(GOT)
+    lost = [ident for ident, value in sent.items() if ident in got and got[ident] != value]
+    return {"signals": Counter("in vain" if value == "in vain" else "taken" for value in got.values()), "lost": lost}
 
 
 if __name__ == "__main__":

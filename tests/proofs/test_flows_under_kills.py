@@ -1,4 +1,5 @@
-"""Workers, and those who make flows, are killed: no flow is stuck, and no job begins too early."""
+"""Workers, and those who make flows and send signals, are killed: no flow is stuck, no job begins too early or is
+spawned twice, and no signal is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from flow_victims import Node, Other
+from flow_victims import CLASSES
 from invariants import violations
 from servers import RedisServer
 
@@ -34,9 +35,9 @@ def look_at(client: redis.Redis, server: RedisServer, kills: int) -> None:
     told = killed(server, kills, seed)
     print(f"seed {seed}: {told}")
     assert told["stuck"] == {f"limpyd-jobs:flows:{name}": [] for name in ("live", "building", "todo")}, seed
-    assert (told["early"], told["parked"]) == ([], 0), seed
+    assert (told["early"], told["twice"], told["lost"], told["parked"]) == ([], [], [], 0), seed
     assert told["ended"] > kills / 10
-    assert violations(client, Node, Other, Queue) == []  # an index of an error may be lost with its worker
+    assert violations(client, *CLASSES, Queue) == []  # an index of an error may be lost with its worker
 
 
 def test_no_flow_is_stuck_and_no_job_begins_early(redis_client: redis.Redis, redis_server: RedisServer) -> None:

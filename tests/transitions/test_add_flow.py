@@ -13,7 +13,7 @@ from flow_kinds import MODELS, Numbered, Page, Report, add
 from invariants import contents, violations
 
 from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain
-from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
+from limpyd_jobs.models.calls.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis.calls import send
 
 END_OF_ALL_DATES = datetime(9999, 12, 31, 23, 59, 59)

@@ -46,7 +46,7 @@ def test_the_code_of_a_job_may_ask_twice_before_it_waits() -> None:
         for name in ("approval", "other", "approval"):
             with pytest.raises(JobInterrupted, match=name):
                 job.wait_for(name, timeout=100)
-        raise JobInterrupted("it waits", signal="approval")
+        raise JobInterrupted("it waits", waits="signal approval")
     assert job.hmget("status", "delayed_until")[0] == "d"
     assert send_signal(job, "other", 1) == "kept"
     assert send_signal(job, "approval", 2) == "received"

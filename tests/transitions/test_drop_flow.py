@@ -10,7 +10,7 @@ from flow_kinds import MODELS, Page
 from invariants import contents, violations
 
 from limpyd_jobs import Flow, Queue, chain, transitions
-from limpyd_jobs.flows.building import STEP_SIZE, Plan, _calls
+from limpyd_jobs.models.calls.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis.calls import send
 
 

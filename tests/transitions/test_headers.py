@@ -220,6 +220,16 @@ def test_every_function_of_an_include_is_used(path: Path) -> None:
         assert any(each in sources_of_all() for each in made), f"{function} is never called"
 
 
+@each_file
+def test_a_rare_function_is_called_and_not_given_as_a_value(path: Path) -> None:
+    """The loader finds calls of it, and it as an argument: ``name(``, ``name,`` and ``name)``."""
+    if path not in SCRIPTS:
+        return
+    source = re.sub(r"--.*|'[^']*'", "", load(f"{path.parent.name}/{path.stem}"))
+    for function in re.findall(r"^rare_functions\.(\w+) = function", source, re.MULTILINE):
+        assert not re.search(rf"(?<![.\w]){function}\b(?! =)", source), function
+
+
 @cache
 def sources_of_all() -> str:
     """All scripts as they are sent, without the functions that they do not use."""

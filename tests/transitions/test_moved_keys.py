@@ -99,7 +99,7 @@ def ask(world: World) -> Any:
 
 
 def wait(world: World) -> Any:
-    return transitions.release(Job, job_of(world).ident, TOKEN, world.queue_key(), signal="go")
+    return transitions.release(Job, job_of(world).ident, TOKEN, world.queue_key(), waits="signal go")
 
 
 def ask_first(world: World) -> None:

@@ -125,5 +125,5 @@ def _flow_of_parked(found: Any) -> str | None:
         return None
     text, waits, delayed_until = found
     place, wait = read_of_flow(text, None), read_wait(waits)
-    waits_for_others = wait.date and wait.date == delayed_until and not wait.signal
+    waits_for_others = wait.date and wait.date == delayed_until and not (wait.signal or wait.children)
     return place.flow if place and waits_for_others else None

@@ -7,7 +7,8 @@
 --   begun          '1' if its code was begun, so that its `start_within` is over
 --   goes_last      '1' to put it at the end of its list
 --   cursor, progress
---   signal         its name, if the job waits for it: it is delayed until it comes, unless it is there already; see ask_signal.lua
+--   waits          what the job waits for: 'signal' and its name, or 'children' and the id of their flow. It is delayed until
+--                  that is there, unless it is already; see ask_signal.lua
 --   heeds_status   '1' if the caller itself handles a job that was canceled or delayed meanwhile; else it is put in the
 --                  waiting list, and the next worker handles it
 -- reply
@@ -51,7 +52,7 @@ end
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(tries)}
-if request.signal then due = due_of_signal(job, request.signal) end
+if request.waits then due = due_of_wait(job, request.waits) end
 if request.begun then changes._start_within = false end
 placed(changes, priority or '0', due, queue)
 if job.model.limits and request.goes_last then set_place(changes) end
@@ -59,7 +60,7 @@ end_claim(queue, job, keep_cursor(changes), token)
 if not (job.model.limits and is_back_in_lane(queue, job)) then
   push(queue, job.ident, changes.status, due, not request.goes_last)
 end
-if request.signal and changes.status == STATUSES.DELAYED and claim_of(job)._flow then
-  note_waiter(claim_of(job)._flow, request.signal)
+if request.waits and changes.status == STATUSES.DELAYED and claim_of(job)._flow then
+  note_waiter(claim_of(job)._flow, request.waits)
 end
 return answer('done', {status = changes.status})

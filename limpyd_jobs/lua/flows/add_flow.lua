@@ -14,6 +14,9 @@
 --   heads     those that come after no other one, in the last of several steps
 --   final     those that no other one comes after
 --   registry  see add.lua
+--   job_model, ident, token   of the job that spawns it, if one does
+--   spawn     the name of that spawn
+--   policy    'cancel' to cancel the others if one fails
 -- reply
 --   done             {pks}
 --     in all other cases nothing is changed:
@@ -22,8 +25,13 @@
 --   throttled        {number, pk: of a job of the identifier that ended too short a while ago}
 --   not unique       {number, field, value, pk of its owner}
 --   dropped          it took too long between two steps
+--   refused          another owner holds the claim on the job that spawns it
+--   canceled         the job that spawns it was canceled
+--   spawned before   {flow: that it made, by a spawn of that name}
+--   begun before     {flow: that an earlier run began to make}
 
 --@include adding
+--@include idents
 --@include registry
 
 refuse_if_moved(request.registry)
@@ -50,6 +58,33 @@ local function reason_against_flow()
   local state = other and redis.call('HGET', FLOW .. other, 'state')
   if state and state ~= 'ended' then return 'name taken', {flow = other} end
   if not request.first and redis.call('HGET', key, 'state') ~= 'building' then return 'dropped', {} end
+end
+
+local spawner = request.ident and job_of(request.job_model, request.ident)
+
+-- What a job has spawned, by the names. What is no such text counts as nothing: another program wrote it.
+local function spawned_by(text)
+  local ok, found = pcall(cjson.decode, text or '{}')
+  return ok and type(found) == 'table' and found or {}
+end
+
+local function reason_against_spawner()
+  if not spawner then return end
+  local token, text, status = unpack(redis.call('HMGET', spawner.key, '_claim_token', '_spawned', 'status'))
+  if token ~= request.token then return 'refused', {} end
+  if status == STATUSES.CANCELED then return 'canceled', {} end
+  local found = spawned_by(text)[request.spawn]
+  if type(found) ~= 'string' then return end
+  local begun = string.match(found, '^making (%x+)$')
+  if begun and begun ~= flow and redis.call('EXISTS', FLOW .. begun) == 1 then return 'begun before', {flow = begun} end
+  if string.find(found, '^%x+$') then return 'spawned before', {flow = found} end
+end
+
+-- Notes in the hash of the job that spawns the flow what it spawned.
+local function note_spawned(what)
+  local found = spawned_by(redis.call('HGET', spawner.key, '_spawned'))
+  found[request.spawn] = what
+  update(spawner.model, spawner.pk, {_spawned = cjson.encode(found)})
 end
 
 local function reason_against(node)
@@ -125,6 +160,9 @@ local function note_models()
   for _, json in ipairs(models) do
     named_models[#named_models + 1], named_models[#named_models + 2] = model_of(json).name, json
   end
+  if spawner then
+    named_models[#named_models + 1], named_models[#named_models + 2] = spawner.model.name, request.job_model
+  end
   redis.call('HSET', FLOWS .. ':classes', unpack(named_models))
 end
 
@@ -133,6 +171,10 @@ local function begin()
   redis.call('ZADD', FLOWS .. ':building', score(now()), flow)
   if not request.first then return end
   redis.call('HSET', key, 'state', 'building', 'size', request.size, 'added', now_text(), 'final', request.final)
+  if spawner then
+    redis.call('HSET', key, 'spawner', spawner.model.name .. ':' .. spawner.pk, 'policy', request.policy or '')
+    if not is_whole then note_spawned('making ' .. flow) end
+  end
   if name then
     redis.call('HSET', key, 'name', name)
     redis.call('SET', FLOWS .. ':name:' .. name, flow)
@@ -153,6 +195,7 @@ local function commit()
   redis.call('HSET', key, 'state', 'running')
   redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
   redis.call('ZREM', FLOWS .. ':building', flow)
+  if spawner then note_spawned(flow) end
   if is_whole then return end
   note_end_of_node(flow .. ' 0 run ' .. request.heads, STATUSES.SUCCESS)
   follow_early_ends()
@@ -171,7 +214,8 @@ end
 
 local known_pks = made_before()
 if known_pks then return answer('done', {pks = known_pks}) end
-local why, details = reason_against_flow()
+local why, details = reason_against_spawner()
+if not why then why, details = reason_against_flow() end
 for _, node in ipairs(nodes) do
   if not why then why, details = reason_against(node) end
 end

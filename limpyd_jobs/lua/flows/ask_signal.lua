@@ -20,7 +20,7 @@ if refused then return answer(refused) end
 
 local waits, text = unpack(redis.call('HMGET', job.key, '_waits', '_signals'))
 local signals = signals_of(text)
-local date, since = wait_for_signal(waits, name)
+local date, since = wait_for(waits, 'signal ' .. name)
 local due = parse_date(date) and {at = parse_date(date), text = date} or due_at(request.delay)
 local value = signals[name] or signal_of_flow(claim_of(job)._flow, name)
 

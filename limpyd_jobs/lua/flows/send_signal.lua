@@ -30,6 +30,6 @@ if old and old ~= value then return answer('already') end
 signals[name] = value
 text = cjson.encode(signals)
 if #text > MOST_TEXT then return answer('full') end
-if place_if_it_waits(job, name, {_signals = text}) then return answer('received') end
+if place_if_it_waits(job, 'signal ' .. name, {_signals = text}) then return answer('received') end
 update(job.model, job.pk, {_signals = text}, {status = status})
 return answer('kept')

@@ -6,7 +6,7 @@
 -- request
 --   flow
 -- reply
---   done   {more: whether there is more to do}: also if a job is 'gone' or 'ended', or cannot be put back, as it is
+--   done   {more: whether there is more to do, flows: others of which there is, too, if any}: also if a job is 'gone' or 'ended', or cannot be put back, as it is
 --          'not in error', or one of its identifier is 'already queued'
 
 --@include canceling
@@ -110,7 +110,10 @@ if entry then
   if left then redis.call('LPUSH', key .. ':todo', left) end
 end
 local more = redis.call('EXISTS', key .. ':todo') == 1
-unfinished_flows = nil  -- the caller goes on anyway
+-- The caller goes on with this one anyway.
+for i = #(unfinished_flows or NOTHING), 1, -1 do
+  if unfinished_flows[i] == flow then table.remove(unfinished_flows, i) end
+end
 if not more then
   redis.call('ZREM', FLOWS .. ':todo', flow)
   if redis.call('SCARD', key .. ':open') == 0 then end_flow(flow) end

@@ -18,5 +18,6 @@ for _, number in ipairs(numbers) do
   if is_done and was_needed then found[#found + 1] = number end
 end
 if redis.call('SCARD', key .. ':open') == 0 then end_flow(flow) end
+tend_spawned(flow)
 if redis.call('EXISTS', key) == 0 then redis.call('ZREM', FLOWS .. ':live', flow) end
 return answer('done', {cursor = cursor, found = found})

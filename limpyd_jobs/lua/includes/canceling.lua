@@ -41,11 +41,12 @@ local function cancel_job(job, where)
     return 'gone'
   end
 
-  local status, token, queued, queue_key = unpack(redis.call(
-    'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key'))
+  local status, token, queued, queue_key, spawned = unpack(redis.call(
+    'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_spawned'))
 
   if token or status == STATUSES.RUNNING then  -- workers of version 2 run jobs without a claim
     cancel_running(job, token, queue_key, where.reason)
+    if spawned then cancel_spawned(spawned) end
     return 'done'
   elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR then
     return 'ended'
@@ -58,5 +59,6 @@ local function cancel_job(job, where)
   if queued == '1' then
     (where.unplace or unplace)(where.model, where.name or '', job)
   end
+  if spawned then cancel_spawned(spawned) end
   return 'done'
 end

@@ -9,6 +9,9 @@
 --   :results    hash: of numbers, what the job returned, as JSON
 --   :todo       list: what is left of a step that is too long for one: see step_flow.lua
 --   :signals, :waiters   see signaling.lua
+-- A flow that a job spawned has in its hash, too: spawner, the beginning of the keys of that job; and policy, 'cancel' to
+-- cancel the others if one fails. The job has in its hash `_spawned`: JSON, by the name of each spawn, the id of the flow; or
+-- 'making' and the id, until its last step.
 -- Beside them are 'limpyd-jobs:flows:live', ':building' and ':todo', sorted sets of ids by when they were put there;
 -- ':ended', by when they expire; ':name:…', the id of the last flow of a name; and ':classes', a hash of the models
 -- of jobs and queues in flows, by the beginning of their keys.
@@ -132,6 +135,35 @@ local function let_run(node, changes)
   notify_worker(node.base)
 end
 
+-- Until when a job waits for something, as text, given its `_waits`; and since when. nil if it does not.
+--@rarely
+local function wait_for(waits, what)
+  local date, own, since = string.match(waits or '', '^([^\n]*)\n([^\n]*)\n([^\n]*)$')
+  if own == what then return date, since end
+end
+
+-- Puts a job in its queue if it waits for something, with other changes. Returns whether it did.
+--@rarely
+local function place_if_it_waits(job, what, changes)
+  local status, queued, token, waits, delayed_until, base, flow = unpack(redis.call(
+    'HMGET', job.key, 'status', 'queued', '_claim_token', '_waits', 'delayed_until', '_queue_key', '_flow'))
+  local is_waiting = queued == '1' and not token and base and is_parked(status, delayed_until, waits)
+  if not is_waiting or not wait_for(waits, what) then return false end
+  local known = {status = status, queued = queued, _flow = flow, _unique_for = false}
+  let_run({model = job.model, pk = job.pk, ident = job.ident, base = base, known = known}, changes)
+  return true
+end
+
+-- The job that spawned the nodes of a flow, given the beginning of its keys; nil if no one did, or its model is not known.
+--@rarely
+local function spawner_of(text)
+  local name, pk = string.match(text or '', '^(%S+):([^:%s]+)$')
+  local json = name and redis.call('HGET', FLOWS .. ':classes', name)
+  if not json then return nil end
+  local model = model_of(json)
+  return {model = model, pk = pk, key = hash_key(model, pk), ident = model.path .. ':' .. pk}
+end
+
 -- Lets a node go if there is none left that it waits for, once the flow is made, and unless it is canceled. One that was
 -- undone is revived, unless another job of its identifier is queued by now.
 --@rarely
@@ -169,6 +201,16 @@ end
 local function cancel_flow(flow, reason)
   if redis.call('HSETNX', FLOW .. flow, 'canceled', reason) == 1 then
     leave_to_do(flow, 'cancel ' .. redis.call('HGET', FLOW .. flow, 'size'))
+  end
+end
+
+-- Cancels what a job spawned, given its `_spawned`.
+--@rarely
+local function cancel_spawned(text)
+  for flow in string.gmatch(text, '"(%x+)"') do
+    if redis.pcall('HGET', FLOW .. flow, 'state') == 'running' then
+      cancel_flow(flow, 'the job that spawned it was canceled')
+    end
   end
 end
 
@@ -235,19 +277,29 @@ local function for_each_kept(flow, command, ...)
   end
 end
 
--- Notes the end of a flow of which no node is open, and lets its keys expire.
+-- Lets the keys of a flow expire that has ended.
 --@rarely
-local function end_flow(flow)
+local function expire_flow(flow, name)
   local key = FLOW .. flow
-  local state, name = unpack(redis.call('HMGET', key, 'state', 'name'))
-  if state ~= 'running' or redis.call('EXISTS', key .. ':todo') == 1 then return end
   local seconds = redis.call('EXISTS', key .. ':failed') == 1 and FAILED_FLOW_KEPT or FLOW_KEPT
-  redis.call('HSET', key, 'state', 'ended', 'ended', now_text())
   redis.call('ZREM', FLOWS .. ':live', flow)
   redis.call('ZADD', FLOWS .. ':ended', score(now() + seconds * 1000000), flow)
   redis.call('ZREMRANGEBYSCORE', FLOWS .. ':ended', '-inf', score(now()))
   if has_name(flow, name) then redis.call('EXPIRE', FLOWS .. ':name:' .. name, seconds) end
   for_each_kept(flow, 'EXPIRE', seconds)
+end
+
+-- Notes the end of a flow of which no node is open, and lets its keys expire; or lets the job go on that spawned it, which
+-- reads them until its own end: then they stay until a worker finds that it has ended.
+--@rarely
+local function end_flow(flow)
+  local key = FLOW .. flow
+  local state, name, text = unpack(redis.call('HMGET', key, 'state', 'name', 'spawner'))
+  if state ~= 'running' or redis.call('EXISTS', key .. ':todo') == 1 then return end
+  redis.call('HSET', key, 'state', 'ended', 'ended', now_text())
+  local spawner = spawner_of(text)
+  if not spawner then return expire_flow(flow, name) end
+  place_if_it_waits(spawner, 'children ' .. flow)
 end
 
 -- A node that had ended is queued again; if that was the end of the flow, it goes on.
@@ -268,13 +320,14 @@ local function reopen(flow, number)
 end
 
 -- The highest number that may be among what comes after some nodes; nil if there is no such flow. Numbers that are named
--- one by one after a success do no harm: to ask would cost each node a command.
+-- one by one after a success do no harm: to ask would cost each node a command. Then, what becomes of the others of the flow
+-- if one fails, unless they say so themselves.
 --@rarely
 local function limit_of(flow, ends)
   for _, ended in ipairs(ends) do
     if ended.status ~= STATUSES.SUCCESS or string.find(ended.dependents, '-', 1, true) then
-      local size = redis.call('HGET', FLOW .. flow, 'size')
-      return size and (tonumber(size) or MAX_NODES)
+      local size, policy = unpack(redis.call('HMGET', FLOW .. flow, 'size', 'policy'))
+      return size and (tonumber(size) or MAX_NODES), policy
     end
   end
   return MAX_NODES
@@ -285,7 +338,7 @@ end
 --@rarely
 local function follow_in(flow, ends)
   local key, numbers, succeeded, failed = FLOW .. flow, {}, {}, {}
-  local size = limit_of(flow, ends)
+  local size, policy = limit_of(flow, ends)
   if not size then return end  -- its time was over, or another program deleted it
   local gone, after_success, after_failure, left = sorted_ends(ends, size)
   for _, ended in ipairs(ends) do
@@ -297,6 +350,7 @@ local function follow_in(flow, ends)
     end
   end
   if #failed > 0 then redis.call('HSET', key .. ':failed', unpack(failed)) end
+  if #failed > 0 and policy == 'cancel' then cancel_flow(flow, reason_of(flow, {number = failed[1], status = failed[2]})) end
   if #gone > 0 then redis.call('ZREM', key .. ':after', unpack(gone)) end
   for _, number in ipairs(after_success) do let_run_if_ready(flow, number) end
   for _, pair in ipairs(after_failure) do follow_failure(flow, unpack(pair)) end

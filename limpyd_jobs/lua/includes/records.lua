@@ -106,7 +106,8 @@ end
 -- The score of a value in a range index; nil if the index is of dates and the value is not a date.
 --@rarely
 local function score_in(model, key, value)
-  return (model.dates and model.dates[key] and score_of_date or score_of)(value)
+  if model.dates and model.dates[key] then return score_of_date(value) end
+  return score_of(value)
 end
 
 -- Changes range indexes: it cannot fail, as their types were probed.

@@ -33,7 +33,7 @@ local function requeue_job(job, where)
   elseif first then
     changes._first_priority = note_of_priority(first, priority)
   end
-  if where.restart then changes._cursor, changes._signals, changes._waits = false, false, false end
+  if where.restart then changes._cursor, changes._signals, changes._waits, changes._spawned = false, false, false, false end
   if where.custom then
     update(job.model, job.pk, placed(changes, priority, where.due))
   else

@@ -43,8 +43,26 @@ local function tend_parked(flow, number)
 end
 
 -- Looks after a node that waits for a signal of its flow; returns whether it was there.
-local function tend_waiting(node, name)
-  return signal_of_flow(node.text or '', name) ~= nil and place_if_it_waits(node, name)
+local function tend_waiting(node)
+  local name = signal_in(node.kind)
+  return name and signal_of_flow(node.text or '', name) ~= nil and place_if_it_waits(node, node.kind)
+end
+
+-- Looks after a flow that a job spawned: cancels it with the job; once it has ended, lets that job go on, or the keys expire,
+-- if it reads them no more.
+local function tend_spawned(flow)
+  local state, text = unpack(redis.call('HMGET', FLOW .. flow, 'state', 'spawner'))
+  if not text then return end
+  local spawner = spawner_of(text)
+  local status, spawned = unpack(spawner and redis.call('HMGET', spawner.key, 'status', '_spawned') or NOTHING)
+  if state == 'running' and status == STATUSES.CANCELED then cancel_spawned(spawned or '') end
+  if state ~= 'ended' then return end
+  local reads_no_more = not status or status == STATUSES.SUCCESS or status == STATUSES.CANCELED
+  if reads_no_more or not string.find(spawned or '', '"' .. flow .. '"', 1, true) then
+    expire_flow(flow)
+  else
+    pcall(place_if_it_waits, spawner, 'children ' .. flow)
+  end
 end
 
 -- Looks after a node; returns whether there was something to do.
@@ -58,8 +76,7 @@ local function look_after(flow, number)
   elseif node.is_parked and node.kind == 'after' then
     return tend_parked(flow, number)
   else
-    local name = node.is_parked and string.match(node.kind, '^signal (.*)$')
-    return name and tend_waiting(node, name)
+    return node.is_parked and tend_waiting(node)
   end
   return true
 end

@@ -224,10 +224,10 @@ class Claim(Generic[AJob]):
         """
         self._give_back(delay_argument(delayed_for=delayed_for))
 
-    def _give_back(self, delay: str = "", signal: str = "") -> None:
-        """Release the job, with a delay, or until a signal comes."""
+    def _give_back(self, delay: str = "", waits: str = "") -> None:
+        """Release the job, with a delay, or until what it waits for is there."""
         self._decide()
-        reply = self._do(self._claim.release, delay, heeds_status=True, begun=True, signal=signal)
+        reply = self._do(self._claim.release, delay, heeds_status=True, begun=True, waits=waits)
         if not self._ends_otherwise(reply["outcome"]):
             self._ended(reply["status"])
 
@@ -290,7 +290,7 @@ class Claim(Generic[AJob]):
         if isinstance(error, (Exception, JobTimeout, SystemExit)):
             self._end_quietly(self.fail, error)
         else:
-            self._end_quietly(self._give_back, "", getattr(error, "signal", ""))
+            self._end_quietly(self._give_back, "", getattr(error, "waits", ""))
 
     def _end_quietly(self, verb: Callable[..., None], *args: Any) -> None:
         """Call a verb, so that its exception does not hide the one that is being raised."""

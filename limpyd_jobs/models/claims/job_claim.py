@@ -196,11 +196,11 @@ class JobClaim:
         heeds_status: bool = False,
         begun: bool = False,
         goes_last: bool = False,
-        signal: str = "",
+        waits: str = "",
     ) -> Mapping[str, Any]:
-        """Give the job back, its try not counted; if it waits for a signal, until that comes. If its status is heeded,
-        not if it was canceled or delayed."""
-        how: dict[str, Any] = {"heeds_status": heeds_status, "begun": begun, "goes_last": goes_last, "signal": signal}
+        """Give the job back, its try not counted; if it waits for something, until that is there. If its status is
+        heeded, not if it was canceled or delayed."""
+        how: dict[str, Any] = {"heeds_status": heeds_status, "begun": begun, "goes_last": goes_last, "waits": waits}
         reply = transitions.release(*self.names, delay, **how, kept=self._cursors_to_keep())
         if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")

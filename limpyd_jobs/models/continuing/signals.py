@@ -29,7 +29,7 @@ def waiting(job: Any, name: str, timeout: float | timedelta | None = None) -> St
     if outcome == "in vain":
         raise SignalTimeout(f"The signal {name!r} did not come in time")
     if outcome == "waits":
-        raise JobInterrupted(f"it waits for the signal {name!r}", signal=name)
+        raise JobInterrupted(f"it waits for the signal {name!r}", waits=f"signal {name}")
     raise ClaimLost(f"The claim on {job.ident} is lost: another worker may run it")
 
 

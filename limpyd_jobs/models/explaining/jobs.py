@@ -16,7 +16,7 @@ from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
 from limpyd_jobs.models.explaining.parked import reasons_of_parked
 from limpyd_jobs.models.explaining.silence import silences
-from limpyd_jobs.models.explaining.waits import signal_of, what_it_waits_for
+from limpyd_jobs.models.explaining.waits import own_wait, what_it_waits_for
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.records.flows import END_OF_ALL_DATES
 from limpyd_jobs.redis.database import JobsDatabase
@@ -378,8 +378,11 @@ def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing)
         yield Reason("follows", what)
     if place.waits:
         yield Reason("waits_for_jobs", place.waits)
-    wait = signal_of(stored)
-    if wait:
+    wait = own_wait(stored)
+    if wait.children:
+        what = f"It waits for the jobs that it spawned, since {_moment(wait.since)} (UTC): "
+        yield _proposing("waits_for_children", what, f"flows show {quote(wait.children)}")
+    if wait.signal:
         latest = "" if wait.date == END_OF_ALL_DATES else f" It goes on without it at {wait.date} (UTC)."
         what = (
             f"It waits for the signal {one_line(wait.signal)!r}, since {_moment(wait.since)} (UTC).{latest} Send it: "
@@ -388,7 +391,7 @@ def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing)
     if place.due is None:
         yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
     elif place.due > place.now:
-        if not place.waits and not wait:
+        if not place.waits and not wait.what:
             yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
         returns = read_priority(stored.get("_quick_returns")) or 0
         if returns > AT_ONCE:

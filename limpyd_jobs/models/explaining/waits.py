@@ -16,10 +16,10 @@ from limpyd_jobs.texts import one_line
 MAX_NAMED = 5
 
 
-def signal_of(stored: Mapping[str, str]) -> Wait | None:
-    """Return which signal a job waits for; None if it waits for none."""
+def own_wait(stored: Mapping[str, str]) -> Wait:
+    """Return which signal a job waits for, or for the jobs that it spawned; an empty one if it waits for neither."""
     wait = read_wait(stored.get("_waits"))
-    return wait if wait.signal and _is_parked(stored, wait.date) else None
+    return wait if (wait.signal or wait.children) and _is_parked(stored, wait.date) else Wait("")
 
 
 def _is_parked(stored: Mapping[str, str], date: str) -> bool:
@@ -30,7 +30,7 @@ def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
     """Say which jobs of its flow a job waits for, and since when; empty if it waits for none."""
     wait, place = read_wait(stored.get("_waits")), read_of_flow(stored.get("_flow"), stored.get("_after"))
     date = wait.date
-    if not place or wait.signal or not _is_parked(stored, date):
+    if not place or wait.signal or wait.children or not _is_parked(stored, date):
         return ""
     first, last, after = f"[{place.number}:", f"({place.number};", key_of(connection, place.flow, ":after")
     number, entries, name = replies_to(

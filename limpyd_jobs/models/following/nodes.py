@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.exceptions import JobGone
-from limpyd_jobs.models.following.results import as_annotated
+from limpyd_jobs.exceptions import JobCanceled, JobFailed, JobGone
+from limpyd_jobs.models.following.results import as_annotated, failure_of
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import OfFlow, StoredNode, checked, numbers_in, read_nodes, read_of_flow, read_wait
+from limpyd_jobs.records.flows import OfFlow, StoredNode, Wait, checked, numbers_in, read_nodes, read_of_flow, read_wait
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps, chunks
@@ -35,13 +35,14 @@ class FlowNode(NamedTuple):
     status: str
         A letter of `STATUSES`; empty if the job was deleted.
     is_parked: bool
-        Whether it is delayed because it waits for other nodes, or for a signal.
+        Whether it is delayed because it waits for other nodes, for a signal, or for what it spawned.
     reason: str
         Why it was canceled, if that is known.
     after: str
         The numbers of the nodes that it comes after, such as ``1-9,12``; empty if it comes after none.
-    signal: str
-        The name of the signal that it waits for, if it does.
+    wait: Wait
+        What it waits for, if it does: `signal` is the name of a signal, `children` the id of the flow of the jobs that
+        it spawned.
     """
 
     number: int
@@ -51,14 +52,16 @@ class FlowNode(NamedTuple):
     is_parked: bool = False
     reason: str = ""
     after: str = ""
-    signal: str = ""
+    wait: Wait = Wait("")
 
     @property
     def state(self) -> str:
-        """What to show: the name of its status in lower case, ``waiting for others``, ``waiting for a signal``, or
-        ``deleted``."""
+        """What to show: the name of its status in lower case, ``waiting for others``, ``waiting for a signal``,
+        ``waiting for its children``, or ``deleted``."""
+        if self.is_parked and self.wait.signal:
+            return "waiting for a signal"
         if self.is_parked:
-            return "waiting for a signal" if self.signal else "waiting for others"
+            return "waiting for its children" if self.wait.children else "waiting for others"
         return STATUSES.by_value(self.status, "deleted").lower() if self.status else "deleted"
 
 
@@ -96,9 +99,16 @@ def _node(node: StoredNode, paths: Mapping[str, str], reply: Any) -> FlowNode:
     status, waits, delayed_until, reason, after = reply if isinstance(reply, list) else [None] * len(_FIELDS)
     wait = read_wait(waits)
     is_parked = status == STATUSES.DELAYED and bool(wait.date) and wait.date == delayed_until
-    signal = wait.signal if is_parked else ""
-    ident = ident_of(node, paths)
-    return FlowNode(int(node.number), node.name, ident, status or "", is_parked, reason or "", after or "", signal)
+    known = status or "", is_parked, reason or "", after or "", wait if is_parked else Wait("")
+    return FlowNode(int(node.number), node.name, ident_of(node, paths), *known)
+
+
+def check_succeeded(database: Any, node: FlowNode) -> None:
+    """Raise `JobFailed` or `JobCanceled` if the job of a node failed, or was canceled."""
+    if node.status == STATUSES.ERROR:
+        raise JobFailed(node.ident, *failure_of(database, node.ident))
+    if node.status == STATUSES.CANCELED:
+        raise JobCanceled(f"{node.name}, {node.ident}, was canceled" + (f": {node.reason}" if node.reason else ""))
 
 
 def place_of(job: Any) -> Steps[OfFlow | None]:

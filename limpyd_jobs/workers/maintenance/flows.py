@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from math import inf
 from time import time
@@ -78,7 +79,14 @@ class FlowKeeper:
     @staticmethod
     def tend(context: Context, client: Any) -> None:
         """Look for ends of jobs that their flows do not know of."""
-        for flow in client.zrange(at(client, flows.LIVE), 0, MOST - 1):
+        first = 0
+        while some := client.zrange(at(client, flows.LIVE), first, first + MOST - 1):
+            FlowKeeper._tend_some(context, client, some)
+            first += MOST
+
+    @staticmethod
+    def _tend_some(context: Context, client: Any, some: Iterable[str]) -> None:
+        for flow in some:
             cursor, found = "0", 0
             while True:
                 cursor, numbers = send(transitions.tend_flow(client, flow, cursor))

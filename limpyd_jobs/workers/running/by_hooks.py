@@ -183,7 +183,7 @@ class ByHooks:
             self.worker.log(f"{label_of(job)} {what}. Give Requeue a delay", "warning")
 
     def job_released(self, job: Job, queue: Queue) -> None:
-        kind = events.JobWaits if vars(job).get("_waits_for_signal") else events.JobReleased
+        kind = events.JobWaits if vars(job).get("_is_to_wait") else events.JobReleased
         self.announcer.emit(kind, job, queue, self.overrides.hook("job_released_message", job, queue))
         self.announcer.notify(job, "on_released", queue)
 

@@ -188,8 +188,8 @@ class Executor:
 
     def _give_way(self, run: Run, interrupt: JobInterrupted) -> None:
         """Put a job back that goes on later, where it was."""
-        self.recorder.retry(run.release, begun=True, goes_last=interrupt.goes_last, signal=interrupt.signal)
-        run.job._cached_reason, run.job._waits_for_signal = str(interrupt), bool(interrupt.signal)
+        self.recorder.retry(run.release, begun=True, goes_last=interrupt.goes_last, waits=interrupt.waits)
+        run.job._cached_reason, run.job._is_to_wait = str(interrupt), bool(interrupt.waits)
         self.by_hooks.released(run)
 
     def _cancel(self, run: Run, reason: Cancel) -> None:

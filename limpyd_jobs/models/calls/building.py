@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -110,12 +110,20 @@ def _unfit(job_class: Any, why: str) -> ConfigurationException:
     return ConfigurationException(f"A job of {path_of(job_class)} cannot be in a flow: {why}")
 
 
+def usual_name(row: NodeRow, taken: Container[str], number: int) -> str:
+    """Return the name of a node for which none is given: that of its class, with its number if it is taken."""
+    usual = path_of(row.job_class).rpartition(".")[2]
+    return usual if usual not in taken else f"{usual} {number}"
+
+
 class Plan(NamedTuple):
-    """A flow to be made: its nodes in the order of their numbers, from 1."""
+    """A flow to be made: its nodes in the order of their numbers, from 1; and what scripts have to know of the job that
+    spawns it, if one does."""
 
     flow: str
     name: str
-    nodes: Sequence[Any]  # NewNode
+    nodes: Sequence[Any]  # NewNode, or what has the same attributes
+    spawner: Mapping[str, Any] = {}
 
     @property
     def after_each(self) -> list[list[int]]:
@@ -195,6 +203,7 @@ def _call(
         heads=heads,
         final=final,
         registry=registry.text,
+        **plan.spawner,
     )
 
 

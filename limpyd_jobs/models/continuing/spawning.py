@@ -1,0 +1,107 @@
+"""Jobs that the code of a job adds while it runs, and whose end it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from secrets import token_hex
+from typing import Any, NamedTuple
+
+from limpyd_jobs import transitions
+from limpyd_jobs.exceptions import ClaimLost, JobInterrupted, LimpydJobsException
+from limpyd_jobs.models.calls.building import (
+    NodeRow,
+    Plan,
+    checked_name,
+    checked_policy,
+    dropped,
+    made,
+    row_of,
+    usual_name,
+)
+from limpyd_jobs.models.continuing.cursors import cursors_of
+from limpyd_jobs.models.following.nodes import check_succeeded, nodes_of, results_of
+from limpyd_jobs.records.flows import MAX_NODES, checked, key_of
+from limpyd_jobs.records.records import check_database, redis_of
+from limpyd_jobs.redis.calls import Commands, Steps
+
+
+class Child(NamedTuple):
+    """A job to be spawned, as a node of a flow."""
+
+    number: int
+    name: str
+    row: NodeRow
+    policy: str = "run"
+    after: Sequence[int] = ()
+    wait_at_most: str = ""
+
+
+def spawning(job: Any, calls: Sequence[Any], name: str, on_error: str) -> Steps[None]:
+    """Do what `Job.spawn` says."""
+    token = _token_of(job, name)
+    policy = checked_policy(on_error)
+    children = _children_of(job, calls)
+    cursors_of(job).check()
+    spawner = {**transitions.running(job, token), "spawn": name, "policy": policy}
+    while True:
+        plan = Plan(token_hex(8), "", children, spawner)
+        try:
+            yield from made(plan)
+        except transitions.SpawnedBefore as before:
+            if not before.is_begun:
+                return
+            yield from dropped(plan._replace(flow=before.flow))
+        else:
+            return
+
+
+def _children_of(job: Any, calls: Sequence[Any]) -> list[Child]:
+    if not calls:
+        raise ValueError("There is nothing to spawn: give prepared calls, such as Page.prepare(number=1)")
+    if len(calls) > MAX_NODES:
+        raise ValueError(f"A job spawns {MAX_NODES:,} jobs at most, by one name")
+    children: list[Child] = []
+    names: set[str] = set()
+    for number, call in enumerate(calls, 1):
+        row = row_of(call)
+        check_database(type(job), row.job_class)
+        children.append(Child(number, usual_name(row, names, number), row))
+        names.add(children[-1].name)
+    return children
+
+
+def results_of_children(job: Any, name: str) -> Steps[dict[str, Any]]:
+    """Do what `Job.children_results` says."""
+    token = _token_of(job, name)
+    cursors_of(job).check()
+    outcome, flow, policy = yield transitions.ask_children.call(job, token, name)
+    if outcome == "waits":
+        raise JobInterrupted("it waits for the jobs that it spawned", waits=f"children {flow}")
+    if outcome == "not spawned":
+        raise LimpydJobsException(f"{job.ident} has spawned nothing by the name {name!r}")
+    if outcome != "done":
+        raise ClaimLost(f"The claim on {job.ident} is lost: another worker may run it")
+    return (yield from _results(job, flow, policy))
+
+
+def _results(job: Any, flow: str, policy: str) -> Steps[dict[str, Any]]:
+    client = redis_of(job)
+    size, failed = checked(
+        (yield Commands(client, [("HGET", key_of(client, flow), "size"), ("HKEYS", key_of(client, flow, ":failed"))]))
+    )
+    if size is None:
+        raise LimpydJobsException(f"What {job.ident} spawned is not kept any more: another program deleted it")
+    if failed and policy != "run":
+        for node in (yield from nodes_of(client, flow, sorted(failed, key=int))):
+            yield partial(check_succeeded, type(job).database, node)
+        raise LimpydJobsException(f"A job that {job.ident} spawned failed, or was deleted")
+    return (yield from results_of(client, flow, [str(number) for number in range(1, int(size) + 1)]))
+
+
+def _token_of(job: Any, name: str) -> str:
+    checked_name("The name of a spawn", name)
+    token = vars(job).get("_held_token")
+    if not token:
+        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can spawn jobs")
+    return str(token)

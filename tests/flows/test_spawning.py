@@ -1,0 +1,278 @@
+"""Jobs that add others while they run, and go on once these have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis
+from flow_kinds import Page, Report, Spawning, Tagged
+from running import work
+
+from limpyd_jobs import (
+    STATUSES,
+    ConfigurationException,
+    Flow,
+    Job,
+    JobFailed,
+    LimpydJobsException,
+    chain,
+    transitions,
+)
+from limpyd_jobs.exceptions import JobInterrupted
+from limpyd_jobs.models.calls import building
+from limpyd_jobs.redis.calls import send
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+def run(number: int = 1, queues: str = "spawning", **options: Any) -> None:
+    work(queues, max_loops=number, callback=None, **options)
+
+
+def a_spawning_job(**fields: Any) -> Spawning:
+    job = Spawning.add_job(**fields)
+    run()
+    assert job.hmget("status", "tries", "start") == [STATUSES.DELAYED, None, None]
+    return job
+
+
+def flow_of(job: Job) -> Flow:
+    return Flow.find(job.waits.hget().partition("children ")[2].partition("\n")[0])
+
+
+def tend(client: redis.Redis, flow: Flow) -> None:
+    send(transitions.tend_flow(client, flow.id))
+
+
+class TestSpawning:
+    def test_a_job_goes_on_once_the_last_one_has_ended(self) -> None:
+        job = a_spawning_job()
+        run(2, "pages")
+        assert job.status.hget() == STATUSES.DELAYED
+        run(1, "pages")
+        assert job.status.hget() == STATUSES.WAITING
+        run()
+        assert job.answer.value() == {"Page": 0, "Page 2": 1, "Page 3": 2}
+        assert job.hmget("status", "tries", "_waits") == [STATUSES.SUCCESS, "1", None]
+
+    def test_what_was_spawned_before_is_not_spawned_again(self) -> None:
+        job = a_spawning_job()
+        for _ in range(2):
+            job.enqueue_or_delay()
+            run()
+            assert job.status.hget() == STATUSES.DELAYED
+        assert len(Page.collection()) == 3
+
+    def test_ends_that_come_while_the_job_is_about_to_wait_are_not_missed(self) -> None:
+        job = Spawning.add_job()
+        with job.claim("me"):
+            try:
+                job.run(None)
+            finally:
+                run(3, "pages")
+        assert job.status.hget() == STATUSES.WAITING
+
+    def test_a_failure_is_raised_and_once_it_is_mended_the_job_goes_on(self) -> None:
+        job = a_spawning_job(failing=1)
+        flow = flow_of(job)
+        run(3, "pages")
+        with job.claim("me") as claim:
+            with pytest.raises(JobFailed, match="no paper"):
+                job.run(None)
+            claim.fail(ValueError("a page failed"))
+        Page.get_from_ident(flow.nodes()[0].ident).does.hset("succeed")
+        flow.requeue()
+        run(1, "pages")
+        job.requeue()
+        run()
+        assert job.answer.value() == {"Page": 0, "Page 2": 1, "Page 3": 2}
+
+    def test_with_run_it_gets_what_the_others_returned(self) -> None:
+        job = a_spawning_job(failing=2, on_error="run")
+        run(3, "pages")
+        run()
+        assert job.answer.value() == {"Page 3": 2}
+
+    def test_with_cancel_the_first_failure_cancels_the_others(self) -> None:
+        job = a_spawning_job(failing=1, on_error="cancel")
+        flow = flow_of(job)
+        run(1, "pages")
+        assert [node.state for node in flow.nodes()] == ["error", "canceled", "canceled"]
+        assert flow.nodes()[1].reason == "Page failed"
+        with job.claim("me") as claim:
+            with pytest.raises(JobFailed):
+                job.run(None)
+            claim.release()
+
+    def test_a_job_that_is_canceled_takes_them_along(self) -> None:
+        job = a_spawning_job(pages=120)
+        flow, running = flow_of(job), Page.get(1)
+        claim = running.claim("me")
+        job.cancel()
+        states = [node.state for node in flow.nodes()]
+        assert states == ["canceled"] * 120
+        assert flow.state().canceled == "the job that spawned it was canceled"
+        claim.cancel()
+        assert flow.state().state == "ended"
+
+    def test_a_job_that_begins_anew_spawns_anew(self) -> None:
+        job = a_spawning_job()
+        run(3, "pages")
+        job.claim("me").fail(ValueError("no"))
+        job.requeue(restart=True)
+        run()
+        assert (job.status.hget(), len(Page.collection())) == (STATUSES.DELAYED, 6)
+
+    def test_a_node_of_a_flow_may_spawn(self) -> None:
+        flow = chain(Spawning.prepare(), Report.prepare())
+        run()
+        assert [node.state for node in flow.nodes()] == ["waiting for its children", "waiting for others"]
+        run(3, "pages")
+        run()
+        run(1, "reports")
+        assert flow.result(0) == {"Spawning": 3}
+
+    def test_canceling_its_flow_cancels_them(self) -> None:
+        flow = chain(Spawning.prepare(), Report.prepare())
+        run()
+        flow.cancel()
+        assert {job.status.hget() for job in Page.collection().instances()} == {STATUSES.CANCELED}
+
+    def test_it_may_spawn_several_times_by_other_names(self) -> None:
+        job = Spawning.add_job()
+        with job.claim("me") as claim:
+            job.spawn(Page.prepare(number=1), name="one")
+            job.spawn(Page.prepare(number=2), Page.prepare(number=3), name="other")
+            run(3, "pages")
+            assert job.children_results("one") == {"Page": 1}
+            assert job.children_results("other") == {"Page": 2, "Page 2": 3}
+            claim.succeed()
+
+    def test_coroutines_spawn_too(self) -> None:
+        async def use(job: Job) -> Any:
+            await job.aspawn(Page.prepare(number=7))
+            with pytest.raises(JobInterrupted, match="waits for the jobs that it spawned"):
+                await job.achildren_results()
+            run(1, "pages")
+            return await job.achildren_results()
+
+        job = Spawning.add_job()
+        with job.claim("me") as claim:
+            assert asyncio.run(use(job)) == {"Page": 7}
+            claim.succeed()
+
+    def test_many_are_made_in_steps_of_which_the_last_one_lets_them_begin(self) -> None:
+        job = a_spawning_job(pages=150)
+        run(150, "pages", prefetch=50)
+        run()
+        assert job.answer.value() == {"Page": 0, **{f"Page {number + 1}": number for number in range(1, 150)}}
+
+    def test_what_cannot_be_spawned_is_refused_and_nothing_is_added(self) -> None:
+        job = Spawning.add_job()
+        with pytest.raises(LimpydJobsException, match="does not run here"):
+            job.spawn(Page.prepare())
+        with job.claim("me") as claim:
+            with pytest.raises(ValueError, match="nothing to spawn"):
+                job.spawn()
+            with pytest.raises(TypeError, match="prepared call"):
+                job.spawn(Page)
+            with pytest.raises(ConfigurationException):
+                job.spawn(Page.prepare(), Tagged.prepare(tags={"a"}))
+            with pytest.raises(LimpydJobsException, match="has spawned nothing by the name 'spawn'"):
+                job.children_results()
+            claim.release()
+        assert len(Page.collection()) == 0
+
+
+class TestInterrupted:
+    """Whoever spawns dies in between, or loses its claim."""
+
+    def half_made(self, job: Spawning, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Make a first step, and die."""
+        with monkeypatch.context() as patch:
+            patch.setattr(building, "_calls", lambda plan, calls=building._calls: [*calls(plan)][:1])
+            calls = [Page.prepare(f"page {number}") for number in range(120)]
+            job.spawn(*calls)
+
+    def test_one_that_died_between_two_steps_spawns_all_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        job = Spawning.add_job()
+        with job.claim("me") as claim:
+            self.half_made(job, monkeypatch)
+            claim.release()
+        with job.claim("me") as claim:
+            job.spawn(*(Page.prepare(f"page {number}") for number in range(119)))
+            claim.release()
+        assert len(Page.collection(status=STATUSES.WAITING)) == len(Page.collection()) == 119
+
+    def test_one_that_a_worker_dropped_meanwhile_is_made_anew(
+        self, monkeypatch: pytest.MonkeyPatch, redis_client: redis.Redis
+    ) -> None:
+        job = Spawning.add_job()
+        with job.claim("me") as claim:
+            self.half_made(job, monkeypatch)
+            (flow,) = redis_client.zrange("limpyd-jobs:flows:building", 0, -1)
+            while send(transitions.drop_flow(redis_client, flow)):
+                pass
+            assert len(Page.collection()) == 0
+            job.spawn(Page.prepare("page 1"))
+            claim.release()
+        assert len(Page.collection()) == 1
+
+    def test_who_lost_the_claim_adds_nothing(self) -> None:
+        job = Spawning.add_job()
+        with job.claim("me") as claim:
+            vars(job)["_held_token"] = "lapsed@me"
+            with pytest.raises(LimpydJobsException, match="lost its claim"):
+                job.spawn(Page.prepare())
+            claim.release()
+        assert len(Page.collection()) == 0
+
+
+class TestKeys:
+    def test_they_are_kept_until_the_job_has_ended(self, redis_client: redis.Redis) -> None:
+        job = a_spawning_job()
+        flow = flow_of(job)
+        run(3, "pages")
+        tend(redis_client, flow)
+        assert redis_client.ttl(f"limpyd-jobs:flow:{flow.id}:results") == -1
+        run()
+        tend(redis_client, flow)
+        assert 0 < redis_client.ttl(f"limpyd-jobs:flow:{flow.id}:results") <= 86400
+        assert redis_client.zscore("limpyd-jobs:flows:live", flow.id) is None
+
+    def test_a_job_that_its_last_child_could_not_place_is_placed_by_a_worker(self, redis_client: redis.Redis) -> None:
+        job = a_spawning_job()
+        flow, key = flow_of(job), f"{job.queue_key.hget()}:waiting"
+        redis_client.set(key, "text")
+        run(3, "pages")
+        redis_client.delete(key)
+        assert (job.status.hget(), flow.state().state) == (STATUSES.DELAYED, "ended")
+        tend(redis_client, flow)
+        assert job.status.hget() == STATUSES.WAITING
+
+    def test_children_of_a_job_that_was_canceled_otherwise_are_canceled_by_a_worker(
+        self, redis_client: redis.Redis
+    ) -> None:
+        job = a_spawning_job()
+        flow = flow_of(job)
+        job.status.hset(STATUSES.CANCELED)
+        tend(redis_client, flow)
+        assert flow.state().canceled
+        job.delete()
+
+    def test_what_other_programs_write_does_no_harm(self, redis_client: redis.Redis) -> None:
+        for text in ("[1]", "garbage", '{"spawn":5}', '{"spawn":"making zz"}'):
+            job = Spawning.add_job()
+            job.spawned.hset(text)
+            run()
+            assert job.status.hget() == STATUSES.DELAYED
+            job.cancel()
+
+
+def test_it_is_explained() -> None:
+    job = a_spawning_job()
+    (reason,) = job.explain().reasons[:1]
+    assert reason.code == "waits_for_children"
+    assert reason.command == f"limpyd-jobs flows show {flow_of(job).id}"
