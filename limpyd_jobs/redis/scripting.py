@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Container, Sequence
+from functools import cached_property, lru_cache
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,14 @@ _TABLE = "rare_functions"
 
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
 _FUNCTION = re.compile(r"(?:^--[^\n]*\n)*^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
+_USED = re.compile(r"(?<![\w.'])(?<!function )[a-z]\w*+(?=[(,)])")
 _BEGINNING = re.compile(r"^local function (\w+)\(", re.MULTILINE)
+_COMMENTS = re.compile(r"^ *--(?!@).*\n", re.MULTILINE)
 _COMMENT, _WORD = re.compile("--.*"), re.compile(r"\w+")
-_REQUESTED, _STATUS = re.compile(r"\brequest\.(\w+)"), re.compile(r"\bSTATUSES\.(\w+)")
+_REQUESTED, _STATUS = re.compile(r"request\.(\w+)"), re.compile(r"STATUSES\.(\w+)")
 _LITERAL = r"(?:-?\d[\d. *]*|'[^',]*')"
 _CONSTANTS = re.compile(rf"^local ([A-Z_]+(?:, [A-Z_]+)*) = ({_LITERAL}(?:, {_LITERAL})*)$\n", re.MULTILINE)
+_CONSTANT = re.compile(r"^--.*|(?<![.'\w])[A-Z][A-Z_]+(?!['\w])", re.MULTILINE)
 _LOCAL = re.compile(r"^local (?:function )?(\w+(?:, *\w+)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
 
@@ -44,7 +47,7 @@ def names_in(source: str) -> list[str]:
 
 def load(name: str, folder: Path = FOLDER) -> str:
     """Return the source of ``<name>.lua``, such as ``placing/add``. The first ``--@include <file>`` line of a file is
-    replaced by that file, and ``--@moved`` by code that moves the time, if tests do."""
+    replaced by that file, without its comments, and ``--@moved`` by code that moves the time, if tests do."""
     included: set[str] = set()
 
     def expand(source: str) -> str:
@@ -54,7 +57,7 @@ def load(name: str, folder: Path = FOLDER) -> str:
         if match[1] in included:
             return ""
         included.add(match[1])
-        return expand((folder / "includes" / f"{match[1]}.lua").read_text("utf-8"))
+        return expand(_COMMENTS.sub("", (folder / "includes" / f"{match[1]}.lua").read_text("utf-8")))
 
     source = (folder / f"{name}.lua").read_text("utf-8")
     whole = _with_values(expand(source), names_in(source))
@@ -83,21 +86,21 @@ def with_constants(source: str) -> str:
                 raise ValueError(f"{name} has two values in one script")
     if not values:
         return source
-    names = re.compile(rf"(?<![.'\w])(?:{'|'.join(values)})(?!['\w])")
-    lines = _CONSTANTS.sub("", source).split("\n")
-    return "\n".join(
-        line if line.startswith("--") else names.sub(lambda match: f"({values[match[0]]})", line) for line in lines
-    )
+
+    def value(match: re.Match[str]) -> str:
+        return f"({values[match[0]]})" if match[0] in values else match[0]
+
+    return _CONSTANT.sub(value, _CONSTANTS.sub("", source))
 
 
 def without_unused(source: str) -> str:
     """Return a source without the functions that nothing in it names: each costs time at every call of the script."""
     functions = {match[0]: (match[1], _words_of(match[0])) for match in _FUNCTION.finditer(source)}
-    words, unused = _words_of(source), [""]
+    words, unused = _words_of(source).copy(), [""]
     while unused:
         unused = [text for text, (name, own) in functions.items() if words[name] == own[name]]
         for text in unused:
-            words -= functions.pop(text)[1]
+            words.subtract(functions.pop(text)[1])
             source = source.replace(text, "", 1)
     return source
 
@@ -111,7 +114,7 @@ def with_rare_functions_apart(source: str) -> str:
     start, end = source[: rare[-1].end()], source[rare[-1].end() :]
     for match in rare:
         start = start.replace(match[0], "", 1)
-    names = [match[1] for match in rare]
+    names = {match[1] for match in rare}
     start, end = _by_table(start, names), _by_table(end, names)
     outer = {name for match in _LOCAL.finditer(start) for name in _WORD.findall(match[1])}
     first, *others = (_made(group, names) for group in _groups(rare, outer))
@@ -125,26 +128,26 @@ def _rare_functions(source: str) -> list[re.Match[str]]:
     """Return the functions below ``--@rarely``, and those that nothing but these names."""
     functions = {match[1]: match for match in _FUNCTION.finditer(source)}
     words = {name: _words_of(match[0]) for name, match in functions.items()}
-    uses = _words_of(source)
+    uses = _words_of(source).copy()
     rare = {name for name, match in functions.items() if f"--@rarely\nlocal function {name}(" in match[0]}
     more = rare
     while more:
         for name in more:
-            uses -= words[name]
+            uses.subtract(words[name])
         more = {name for name in functions.keys() - rare if uses[name] == words[name][name]}
         rare |= more
     return [match for name, match in functions.items() if name in rare]
 
 
-def _made(group: Sequence[re.Match[str]], names: Sequence[str]) -> str:
+def _made(group: Sequence[re.Match[str]], names: Container[str]) -> str:
     """Return the source that puts some of the rare functions into the table of all."""
     functions = _by_table("".join(match[0] for match in group), names)
     return _BEGINNING.sub(rf"{_TABLE}.\1 = function(", functions)
 
 
-def _by_table(source: str, names: Sequence[str]) -> str:
+def _by_table(source: str, names: Container[str]) -> str:
     """Return a source that takes some functions from the table of rare ones."""
-    return re.sub(rf"(?<![.'])(?<!function )\b(?:{'|'.join(names)})(?=[(,)])", r"rarely().\g<0>", source)
+    return _USED.sub(lambda match: f"rarely().{match[0]}" if match[0] in names else match[0], source)
 
 
 def _groups(rare: Sequence[re.Match[str]], outer: set[str]) -> list[list[re.Match[str]]]:
@@ -162,6 +165,7 @@ def _groups(rare: Sequence[re.Match[str]], outer: set[str]) -> list[list[re.Matc
     return groups
 
 
+@lru_cache(1024)
 def _words_of(source: str) -> Counter[str]:
     """Count the words in the code of a source."""
     return Counter(_WORD.findall(_COMMENT.sub("", source)))

@@ -50,8 +50,8 @@ class TestLoad:
         assert load("a", where) == "local c = 1\nlocal b = c\nreturn b + c\n"
 
     def test_includes_in_a_circle_end(self, folder: Callable[..., Path]) -> None:
-        where = folder(a="--@include b\n", _b="--@include c\n-- b\n", _c="--@include b\n-- c\n")
-        assert load("a", where) == "-- c\n-- b\n"
+        where = folder(a="--@include b\n", _b="--@include c\nb = 1\n", _c="--@include b\nc = 1\n")
+        assert load("a", where) == "c = 1\nb = 1\n"
 
     def test_what_only_looks_like_an_include_is_none(self, folder: Callable[..., Path]) -> None:
         source = "-- --@include b\n  --@include b\n--@include b c\nreturn '--@include b'\n"
@@ -68,7 +68,7 @@ class TestLoad:
             }.items()
         )
         source = load("a", folder(a="--@include b\nreturn used()  -- not lost()\n", _b=functions))
-        assert source == "-- used\nlocal function used()\n  return 1\nend\n\n\n\nreturn used()  -- not lost()\n"
+        assert source == "local function used()\n  return 1\nend\n\n\n\nreturn used()  -- not lost()\n"
 
     def test_functions_that_are_used_rarely_are_made_when_they_are_called(
         self, folder: Callable[..., Path], redis_client: redis.Redis

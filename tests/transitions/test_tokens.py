@@ -20,10 +20,13 @@ MISSING = "the token is missing"
 # What each script that takes a token does without one. A new script has to be entered here.
 REFUSES = "refuses"  # whatever else is in the request
 UNCLAIMED = "unclaimed"  # the same, unless the request says `unclaimed`
-WHEN_NEEDED = "when needed"  # only if it has to make a claim, which another test shows
+WHEN_NEEDED = "when needed"  # only if it has to make a claim, or a job spawns others, which other tests show
 
 WITHOUT = {
     "abandon": REFUSES,
+    "add_flow": WHEN_NEEDED,
+    "ask_children": REFUSES,
+    "ask_signal": REFUSES,
     "claim": REFUSES,
     "claim_job": REFUSES,
     "delay": UNCLAIMED,
