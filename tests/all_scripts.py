@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.models import timed
-from limpyd_jobs.models.following import progress
+from limpyd_jobs.models.following import emitting, progress
 from limpyd_jobs.records import audit, known_classes, metrics, presences, records
 from limpyd_jobs.redis import calls
 from limpyd_jobs.redis.scripting import Script
@@ -29,6 +29,7 @@ MODULES = (
     queues,
     limits,
     progress,
+    emitting,
     scripts,
 )
 ALL_SCRIPTS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Script)]

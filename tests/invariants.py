@@ -72,6 +72,7 @@ def contents(client: redis.Redis) -> Contents:
         "hash": _pairs,
         "list": list,
         "set": set,
+        "stream": list,
         "zset": lambda members: {member: float(score) for member, score in _pairs(members).items()},
     }
     return {key: values[kind](value) for key, kind, value in client.eval(_READ_ALL, 0)}
@@ -80,7 +81,7 @@ def contents(client: redis.Redis) -> Contents:
 _READ_ALL = """
 local read = {
   string = {'GET'}, hash = {'HGETALL'}, list = {'LRANGE', 0, -1}, set = {'SMEMBERS'},
-  zset = {'ZRANGE', 0, -1, 'WITHSCORES'},
+  zset = {'ZRANGE', 0, -1, 'WITHSCORES'}, stream = {'XRANGE', '-', '+'},
 }
 local keys, found = redis.call('KEYS', '*'), {}
 table.sort(keys)

@@ -15,7 +15,7 @@ from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH, Records
 from limpyd_jobs.models import Queue
-from limpyd_jobs.records.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
+from limpyd_jobs.records.layout import HISTORY_KEY, LOG_KEY, OUTPUT_KEY, RESULT_KEY, layout_of
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 
 # Index sets up to this size are looked at as a whole.
@@ -42,7 +42,7 @@ OF_LANES = ("_lane\n", "_blocked\n", "_passes")
 OF_TOKENS = ("_signal", "_once", "_canceled", "_stopping", "_throttle")
 
 # Keys of a record that are not its fields, also those of version 2.
-OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY}
+OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY, OUTPUT_KEY}
 
 TYPES = (
     (fields.ListField, "list"),

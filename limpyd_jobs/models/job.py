@@ -37,7 +37,7 @@ from limpyd_jobs.models.identifying import LEFT_OUT
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.limited import resting, settling
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.redis.calls import Steps, finish
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
@@ -45,6 +45,7 @@ from limpyd_jobs.texts import one_line
 if TYPE_CHECKING:
     from limpyd_jobs.models.explaining.jobs import Explanation
     from limpyd_jobs.models.following.nodes import FlowNode
+    from limpyd_jobs.models.following.output import AwaitedOutput, Output
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -85,6 +86,9 @@ class Job(JobRecord):
     keep_result: bool, float or timedelta
         Whether to keep what the code of its jobs returns, for `result`: True for a day; or for how long, in seconds or
         as a timedelta.
+    keep_output: float or timedelta
+        For how long after its end to keep what the code of a job emitted, for `output`, in seconds or as a timedelta;
+        an hour by default.
     identify: callable
         Makes the identifier of a job that is added without one, of its arguments: ``identify = lambda arguments:
         f"welcome:{arguments.customer}"``. By default each such job has one of its own.
@@ -141,6 +145,7 @@ class Job(JobRecord):
     default_job_timeout: float | None = None
     kill_after: float | None = None
     keep_result: bool | float | timedelta = False
+    keep_output: float | timedelta = 3600
     max_job_bytes: int | None = None
     keep_history: int = 0
     thread_safe: bool = True
@@ -968,6 +973,71 @@ class Job(JobRecord):
         """Return the lines of the log, each with its date, UTC, the oldest first."""
         return read_lines(self)
 
+    def emit(self, *values: Any) -> None:
+        """Emit a part of the output of the job, for others to follow while it runs: ``self.emit({"delta": "Hel"})``.
+
+        The parts, *chunks*, are kept in order: the last 1,000 of a job, up to 1 MB of them, until an hour after its
+        end, or as long as the class says by `keep_output`. If a run of the job begins anew, its chunks follow those of
+        the run before. It is one round trip, also for several values. If Redis fails, what it did not take goes with
+        the next call; what is left at the end of the run is lost.
+
+        Parameters
+        ----------
+        *values
+            What JSON can hold, up to 64 kB each.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a value is not one of the above: then none is emitted.
+        ClaimLost
+            If another worker has the job by now: then nothing is emitted.
+        JobGone
+            If the job was deleted.
+        LimpydJobsException
+            If the job does not run here, or another program wrote something to the key of its output.
+        """
+        finish(_emitting(self, *values))
+
+    @awaitable
+    async def aemit(self, *values: Any) -> None:
+        """Do as `emit`, under asyncio: see :doc:`/howto/asyncio`."""
+        await finished(_emitting(self, *values))
+
+    def output(self, after: str | None = None, timeout: float | None = None) -> Output:
+        """Follow what the code of the job emits, until the job has ended: ``for chunk in job.output():``.
+
+        It begins with what is there, and ends with the job: as a success, in error, canceled or deleted. A job that
+        failed and is tried again has not ended. All that follow jobs in a process share one connection that listens.
+
+        Parameters
+        ----------
+        after: str
+            The `id` of the last chunk that is known, to go on after it; None to begin with the first that is kept.
+        timeout: float
+            After how many seconds without a chunk to end all the same; None for never.
+
+        Returns
+        -------
+        Output
+            An iterator over chunks. Each has its `id`; its `value`; and `run`, the number of the run that emitted it:
+            if it is greater than before, the job began anew.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not one of the above.
+        """
+        from limpyd_jobs.models.following.output import Output  # not at the start of each process
+
+        return Output(self, after, timeout)
+
+    def aoutput(self, after: str | None = None, timeout: float | None = None) -> AwaitedOutput:
+        """Do as `output`, for ``async for``: see :doc:`/howto/asyncio`."""
+        from limpyd_jobs.models.following.output import AwaitedOutput  # not at the start of each process
+
+        return AwaitedOutput(self, after, timeout)
+
     def read_history(self) -> list[StatusChange]:
         """Return the last changes of the status, the oldest first, if the class says how many to keep.
 
@@ -1055,6 +1125,12 @@ def _spawning() -> Any:
     from limpyd_jobs.models.continuing import spawning  # not at the start of each process
 
     return spawning
+
+
+def _emitting(job: Any, *values: Any) -> Steps[None]:
+    from limpyd_jobs.models.following.emitting import emitted  # not at the start of each process
+
+    return emitted(job, *values)
 
 
 def _nodes() -> Any:

@@ -177,6 +177,7 @@ class JobRecord(BaseJobsModel):
     spawned = OwnField(AtomicHashField())
     progress_state = OwnField(AtomicHashField())
     cursor = OwnField(AtomicHashField())
+    emitted = OwnField(AtomicHashField())
     trace_context = OwnField(AtomicHashField())
     slots = OwnField(AtomicHashField())
     place = OwnField(AtomicHashField())

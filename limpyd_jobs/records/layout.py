@@ -24,9 +24,9 @@ from limpyd_jobs.redis.cluster.names import check_namespace
 
 Model = TypeVar("Model", bound=type)
 
-# The ends of the keys of a job's result, of the lines that it logged, and of the changes of its status. Scripts delete
-# these keys with the job.
-RESULT_KEY, LOG_KEY, HISTORY_KEY = "_result", "_log", "_history"
+# The ends of the keys of a job's result, of the lines that it logged, of the changes of its status, and of what it
+# emitted. Scripts delete these keys with the job.
+RESULT_KEY, LOG_KEY, HISTORY_KEY, OUTPUT_KEY = "_result", "_log", "_history", "_output"
 
 # For how many seconds a result is kept by `keep_result = True`.
 A_DAY = 86400.0

@@ -6,13 +6,13 @@
 -- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
-    local status, token, queued, queue_key, rescues, last_claim, follower, unique_for, slots, flow = unpack(redis.call(
+    local status, token, queued, queue_key, rescues, last_claim, follower, unique_for, slots, flow, emitted = unpack(redis.call(
       'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim', '_followed_by',
-      '_unique_for', '_slots', '_flow'))
+      '_unique_for', '_slots', '_flow', '_emitted'))
     job.known = {
       status = status, _claim_token = token, queued = queued, _queue_key = queue_key, _rescues = rescues,
       _last_claim = last_claim, _followed_by = follower, _unique_for = unique_for, _slots = slots,
-      _flow = flow,
+      _flow = flow, _emitted = emitted,
     }
   end
   return job.known

@@ -9,6 +9,7 @@
 --@include envelope
 --@include batches
 --@include clock
+--@include output
 --@include slots
 
 local function hash_key(model, pk)
@@ -131,7 +132,9 @@ end
 -- indexed fields. A field without a value has the value false.
 local function values_before(model, pk, changes, values)
   local indexes, ranges, special, names = model.indexes, model.ranges, model.special, nil
-  if changes.queued == false and values._unique_for == nil then names = {'_unique_for', '_flow'} end
+  if changes.queued == false and values._unique_for == nil then
+    names = {'_unique_for', '_flow', '_emitted'}
+  end
   if model.limits and changes._claim_token == false and values._slots == nil then
     names = names or {}
     names[#names + 1] = '_slots'
@@ -259,9 +262,22 @@ local function throttle_ended(model, pk, changes, values)
   throttle(model, pk, values._unique_for, identifier, changes.status or status)
 end
 
+-- Adds the end of a job to its output, so that those who follow it look at the job; from now on it expires. Nothing
+-- depends on it.
+--@rarely
+local function end_output(model, pk, text, status)
+  local output = output_from(text)
+  if not output then return end
+  local key = output_key(model.name, pk)
+  output.number, output.size = output.number + 1, output.size + 1
+  redis.pcall('XADD', key, chunk_id(output.run, output.number), 'end', status or '')
+  redis.pcall('PEXPIRE', key, output.kept_for)
+  redis.call('HSET', hash_key(model, pk), '_emitted', stored_output(output))
+end
+
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any:
--- with `queued`, also `_unique_for` and `_flow`. Whatever lets a node of a flow be queued, or no longer, comes through here.
--- What a job held of its limits is free with the end of its claim.
+-- with `queued`, also `_unique_for`, `_flow` and `_emitted`. Whatever lets a node of a flow be queued, or no longer, comes
+-- through here. What a job held of its limits is free with the end of its claim.
 local function update(model, pk, changes, known)
   local values = values_before(model, pk, changes, known or {})
   local ends_claim = model.limits and changes._claim_token == false
@@ -271,6 +287,7 @@ local function update(model, pk, changes, known)
   if ends_claim and values._slots then free_slots(model.path .. ':' .. pk, values._slots) end
   if values._unique_for and changes.queued == false then throttle_ended(model, pk, changes, values) end
   if values._flow and changes.queued ~= nil then follow_change(model, pk, changes, values) end
+  if values._emitted and changes.queued == false then end_output(model, pk, values._emitted, changes.status) end
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
   if model.history then note_history(model, pk, changes, values.status) end
 end
@@ -332,7 +349,7 @@ local function delete_record(model, pk, status)
   if model.leases then redis.call('ZREM', model.leases, pk) end
   if model.path then  -- so it is a job, which may have any of these
     local base = model.name .. ':' .. pk
-    redis.call('UNLINK', key, base .. ':_result', base .. ':_log', base .. ':_history')
+    redis.call('UNLINK', key, base .. ':_result', base .. ':_log', base .. ':_history', base .. ':_output')
   else
     redis.call('UNLINK', key)
   end

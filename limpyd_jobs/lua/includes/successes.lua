@@ -29,7 +29,7 @@ local function end_in_success(job, token, queue, changes, is_erased, result, kep
     return refused
   end
   if result and claim_of(job)._flow then keep_for_flow(claim_of(job)._flow, result) end
-  if is_erased then
+  if is_erased and not claim_of(job)._emitted then  -- those who follow its output have yet to read the end
     probe('ZCARD', queue .. ':_running')
     delete_record(job.model, job.pk, STATUSES.SUCCESS)
     return leave_running(queue, job)

@@ -54,8 +54,13 @@ def _text_of(job_class: type[RedisModel], result: Any) -> str:
             return _checked(dump_compact(form.dump(result)))
         except _UNFIT as error:
             failure = f"it cannot be kept as {form.name}: {one_line(error, MESSAGE)}"
+    return storable(result, failure)
+
+
+def storable(value: Any, failure: str | None = None) -> str:
+    """Return a value as JSON, or raise `TypeError` if that cannot hold it, with the message of a failure before."""
     try:
-        return _checked(dump_compact(result))
+        return _checked(dump_compact(value))
     except _UNFIT as error:
         raise TypeError(failure or f"JSON cannot hold it: {one_line(error, MESSAGE)}") from None
 

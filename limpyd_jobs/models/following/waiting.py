@@ -66,7 +66,7 @@ def _is_done(future: Future[Any], deadline: float) -> bool:
 def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: float) -> Answer:
     """Ask Redis, again and again while it does not answer, until the deadline (`TimeoutError`); one thread of this
     process after the other, so that any number of them needs one connection."""
-    turn, pause = _turn_of(redis_of(model).connection_pool), FIRST_RETRY
+    turn, pause = turn_of(redis_of(model).connection_pool), FIRST_RETRY
     while True:
         left = _left(deadline)
         if not turn.acquire(timeout=-1 if left is None else left):
@@ -183,7 +183,7 @@ class Listener:
         """Ask for the jobs that are waited for, and wake those whose job has ended."""
         with _lock:
             pks = list(self._waiting)
-        with _turn_of(redis_of(self._model).connection_pool):
+        with turn_of(redis_of(self._model).connection_pool):
             ended = finish(ended_of(self._model, pks))
         for pk in ended:
             self._wake(pk)
@@ -235,7 +235,8 @@ def listening(model: type[RedisModel], pk: str) -> Iterator[tuple[Listener, Futu
             listener.remove(pk, ended)
 
 
-def _turn_of(pool: Any) -> Lock:
+def turn_of(pool: Any) -> Lock:
+    """Return what the threads of this process hold, one after the other, while they ask Redis."""
     with _lock:
         return _turns.setdefault(pool, Lock())
 

@@ -1,0 +1,304 @@
+"""Following the output of a job: what its code emits, from any place on, until the job has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from threading import TIMEOUT_MAX, Event
+from time import monotonic
+from typing import Any, NamedTuple, Self
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.fields.codecs import codec_of
+from limpyd_jobs.models.following.changes import (
+    FIRST_RETRY,
+    MAX_RETRY,
+    checked_timeout,
+    is_interruption,
+    refusing_other_keys,
+)
+from limpyd_jobs.models.following.emitting import output_key
+from limpyd_jobs.models.following.output_reader import COUNT, Entry, Follower, entry_of, follow, has_ended, order_of
+from limpyd_jobs.models.following.waiting import deadline_of, one_at_a_time
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.awaiting import finished, in_thread
+from limpyd_jobs.redis.calls import Commands, Steps, finish
+
+_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?")
+
+# Before all chunks.
+_BEGINNING = "0-0"
+
+
+class Chunk(NamedTuple):
+    """A part of the output of a job.
+
+    Attributes
+    ----------
+    id: str
+        Where it stands in the output: `after` takes it. It has the number of the run, and its number in that run.
+    value: object
+        What the code of the job emitted, as JSON keeps it.
+    run: int
+        Which of the runs of the job that emitted something this one is of, from 1 on. A greater number than before says
+        that the job began anew, after an error, or because its worker died: what was read of the runs before is void,
+        unless the job goes on from its cursors.
+    """
+
+    id: str
+    value: Any
+    run: int
+
+
+class Following:
+    """What `Output` and `AwaitedOutput` have in common. It sends nothing.
+
+    Attributes
+    ----------
+    has_ended: bool
+        Whether the job has ended, or is gone, and all that is kept of its output was read.
+    """
+
+    def __init__(self, job: Any, after: str | None = None, timeout: float | None = None) -> None:
+        self._model, pk = type(job), pk_of(job)
+        self._after = _checked_id(after)
+        self._timeout = checked_timeout(timeout)
+        self._hash_key, self._key = f"{self._model._name}:{pk}:hash", output_key(self._model._name, pk)
+        self._waiting: deque[Chunk] = deque()
+        self._follower: Follower | None = None
+        self._leave: Callable[[], None] | None = None
+        self._has_to_look, self._is_closed, self.has_ended = True, False, False
+
+    def _begin_following(self, notify: Callable[[], object]) -> None:
+        self._follower = Follower(self._hash_key, self._key, self._after, notify)
+        self._leave = follow(self._model, self._follower)
+
+    def _stop_following(self) -> None:
+        leave, self._leave = self._leave, None
+        if leave:
+            leave()
+
+    def _look(self) -> Steps[tuple[list[Chunk], bool]]:
+        """Ask for what comes next; return that, and whether it is all until the end of the job."""
+        commands = [
+            ("HMGET", self._hash_key, "status", "queued"),
+            ("XRANGE", self._key, f"({self._after}", "+", "COUNT", COUNT),
+        ]
+        status, rows = yield Commands(redis_of(self._model), commands)
+        for kind, key, reply in (("the hash of a job", self._hash_key, status), ("a stream", self._key, rows)):
+            if isinstance(reply, Exception):
+                with refusing_other_keys(kind, key):
+                    raise reply
+        found = self._accept([entry_of(*row) for row in rows])
+        is_all = len(rows) < COUNT
+        self._has_to_look = not is_all
+        return found, is_all and has_ended(status)
+
+    def _accept(self, entries: Sequence[Entry]) -> list[Chunk]:
+        """Return the chunks among some entries that were not read yet."""
+        found = []
+        for name, fields in entries:
+            if order_of(name) > order_of(self._after):
+                self._after = name
+                if "value" in fields:
+                    found.append(_chunk(name, fields["value"]))
+        return found
+
+    def _taken(self) -> list[Chunk]:
+        """Return what came since."""
+        entries, looks = self._follower.take() if self._follower else ([], True)
+        self._has_to_look = self._has_to_look or looks
+        return self._accept(entries)
+
+
+class Output(Following):
+    """An iterator over the output of a job, from its beginning, or after some chunk, until the job has ended.
+
+    It ends, too, if no chunk comes for some time; `has_ended` tells which it was. You may iterate over it again: it
+    goes on where it was. While Redis does not answer, it waits on. Only one thread may iterate at a time. All that
+    follow jobs of one database share a thread that listens, and its connection.
+
+    Parameters
+    ----------
+    job: Job
+    after: str
+        The id of the last chunk that is known, to go on after it, as far as the output is kept; None for all.
+    timeout: float
+        After how many seconds without a chunk it ends; None for never.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `after` is not the id of a chunk, or the timeout not None or a number of 0 or more.
+    LimpydJobsException
+        By the iteration, if another program wrote something to the key of the output.
+    """
+
+    def __init__(self, job: Any, after: str | None = None, timeout: float | None = None) -> None:
+        super().__init__(job, after, timeout)
+        self._event = Event()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        if not self._waiting:
+            self._waiting.extend(self.read())
+        if not self._waiting:
+            raise StopIteration
+        return self._waiting.popleft()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # Python ends
+            self._stop_following()
+
+    def read(self, timeout: float | None = None) -> list[Chunk]:
+        """Wait for chunks and return them. The result is empty if the job has ended, none came in time, or after
+        `close`.
+
+        Parameters
+        ----------
+        timeout: float
+            For how many seconds to wait; None for the timeout with which it was made.
+        """
+        deadline = deadline_of(self._timeout if timeout is None else checked_timeout(timeout))
+        while not (self.has_ended or self._is_closed):
+            self._event.clear()
+            found = self._taken() if self._follower else []
+            if not found and self._has_to_look:
+                try:
+                    found, self.has_ended = one_at_a_time(self._model, lambda: finish(self._look()), deadline)
+                except TimeoutError:
+                    return []
+            if self.has_ended:
+                self._stop_following()
+            if found or self.has_ended:
+                return found
+            if self._has_to_look:
+                continue
+            if not self._follower:
+                self._begin_following(self._event.set)
+                self._has_to_look = True  # for what came meanwhile
+            elif not self._event.wait(min(max(deadline - monotonic(), 0), TIMEOUT_MAX)):
+                return []
+        return []
+
+    def close(self) -> None:
+        """End the iteration, also of another thread."""
+        self._is_closed = True
+        self._stop_following()
+        self._event.set()
+
+
+class AwaitedOutput(Following):
+    """Do as `Output`, by ``async for``, under asyncio: see :doc:`/howto/asyncio`. Only one task may iterate at a time.
+    The task may be canceled: what came is there the next time. To leave before the end of the job, use ``async with``,
+    or `aclose`."""
+
+    def __init__(self, job: Any, after: str | None = None, timeout: float | None = None) -> None:
+        super().__init__(job, after, timeout)
+        self._event = asyncio.Event()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if not self._waiting:
+            self._waiting.extend(await self.read())
+        if not self._waiting:
+            raise StopAsyncIteration
+        return self._waiting.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # Python ends
+            self._stop_following()
+
+    async def read(self, timeout: float | None = None) -> list[Chunk]:
+        """Wait for chunks and return them: see `Output.read`."""
+        deadline, pause = deadline_of(self._timeout if timeout is None else checked_timeout(timeout)), FIRST_RETRY
+        while not (self.has_ended or self._is_closed):
+            self._event.clear()
+            found = self._taken() if self._follower else []
+            if not found and self._has_to_look:
+                try:
+                    found, self.has_ended = await finished(self._look())
+                except RedisError as error:
+                    if not is_interruption(error):
+                        raise
+                    if monotonic() >= deadline:
+                        return []
+                    await asyncio.sleep(max(0, min(pause, deadline - monotonic())))
+                    pause = min(2 * pause, MAX_RETRY)
+                    continue
+            if self.has_ended:
+                self._stop_following()
+            if found or self.has_ended:
+                return found
+            if self._has_to_look:
+                continue
+            if not self._follower:
+                await self._begin()
+            elif not await self._came(deadline):
+                return []
+        return []
+
+    async def aclose(self) -> None:
+        """End the iteration, also of another task."""
+        self._is_closed = True
+        self._stop_following()
+        self._event.set()
+
+    async def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._event.set)
+
+        await in_thread(lambda: self._begin_following(notify))
+        self._has_to_look = True  # for what came meanwhile
+
+    async def _came(self, deadline: float) -> bool:
+        try:
+            async with asyncio.timeout(None if deadline == inf else max(deadline - monotonic(), 0)):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _chunk(name: str, text: str) -> Chunk:
+    try:
+        value = codec_of(json).load(text)
+    except (ValueError, RecursionError):  # another program wrote it
+        value = text
+    return Chunk(name, value, int(name.partition("-")[0]))
+
+
+def _checked_id(after: Any) -> str:
+    if after is None or after == "":
+        return _BEGINNING
+    if not isinstance(after, str):
+        raise TypeError(f"The output of a job is read after the id of a chunk, not {after!r}")
+    if not _ID.fullmatch(after):
+        raise ValueError(f"The output of a job is read after the id of a chunk, such as '2-17', not {after!r}")
+    return after

@@ -1,0 +1,248 @@
+"""Reading the output of jobs as it comes. All threads and tasks of a process that follow jobs of one database share a
+reader, and its connection."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from threading import Condition, Event, Lock, Thread
+from time import monotonic, sleep
+from typing import Any
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.models.following.changes import FIRST_RETRY, MAX_RETRY, is_interruption, slice_of
+from limpyd_jobs.models.following.waiting import FINAL, turn_of
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Commands, chunks
+from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.texts import described
+
+log = logging.getLogger("limpyd-jobs.changes")
+
+# How many entries of each job one command reads.
+COUNT = 100
+
+# How many entries may wait for one follower: it reads the rest by itself, as far as they are kept.
+MOST_WAITING = 1000
+
+# For how many seconds to gather what comes after each reply, so that much output is few commands.
+GATHER = 0.005
+
+# After how many seconds, at most, to ask whether the jobs have ended: of most ends, the output tells.
+LOOK_AGAIN = 1.0
+
+# For how many seconds to wait for the reader to take notice of a new follower, and how often to try.
+NOTICE, TRIES = 0.01, 100
+
+Entry = tuple[str, Mapping[str, str]]
+
+
+class Follower:
+    """One that follows the output of a job: what came for it, and whether it has to look by itself. Its `notify` is
+    called by the thread of the reader, once until it has taken what there is."""
+
+    def __init__(self, hash_key: str, key: str, after: str, notify: Callable[[], object]) -> None:
+        self.hash_key, self.key, self.after = hash_key, key, after
+        self._notify = notify
+        self._entries: deque[Entry] = deque()
+        self._has_to_look = self._is_notified = False
+        self._lock = Lock()
+
+    def give(self, entries: Sequence[Entry]) -> None:
+        """Some entries came."""
+        with self._lock:
+            self._entries.extend(entries)
+            if len(self._entries) > MOST_WAITING or any("end" in fields for _, fields in entries):
+                self._entries.clear()
+                self._has_to_look = True
+        self._tell()
+
+    def look(self) -> None:
+        """Let it look by itself what there is."""
+        self._has_to_look = True
+        self._tell()
+
+    def take(self) -> tuple[list[Entry], bool]:
+        """Return what came, and whether to look."""
+        with self._lock:
+            found, looks = [*self._entries], self._has_to_look
+            self._entries.clear()
+            self._has_to_look = self._is_notified = False
+        return found, looks
+
+    def _tell(self) -> None:
+        with self._lock:
+            is_first, self._is_notified = not self._is_notified, True
+        if is_first:
+            self._notify()
+
+
+class Reader:
+    """Reads the output of the jobs that are followed, in a thread of its own, as long as there are any."""
+
+    def __init__(self, model: type[RedisModel], pool: Any) -> None:
+        self._model, self._pool = model, pool
+        self._followers: dict[str, list[Follower]] = {}
+        self._after: dict[str, str] = {}
+        self._line = PinnedConnection(self._client)
+        self._changed = Condition(_lock)  # it was noticed that followers came
+        self._asked = self._came = 0
+        self._is_cut_off = False
+        self._wake = Event()
+
+    def _client(self) -> Any:
+        return redis_of(self._model)
+
+    def add(self, follower: Follower) -> int:
+        """Take in a follower; return the number with which to wait for that. The caller holds the lock."""
+        self._followers.setdefault(follower.key, []).append(follower)
+        self._after.setdefault(follower.key, follower.after)
+        self._came += 1
+        return self._came
+
+    def remove(self, follower: Follower) -> None:
+        """Leave out a follower. The caller holds the lock."""
+        followers = self._followers.get(follower.key, [])
+        if follower in followers:
+            followers.remove(follower)
+        if not followers:
+            self._followers.pop(follower.key, None)
+            self._after.pop(follower.key, None)
+
+    def notice(self, number: int) -> None:
+        """Wait until the reader asks for the output of a follower that was added: a command that waits for others is
+        cut off."""
+        for _ in range(TRIES):
+            self._is_cut_off = True
+            self._line.interrupt()
+            self._wake.set()
+            with _lock:
+                if self._changed.wait_for(lambda: self._asked >= number, NOTICE):
+                    return
+
+    def run(self) -> None:
+        """Give each follower what comes, until there are none."""
+        pause, looked_at = FIRST_RETRY, monotonic()
+        while self._is_needed():
+            try:
+                self._read()
+                if monotonic() - looked_at > LOOK_AGAIN:
+                    looked_at = monotonic()
+                    self._look_for_ends()
+                pause = FIRST_RETRY
+            except Exception as error:
+                was_cut_off, self._is_cut_off = self._is_cut_off, False
+                if was_cut_off:
+                    continue
+                if is_interruption(error):
+                    log.warning("The output of jobs cannot be read, trying again: %s", described(error))
+                self._let_all_look()  # who follows a key of another type finds out
+                self._wake.clear()
+                self._wake.wait(pause)
+                pause = min(2 * pause, MAX_RETRY)
+        self._line.close()
+
+    def _is_needed(self) -> bool:
+        with _lock:
+            if not self._followers and _readers.get(self._pool) is self:
+                del _readers[self._pool]
+            return bool(self._followers)
+
+    def _read(self) -> None:
+        with _lock:
+            after = dict(self._after)
+            self._asked = self._came
+            self._changed.notify_all()
+        milliseconds = int(1000 * min(slice_of(self._client()), LOOK_AGAIN))
+        reply = self._line.execute_command(
+            "XREAD", "COUNT", COUNT, "BLOCK", milliseconds, "STREAMS", *after, *after.values()
+        )
+        for key, rows in list(reply.items() if isinstance(reply, Mapping) else reply or ()):
+            self._give(key, [entry_of(*row) for row in rows])
+        if reply:
+            sleep(GATHER)
+
+    def _give(self, key: str, entries: list[Entry]) -> None:
+        with _lock:
+            followers = [*self._followers.get(key, ())]
+            if followers and order_of(entries[-1][0]) > order_of(self._after[key]):
+                self._after[key] = entries[-1][0]
+        for follower in followers:
+            follower.give(entries)
+
+    def _look_for_ends(self) -> None:
+        """Let those look whose job has ended: it was deleted, emitted nothing, or a worker of version 2 ran it."""
+        with _lock:
+            followed = [each for some in self._followers.values() for each in some]
+        by_job: dict[str, list[Follower]] = {}
+        for each in followed:
+            by_job.setdefault(each.hash_key, []).append(each)
+        for some in chunks(by_job, COUNT):
+            commands = [("HMGET", key, "status", "queued") for key in some]
+            with turn_of(self._client().connection_pool):
+                replies = Commands(self._client(), commands)()
+            for key, reply in zip(some, replies, strict=True):
+                if has_ended(reply):
+                    for follower in by_job[key]:
+                        follower.look()
+
+    def _let_all_look(self) -> None:
+        with _lock:
+            followed = [each for some in self._followers.values() for each in some]
+        for each in followed:
+            each.look()
+
+
+def has_ended(reply: Any) -> bool:
+    """Whether a job has ended, or is gone, by its status and its field `queued`: a job in error that is put back is
+    queued all the time."""
+    if isinstance(reply, Exception):
+        return False
+    status, queued = reply
+    return status is None or (status in FINAL and queued != "1")
+
+
+def entry_of(name: str, fields: Any) -> Entry:
+    """Return an entry of a stream, whatever the protocol."""
+    return name, fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
+
+
+def order_of(name: str) -> tuple[int, ...]:
+    """Return the id of an entry as numbers, to be compared."""
+    return tuple(map(int, name.split("-")))
+
+
+def follow(model: type[RedisModel], follower: Follower) -> Callable[[], None]:
+    """Let the reader of a database give something to a follower from now on; return what ends that."""
+    pool = redis_of(model).connection_pool  # the database of a model may be moved
+    with _lock:
+        reader = _readers.get(pool)
+        is_new = reader is None
+        if reader is None:
+            reader = _readers[pool] = Reader(model, pool)
+        number = reader.add(follower)
+        if is_new:
+            Thread(target=reader.run, name="limpyd-jobs-output", daemon=True).start()
+    if not is_new:
+        reader.notice(number)
+
+    def leave() -> None:
+        with _lock:
+            reader.remove(follower)
+
+    return leave
+
+
+def _begin() -> None:
+    """Forget all threads: those of a parent process do not exist in its children."""
+    global _lock, _readers
+    _lock, _readers = Lock(), {}
+
+
+_lock: Lock
+_readers: dict[Any, Reader]
+_begin()
+os.register_at_fork(after_in_child=_begin)
