@@ -44,8 +44,9 @@ from limpyd_jobs.texts import one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.models.explaining.jobs import Explanation
+    from limpyd_jobs.models.following.awaited_output import AwaitedOutput
     from limpyd_jobs.models.following.nodes import FlowNode
-    from limpyd_jobs.models.following.output import AwaitedOutput, Output
+    from limpyd_jobs.models.following.output import Output
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -1028,15 +1029,16 @@ class Job(JobRecord):
         TypeError, ValueError
             If an argument is not one of the above.
         """
-        from limpyd_jobs.models.following.output import Output  # not at the start of each process
+        from limpyd_jobs.models.following.output import Output, place_of  # not at the start of each process
 
-        return Output(self, after, timeout)
+        return Output(place_of(self), after, timeout)
 
     def aoutput(self, after: str | None = None, timeout: float | None = None) -> AwaitedOutput:
         """Do as `output`, for ``async for``: see :doc:`/howto/asyncio`."""
-        from limpyd_jobs.models.following.output import AwaitedOutput  # not at the start of each process
+        from limpyd_jobs.models.following.awaited_output import AwaitedOutput  # not at the start of each process
+        from limpyd_jobs.models.following.output import place_of
 
-        return AwaitedOutput(self, after, timeout)
+        return AwaitedOutput(place_of(self), after, timeout)
 
     def read_history(self) -> list[StatusChange]:
         """Return the last changes of the status, the oldest first, if the class says how many to keep.

@@ -6,6 +6,8 @@ from limpyd_jobs.models.explaining.details import job_details as job_details
 from limpyd_jobs.models.explaining.jobs import Explanation as Explanation
 from limpyd_jobs.models.explaining.jobs import Reason as Reason
 from limpyd_jobs.models.explaining.jobs import explain_job as explain_job
+from limpyd_jobs.models.explaining.outputs import ajob_output as ajob_output
+from limpyd_jobs.models.explaining.outputs import job_output as job_output
 from limpyd_jobs.models.explaining.silence import silences as silences
 from limpyd_jobs.models.presence import AliveWorker as AliveWorker
 from limpyd_jobs.models.presence import RunningJob as RunningJob

@@ -27,6 +27,7 @@ def test_a_job_is_followed_until_its_end(redis_server: RedisServer) -> None:
     def run(job: Job, queue: Queue) -> None:
         job.log("opened the file")
         job.progress(0.5, "half of it")
+        job.emit("a chunk")
         assert goes_on.wait(30)
         job.log("closed the file")
 
@@ -37,7 +38,7 @@ def test_a_job_is_followed_until_its_end(redis_server: RedisServer) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting in queue\n"
         with working(worker_of(callback=run, max_loops=1)):
-            shown = [process.stdout.readline() for _ in range(3)]
+            shown = [process.stdout.readline() for _ in range(4)]
             goes_on.set()
             shown += process.stdout
         assert process.wait(30) == 0
@@ -45,6 +46,23 @@ def test_a_job_is_followed_until_its_end(redis_server: RedisServer) -> None:
     assert text.index("opened the file") < text.index("closed the file") < text.index("success\n")
     assert "running, try 1 by " in text
     assert " 50% half of it\n" in text
+    assert text.index('> "a chunk"\n') < text.index("closed the file")
+
+
+def test_its_output_is_shown_as_it_comes() -> None:
+    job = Job.add_job("one", "queue")
+    claim = job.claim("ann")
+    job.emit({"delta": "Hel"}, "\x1b[31m")
+    claim.fail(ValueError("failed"))
+    job.requeue()
+    claim = job.claim("bob")
+    job.emit(*range(250))
+    claim.succeed()
+    status, out, _ = limpyd_jobs("jobs", "follow", job.ident)
+    lines = out.splitlines()
+    assert (status, lines[-1]) == (0, "success")
+    assert lines[:3] == ['> {"delta":"Hel"}', '> "\\u001b[31m"', "its output begins anew"]
+    assert lines[3:-1] == [f"> {number}" for number in range(250)]
 
 
 def test_the_exit_status_says_how_a_job_ended() -> None:

@@ -13,7 +13,9 @@ from limpyd_jobs.commandline.options import WorkerOption, interval
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.tables import width_of_terminal
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query import JobDetails, job_details
+from limpyd_jobs.fields.codecs import dump_compact
+from limpyd_jobs.models.following.output import Chunk, Output
+from limpyd_jobs.query import JobDetails, job_details, job_output
 from limpyd_jobs.search.classes import asking_once
 from limpyd_jobs.texts import MESSAGE, one_line
 
@@ -62,28 +64,55 @@ def watch(look: Callable[[], object], every: float) -> int:
 
 
 class Following:
-    """Prints what becomes of a job, until its end: its status, its progress, and the lines of its log."""
+    """Prints what becomes of a job, until its end: its status, its progress, the lines of its log, and its output."""
 
     def __init__(self, ident: str) -> None:
         self._ident = ident
         self._log: Sequence[str] = ()
         self._status = self._bar = ""
         self._tries = "0"
+        self._last, self._run = "", 0
         self._is_terminal = sys.stdout.isatty()
 
     def until_end(self) -> int:
         """Return the exit status, by how the job ended."""
         details = job_details(self._ident, most=MOST)
+        output = job_output(self._ident)
         while True:
+            if details.status in ENDS:
+                output.close()
+                self._print_rest()
             self._print(details)
             if details.status in ENDS:
                 return ENDS[details.status]
-            time.sleep(LOOK_EVERY)
+            self._print_output(output)
             try:
                 details = job_details(self._ident, most=MOST)
             except LookupError:
                 self._say("deleted")
                 return GONE
+
+    def _print_output(self, output: Output) -> None:
+        """Print the output that comes until it is time to look at the job again."""
+        until = time.monotonic() + LOOK_EVERY
+        while (left := until - time.monotonic()) > 0:
+            if output.has_ended:
+                time.sleep(left)
+            for chunk in output.read(left):
+                self._print_chunk(chunk)
+
+    def _print_rest(self) -> None:
+        """Print what is left of its output."""
+        output = job_output(self._ident, after=self._last)
+        while some := output.read(0):
+            for chunk in some:
+                self._print_chunk(chunk)
+
+    def _print_chunk(self, chunk: Chunk) -> None:
+        if chunk.run > self._run > 0:
+            self._say("its output begins anew")
+        self._last, self._run = chunk.id, chunk.run
+        self._say(f"> {one_line(dump_compact(chunk.value), MESSAGE)}")
 
     def _print(self, details: JobDetails) -> None:
         for line in _new_lines(self._log, details.log):

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from math import inf
+from functools import partial
 from threading import TIMEOUT_MAX, Event
 from time import monotonic
 from typing import Any, NamedTuple, Self
 
-from redis.exceptions import RedisError
-
 from limpyd_jobs.fields.codecs import codec_of
-from limpyd_jobs.models.following.changes import (
-    FIRST_RETRY,
-    MAX_RETRY,
-    checked_timeout,
-    is_interruption,
-    refusing_other_keys,
-)
+from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys
 from limpyd_jobs.models.following.emitting import output_key
 from limpyd_jobs.models.following.output_reader import COUNT, Entry, Follower, entry_of, follow, has_ended, order_of
-from limpyd_jobs.models.following.waiting import deadline_of, one_at_a_time
+from limpyd_jobs.models.following.waiting import deadline_of, in_turn
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.awaiting import finished, in_thread
 from limpyd_jobs.redis.calls import Commands, Steps, finish
 
 _ID = re.compile(r"\d{1,19}(?:-\d{1,19})?")
@@ -57,6 +47,25 @@ class Chunk(NamedTuple):
     run: int
 
 
+class Place(NamedTuple):
+    """Where the output of a job stands: what sends commands to its database, the key of its hash, and of the output."""
+
+    client: Callable[[], Any]
+    hash_key: str
+    key: str
+
+
+def place_at(client: Callable[[], Any], name: str, pk: str) -> Place:
+    """Return where the output of a job is, given the name of its model."""
+    return Place(client, f"{name}:{pk}:hash", output_key(name, pk))
+
+
+def place_of(job: Any) -> Place:
+    """Return where the output of a job is."""
+    model = type(job)
+    return place_at(partial(redis_of, model), model._name, pk_of(job))
+
+
 class Following:
     """What `Output` and `AwaitedOutput` have in common. It sends nothing.
 
@@ -66,19 +75,19 @@ class Following:
         Whether the job has ended, or is gone, and all that is kept of its output was read.
     """
 
-    def __init__(self, job: Any, after: str | None = None, timeout: float | None = None) -> None:
-        self._model, pk = type(job), pk_of(job)
+    def __init__(self, place: Place, after: str | None = None, timeout: float | None = None) -> None:
+        self._place = place
         self._after = _checked_id(after)
         self._timeout = checked_timeout(timeout)
-        self._hash_key, self._key = f"{self._model._name}:{pk}:hash", output_key(self._model._name, pk)
         self._waiting: deque[Chunk] = deque()
         self._follower: Follower | None = None
         self._leave: Callable[[], None] | None = None
         self._has_to_look, self._is_closed, self.has_ended = True, False, False
 
     def _begin_following(self, notify: Callable[[], object]) -> None:
-        self._follower = Follower(self._hash_key, self._key, self._after, notify)
-        self._leave = follow(self._model, self._follower)
+        client, hash_key, key = self._place
+        self._follower = Follower(hash_key, key, self._after, notify)
+        self._leave = follow(client, self._follower)
 
     def _stop_following(self) -> None:
         leave, self._leave = self._leave, None
@@ -87,14 +96,15 @@ class Following:
 
     def _look(self) -> Steps[tuple[list[Chunk], bool]]:
         """Ask for what comes next; return that, and whether it is all until the end of the job."""
+        client, hash_key, key = self._place
         commands = [
-            ("HMGET", self._hash_key, "status", "queued"),
-            ("XRANGE", self._key, f"({self._after}", "+", "COUNT", COUNT),
+            ("HMGET", hash_key, "status", "queued"),
+            ("XRANGE", key, f"({self._after}", "+", "COUNT", COUNT),
         ]
-        status, rows = yield Commands(redis_of(self._model), commands)
-        for kind, key, reply in (("the hash of a job", self._hash_key, status), ("a stream", self._key, rows)):
+        status, rows = yield Commands(client(), commands)
+        for kind, other, reply in (("the hash of a job", hash_key, status), ("a stream", key, rows)):
             if isinstance(reply, Exception):
-                with refusing_other_keys(kind, key):
+                with refusing_other_keys(kind, other):
                     raise reply
         found = self._accept([entry_of(*row) for row in rows])
         is_all = len(rows) < COUNT
@@ -127,7 +137,8 @@ class Output(Following):
 
     Parameters
     ----------
-    job: Job
+    place: Place
+        Of the output.
     after: str
         The id of the last chunk that is known, to go on after it, as far as the output is kept; None for all.
     timeout: float
@@ -141,8 +152,8 @@ class Output(Following):
         By the iteration, if another program wrote something to the key of the output.
     """
 
-    def __init__(self, job: Any, after: str | None = None, timeout: float | None = None) -> None:
-        super().__init__(job, after, timeout)
+    def __init__(self, place: Place, after: str | None = None, timeout: float | None = None) -> None:
+        super().__init__(place, after, timeout)
         self._event = Event()
 
     def __iter__(self) -> Self:
@@ -180,7 +191,9 @@ class Output(Following):
             found = self._taken() if self._follower else []
             if not found and self._has_to_look:
                 try:
-                    found, self.has_ended = one_at_a_time(self._model, lambda: finish(self._look()), deadline)
+                    found, self.has_ended = in_turn(
+                        self._place.client().connection_pool, lambda: finish(self._look()), deadline
+                    )
                 except TimeoutError:
                     return []
             if self.has_ended:
@@ -201,89 +214,6 @@ class Output(Following):
         self._is_closed = True
         self._stop_following()
         self._event.set()
-
-
-class AwaitedOutput(Following):
-    """Do as `Output`, by ``async for``, under asyncio: see :doc:`/howto/asyncio`. Only one task may iterate at a time.
-    The task may be canceled: what came is there the next time. To leave before the end of the job, use ``async with``,
-    or `aclose`."""
-
-    def __init__(self, job: Any, after: str | None = None, timeout: float | None = None) -> None:
-        super().__init__(job, after, timeout)
-        self._event = asyncio.Event()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        if not self._waiting:
-            self._waiting.extend(await self.read())
-        if not self._waiting:
-            raise StopAsyncIteration
-        return self._waiting.popleft()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # Python ends
-            self._stop_following()
-
-    async def read(self, timeout: float | None = None) -> list[Chunk]:
-        """Wait for chunks and return them: see `Output.read`."""
-        deadline, pause = deadline_of(self._timeout if timeout is None else checked_timeout(timeout)), FIRST_RETRY
-        while not (self.has_ended or self._is_closed):
-            self._event.clear()
-            found = self._taken() if self._follower else []
-            if not found and self._has_to_look:
-                try:
-                    found, self.has_ended = await finished(self._look())
-                except RedisError as error:
-                    if not is_interruption(error):
-                        raise
-                    if monotonic() >= deadline:
-                        return []
-                    await asyncio.sleep(max(0, min(pause, deadline - monotonic())))
-                    pause = min(2 * pause, MAX_RETRY)
-                    continue
-            if self.has_ended:
-                self._stop_following()
-            if found or self.has_ended:
-                return found
-            if self._has_to_look:
-                continue
-            if not self._follower:
-                await self._begin()
-            elif not await self._came(deadline):
-                return []
-        return []
-
-    async def aclose(self) -> None:
-        """End the iteration, also of another task."""
-        self._is_closed = True
-        self._stop_following()
-        self._event.set()
-
-    async def _begin(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        def notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._event.set)
-
-        await in_thread(lambda: self._begin_following(notify))
-        self._has_to_look = True  # for what came meanwhile
-
-    async def _came(self, deadline: float) -> bool:
-        try:
-            async with asyncio.timeout(None if deadline == inf else max(deadline - monotonic(), 0)):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        return True
 
 
 def _chunk(name: str, text: str) -> Chunk:

@@ -11,11 +11,8 @@ from threading import Condition, Event, Lock, Thread
 from time import monotonic, sleep
 from typing import Any
 
-from limpyd.model import RedisModel
-
 from limpyd_jobs.models.following.changes import FIRST_RETRY, MAX_RETRY, is_interruption, slice_of
 from limpyd_jobs.models.following.waiting import FINAL, turn_of
-from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, chunks
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.texts import described
@@ -56,8 +53,9 @@ class Follower:
         with self._lock:
             self._entries.extend(entries)
             if len(self._entries) > MOST_WAITING or any("end" in fields for _, fields in entries):
-                self._entries.clear()
                 self._has_to_look = True
+            if self._has_to_look:
+                self._entries.clear()
         self._tell()
 
     def look(self) -> None:
@@ -68,7 +66,8 @@ class Follower:
     def take(self) -> tuple[list[Entry], bool]:
         """Return what came, and whether to look."""
         with self._lock:
-            found, looks = [*self._entries], self._has_to_look
+            looks = self._has_to_look
+            found = [] if looks else [*self._entries]  # some before these may be missing
             self._entries.clear()
             self._has_to_look = self._is_notified = False
         return found, looks
@@ -83,18 +82,15 @@ class Follower:
 class Reader:
     """Reads the output of the jobs that are followed, in a thread of its own, as long as there are any."""
 
-    def __init__(self, model: type[RedisModel], pool: Any) -> None:
-        self._model, self._pool = model, pool
+    def __init__(self, client: Callable[[], Any], pool: Any) -> None:
+        self._client, self._pool = client, pool
         self._followers: dict[str, list[Follower]] = {}
         self._after: dict[str, str] = {}
-        self._line = PinnedConnection(self._client)
+        self._line = PinnedConnection(client)
         self._changed = Condition(_lock)  # it was noticed that followers came
         self._asked = self._came = 0
         self._is_cut_off = False
         self._wake = Event()
-
-    def _client(self) -> Any:
-        return redis_of(self._model)
 
     def add(self, follower: Follower) -> int:
         """Take in a follower; return the number with which to wait for that. The caller holds the lock."""
@@ -215,14 +211,14 @@ def order_of(name: str) -> tuple[int, ...]:
     return tuple(map(int, name.split("-")))
 
 
-def follow(model: type[RedisModel], follower: Follower) -> Callable[[], None]:
+def follow(client: Callable[[], Any], follower: Follower) -> Callable[[], None]:
     """Let the reader of a database give something to a follower from now on; return what ends that."""
-    pool = redis_of(model).connection_pool  # the database of a model may be moved
+    pool = client().connection_pool  # the database of a model may be moved
     with _lock:
         reader = _readers.get(pool)
         is_new = reader is None
         if reader is None:
-            reader = _readers[pool] = Reader(model, pool)
+            reader = _readers[pool] = Reader(client, pool)
         number = reader.add(follower)
         if is_new:
             Thread(target=reader.run, name="limpyd-jobs-output", daemon=True).start()

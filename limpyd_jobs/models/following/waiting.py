@@ -64,9 +64,14 @@ def _is_done(future: Future[Any], deadline: float) -> bool:
 
 
 def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: float) -> Answer:
+    """Do as `in_turn`, with the connections of a model."""
+    return in_turn(redis_of(model).connection_pool, ask, deadline)
+
+
+def in_turn(pool: Any, ask: Callable[[], Answer], deadline: float) -> Answer:
     """Ask Redis, again and again while it does not answer, until the deadline (`TimeoutError`); one thread of this
-    process after the other, so that any number of them needs one connection."""
-    turn, pause = turn_of(redis_of(model).connection_pool), FIRST_RETRY
+    process after the other, so that any number of them needs one connection of a pool."""
+    turn, pause = turn_of(pool), FIRST_RETRY
     while True:
         left = _left(deadline)
         if not turn.acquire(timeout=-1 if left is None else left):
