@@ -27,7 +27,9 @@ from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, USER, Guard
 from limpyd_jobs.contrib.web.kept import Costly, Kept, Recent
 from limpyd_jobs.contrib.web.live import Live, To
 from limpyd_jobs.contrib.web.masking import Masking
+from limpyd_jobs.contrib.web.output import OutputOfJobs
 from limpyd_jobs.contrib.web.pages import PAGES
+from limpyd_jobs.contrib.web.pages.job import PAGE as PAGE_OF_JOB
 from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble, overview_of, span_of
 from limpyd_jobs.contrib.web.pages.shards import PAGES_OF_ALL
 from limpyd_jobs.contrib.web.pictures.looks import Looks
@@ -129,6 +131,7 @@ def _routes_of(site: Site) -> list[Route]:
         Route("/static/{name:path}", static_file, methods=["GET"]),
         Route(HEALTH, site.health, methods=["GET"]),
         Route("/live", site.live, methods=["GET"]),
+        *([] if site.settings.shards else [Route("/output/{ident:path}", site.output, methods=["GET"])]),
         *(Route(act.path, partial(site.act, page, act), methods=["POST"]) for page in site.pages for act in page.acts),
         *(Route(page.path, partial(site.show, page), methods=["GET"]) for page in site.pages),
     ]
@@ -174,6 +177,7 @@ class Site:
         self._health, self._health_limiter = Recent(self._answers, HEALTH_FOR), CapacityLimiter(1)
         self.looks = Looks(settings)
         self._overview = Live(partial(overview_of, self.looks), self._in_thread)
+        self._output = OutputOfJobs(self._in_thread)
         self.of_shards = [Site(each, self._access) for each in settings.of_shards()]
 
     @asynccontextmanager
@@ -184,6 +188,7 @@ class Site:
     def end(self) -> None:
         """End all streams, and all acts with their present step."""
         self._overview.end()
+        self._output.end()
         self.tasks.stop()
         for each in self.of_shards:
             each.end()
@@ -233,6 +238,16 @@ class Site:
         to = To(_root_of(request), asked.may(Role.ACT) and not self.settings.shards, span_of(asked))
         is_short = asked.polls or request.method == "HEAD"
         return await (self._overview.once(to) if is_short else self._overview.stream(to))
+
+    async def output(self, request: Request) -> Response:
+        """Send the output of a job as it comes; or what there is, if streams hold threads."""
+        return await self._answer(request, self._output_of)
+
+    async def _output_of(self, request: Request) -> Response:
+        asked = await self._asked(request)
+        asked.check(PAGE_OF_JOB.role)
+        is_short = asked.polls or request.method == "HEAD"
+        return await self._output.answer(asked, request.headers.get("last-event-id", ""), is_short=is_short)
 
     async def _answer(self, request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         try:

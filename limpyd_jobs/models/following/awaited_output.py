@@ -48,10 +48,10 @@ class AwaitedOutput(Following):
     async def read(self, timeout: float | None = None) -> list[Chunk]:
         """Wait for chunks and return them: see `Output.read`."""
         deadline, pause = deadline_of(self._timeout if timeout is None else checked_timeout(timeout)), FIRST_RETRY
-        while not (self.has_ended or self._is_closed):
+        while not (self.has_ended or self.is_closed):
             self._event.clear()
             found = self._taken() if self._follower else []
-            if not found and self._has_to_look:
+            if not found and (self._has_to_look or not self._follower):
                 try:
                     found, self.has_ended = await finished(self._look())
                 except RedisError as error:
@@ -69,6 +69,8 @@ class AwaitedOutput(Following):
             if self._has_to_look:
                 continue
             if not self._follower:
+                if monotonic() >= deadline:
+                    return []
                 await self._begin()
             elif not await self._came(deadline):
                 return []
@@ -76,7 +78,7 @@ class AwaitedOutput(Following):
 
     async def aclose(self) -> None:
         """End the iteration, also of another task."""
-        self._is_closed = True
+        self.is_closed = True
         self._stop_following()
         self._event.set()
 

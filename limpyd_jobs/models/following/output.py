@@ -73,6 +73,8 @@ class Following:
     ----------
     has_ended: bool
         Whether the job has ended, or is gone, and all that is kept of its output was read.
+    is_closed: bool
+        Whether the iteration was ended before.
     """
 
     def __init__(self, place: Place, after: str | None = None, timeout: float | None = None) -> None:
@@ -82,7 +84,7 @@ class Following:
         self._waiting: deque[Chunk] = deque()
         self._follower: Follower | None = None
         self._leave: Callable[[], None] | None = None
-        self._has_to_look, self._is_closed, self.has_ended = True, False, False
+        self._has_to_look, self.is_closed, self.has_ended = True, False, False
 
     def _begin_following(self, notify: Callable[[], object]) -> None:
         client, hash_key, key = self._place
@@ -186,10 +188,10 @@ class Output(Following):
             For how many seconds to wait; None for the timeout with which it was made.
         """
         deadline = deadline_of(self._timeout if timeout is None else checked_timeout(timeout))
-        while not (self.has_ended or self._is_closed):
+        while not (self.has_ended or self.is_closed):
             self._event.clear()
             found = self._taken() if self._follower else []
-            if not found and self._has_to_look:
+            if not found and (self._has_to_look or not self._follower):
                 try:
                     found, self.has_ended = in_turn(
                         self._place.client().connection_pool, lambda: finish(self._look()), deadline
@@ -203,6 +205,8 @@ class Output(Following):
             if self._has_to_look:
                 continue
             if not self._follower:
+                if monotonic() >= deadline:
+                    return []
                 self._begin_following(self._event.set)
                 self._has_to_look = True  # for what came meanwhile
             elif not self._event.wait(min(max(deadline - monotonic(), 0), TIMEOUT_MAX)):
@@ -211,7 +215,7 @@ class Output(Following):
 
     def close(self) -> None:
         """End the iteration, also of another thread."""
-        self._is_closed = True
+        self.is_closed = True
         self._stop_following()
         self._event.set()
 

@@ -80,7 +80,16 @@ class Dashboard:
     def ask(self, method: str, address: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
         return anyio.run(self.aask, method, address, headers, body)
 
-    async def aask(self, method: str, address: str, headers: Mapping[str, str] = BROWSER, body: bytes = b"") -> Answer:
+    async def aask(
+        self,
+        method: str,
+        address: str,
+        headers: Mapping[str, str] = BROWSER,
+        body: bytes = b"",
+        *,
+        stays: bool = False,
+    ) -> Answer:
+        """Do as `ask`; if the browser stays, return a stream at its end."""
         headers = {"host": self.host, **headers}
         path, _, query = address.partition("?")
         scope = {
@@ -100,6 +109,8 @@ class Dashboard:
         messages = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Any:
+            if stays and not messages:
+                await anyio.sleep_forever()
             return messages.pop(0) if messages else {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
