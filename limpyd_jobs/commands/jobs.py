@@ -92,7 +92,7 @@ class Jobs(VerbCommand):
   list [FILTER...]     the newest first; without a word, too
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
   show IDENT...        all that is stored of a job, for example myapp.jobs.SendMail:12, and its errors
-  follow IDENT         its log and its progress, until its end: the exit status says how it ended
+  follow IDENT         its log, progress and output, until its end: the exit status says how it ended
   explain IDENT...     why it does not run yet, or did not run
   release IDENT...     put a job whose worker is dead at the front of its list; refused while the worker is alive,
                        unless --force is given: then the job may be run twice

@@ -27,9 +27,9 @@ from limpyd_jobs.contrib.web.guard import HEALTH, NONCE, SAFE, USER, Guard
 from limpyd_jobs.contrib.web.kept import Costly, Kept, Recent
 from limpyd_jobs.contrib.web.live import Live, To
 from limpyd_jobs.contrib.web.masking import Masking
-from limpyd_jobs.contrib.web.output import OutputOfJobs
 from limpyd_jobs.contrib.web.pages import PAGES
 from limpyd_jobs.contrib.web.pages.job import PAGE as PAGE_OF_JOB
+from limpyd_jobs.contrib.web.pages.output import OutputOfJobs
 from limpyd_jobs.contrib.web.pages.overview import OverviewShown, Trouble, overview_of, span_of
 from limpyd_jobs.contrib.web.pages.shards import PAGES_OF_ALL
 from limpyd_jobs.contrib.web.pictures.looks import Looks

@@ -10,7 +10,7 @@ import pytest
 from asking import Dashboard
 
 from limpyd_jobs import Job
-from limpyd_jobs.contrib.web import output
+from limpyd_jobs.contrib.web.pages import output
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
