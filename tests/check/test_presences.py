@@ -22,6 +22,7 @@ class Kept(Job):
 
     def run(self, queue: Queue) -> list[int]:
         self.log("five")
+        self.emit("five")
         return [5]
 
 
@@ -72,6 +73,7 @@ def test_what_is_left_of_a_job_that_is_gone_is_found(redis_client: redis.Redis) 
     Kept.add_job("a", queue_name="q")
     Worker("q", max_loops=1, logger_level=60).run()
     redis_client.lpush("checked:kept:7:_history", "2026-11-23 12:00:00 w ")
-    assert [finding.kind for finding in check(pause=0).findings] == ["no owner"]
+    redis_client.xadd("checked:kept:7:_output", {"value": "1"}, id="1-1")
+    assert [finding.kind for finding in check(pause=0).findings] == ["no owner"] * 2
     assert check(pause=0, repair=True).left == []
     assert redis_client.keys("checked:kept:7:*") == []

@@ -39,6 +39,7 @@ class Photo(Job):
     def run(self, queue: Queue) -> str:  # type: ignore[override]
         if self.identifier.hget() == "broken":
             raise ValueError("no photo")
+        self.emit("seen", {"n": 2})
         return "seen"
 
 
