@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
+from limpyd_jobs.query.limits.keys import LimitSums, limit_sums
 from limpyd_jobs.query.queues import QueueState, some_queue_states
 from limpyd_jobs.query.schedules import lateness
 from limpyd_jobs.records.metrics import Metrics, read_totals
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import connection_to, on
+from limpyd_jobs.search.classes import asking_once, connection_to, on
 
 # How many queues are looked at, at most: 100 in each step.
 MAX_QUEUES = 20_000
@@ -34,6 +35,8 @@ class Fleet(NamedTuple):
     workers: list of AliveWorker
     schedule_lateness: float
         For how many seconds the schedule has been due that is due for longest; 0 if none is.
+    limits: sequence of LimitSums
+        Of the limits in use.
     """
 
     totals: Mapping[tuple[str, str], Metrics]
@@ -41,6 +44,7 @@ class Fleet(NamedTuple):
     queues_left_out: int
     workers: list[AliveWorker]
     schedule_lateness: float
+    limits: Sequence[LimitSums] = ()
 
     @property
     def stalled(self) -> list[AliveWorker]:
@@ -57,8 +61,9 @@ class Fleet(NamedTuple):
 
 def look_at_fleet(database: JobsDatabase | None = None) -> Fleet:
     """Look at a database and its workers. The number of jobs does not matter; 100 queues take a round trip."""
-    totals = read_totals(connection_to(database))
-    workers = on(WorkerPresence, database).alive()
-    names = {name for worker in workers for name in worker.queues} | {name for name, _ in totals if name}
-    queues, left_out = some_queue_states(names, MAX_QUEUES, database)
-    return Fleet(totals, queues, left_out, workers, lateness(database)[0])
+    with asking_once():
+        totals = read_totals(connection_to(database))
+        workers = on(WorkerPresence, database).alive()
+        names = {name for worker in workers for name in worker.queues} | {name for name, _ in totals if name}
+        queues, left_out = some_queue_states(names, MAX_QUEUES, database)
+        return Fleet(totals, queues, left_out, workers, lateness(database)[0], limit_sums(queues, database))

@@ -61,6 +61,7 @@ class QueueState(NamedTuple):
     unknown_classes: list[str]  # as far as the first and last entries tell
     lapsed: int  # of those that run, how many have no lease any more
     deferred: int  # of those that are delayed, how many wait for a worker that can import their class
+    parked: int = 0  # of those that wait, how many are kept from beginning by a limit, or were when it was looked
 
     @property
     def is_in_use(self) -> bool:
@@ -69,7 +70,7 @@ class QueueState(NamedTuple):
 
 
 # What is summed up of one queue in several databases, and of its priorities.
-NUMBERS = ("waiting", "delayed", "running", "success_list", "errors_list", "quarantine", "lapsed", "deferred")
+NUMBERS = ("waiting", "delayed", "running", "success_list", "errors_list", "quarantine", "lapsed", "deferred", "parked")
 
 
 class QuarantineEntry(NamedTuple):

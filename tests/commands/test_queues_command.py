@@ -90,7 +90,7 @@ def test_queues_are_listed(redis_server: RedisServer) -> None:
     ]
     assert rows[0].keys() == {
         *("pk", "name", "priority", "paused", "waiting", "delayed", "running", "success_list", "errors_list"),
-        *("quarantine", "latency", "next_due", "model", "unknown_classes", "lapsed", "deferred"),
+        *("quarantine", "latency", "next_due", "model", "unknown_classes", "lapsed", "deferred", "parked"),
     }
     assert rows[0]["next_due"] is None
     assert parse_datetime(rows[1]["next_due"]) > utcnow()

@@ -96,6 +96,30 @@ QUEUES = Row(
     f"How many queues there are: by_name; as_{OTHER}, beyond the first {MAX_NAMED}; not_at_all, beyond 20,000",
 )
 
+LIMIT_TAKEN = Row(
+    "limit_taken",
+    "gauge",
+    ("limit", "of"),
+    "How many running jobs hold a slot of a limit, of all its values together; `of` is what the keys of its jobs begin "
+    "with, or those of their queues, if classes share it",
+)
+LIMIT_ALLOWED = Row(
+    "limit_allowed",
+    "gauge",
+    ("limit", "of"),
+    "How many may at once: the sum for the values of which a job runs or waits, or for which a number was set. Left "
+    "out for a limit that has a rate only",
+)
+PARKED = Row(
+    "parked",
+    "gauge",
+    ("limit", "of"),
+    "How many jobs wait for a limit. One that needs several limits counts for each",
+)
+
+# Only where classes have limits.
+OF_LIMITS = (LIMIT_TAKEN, LIMIT_ALLOWED, PARKED)
+
 ROWS = (
     QUEUE_JOBS,
     LAPSED,
@@ -110,4 +134,5 @@ ROWS = (
     LATENESS,
     QUARANTINE,
     QUEUES,
+    *OF_LIMITS,
 )

@@ -65,7 +65,15 @@ class FleetCollector:
             if self._seen is None or monotonic() - self._seen[0] > SEEN_FOR:
                 fleet = look_at_fleet(self._database)
                 totals = self._counters.count(fleet.totals)
-                self._seen = monotonic(), [*_of_queues(fleet), *_of_workers(fleet), *_of_jobs(totals)]
+                self._seen = (
+                    monotonic(),
+                    [
+                        *_of_queues(fleet),
+                        *_of_workers(fleet),
+                        *_of_limits(fleet),
+                        *_of_jobs(totals),
+                    ],
+                )
             return self._seen[1]
 
 
@@ -113,6 +121,20 @@ def _of_workers(fleet: Fleet) -> Iterator[Metric]:
     yield _family(catalogue.WORKERS, {(status,): statuses[status] for status in (*STATUSES, OTHER)})
     yield _family(catalogue.STALLED, {(): len(fleet.stalled)})
     yield _family(catalogue.LATENESS, {(): fleet.schedule_lateness})
+
+
+def _of_limits(fleet: Fleet) -> Iterator[Metric]:
+    """Yield the families of limits; none where no limit is in use."""
+    taken, allowed, parked = Counter[Labels](), Counter[Labels](), Counter[Labels]()
+    for number, each in enumerate(fleet.limits):
+        labels = (_label(each.name), _label(each.owner)) if number < MAX_NAMED else (OTHER, OTHER)
+        taken[labels] += each.taken
+        parked[labels] += each.parked
+        if each.allowed is not None:
+            allowed[labels] += each.allowed
+    for row, samples in zip(catalogue.OF_LIMITS, (taken, allowed, parked), strict=True):
+        if samples:
+            yield _family(row, samples)
 
 
 def _of_jobs(totals: Mapping[tuple[str, str], Metrics]) -> Iterator[Metric]:

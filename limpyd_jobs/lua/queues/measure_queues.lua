@@ -7,7 +7,7 @@
 --   done   {queues: [pk, name, priority, is_paused, jobs that wait, are delayed, run, succeeded, failed, entries in
 --          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false, the
 --          paths of classes that are not among the given ones, of the entries at the ends of its lists, jobs that run but
---          whose lease ended, jobs that are deferred]…, moment}
+--          whose lease ended, jobs that are deferred, and parked]…, moment}
 
 --@include idents
 --@include bounded
@@ -85,7 +85,7 @@ local function measured(pk)
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1,
     numbers.waiting + parked, numbers.delayed, numbers._running, numbers.success, numbers.errors, numbers._quarantine,
     due or false, dates_of(waits_first), unknown_classes(base, numbers, waits_first),
-    lapsed, numbers.delayed > 0 and deferred(base, numbers.delayed) or 0,
+    lapsed, numbers.delayed > 0 and deferred(base, numbers.delayed) or 0, parked,
   }
 end
 

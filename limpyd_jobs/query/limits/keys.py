@@ -15,10 +15,11 @@ from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.limiting.live import LiveLimit, words_of
 from limpyd_jobs.models import Job
+from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import connection_to, queue_models_of, replies_to
+from limpyd_jobs.search.classes import classes_of, connection_to, queue_models_of, replies_to
 
 # How many keys are read in one round trip; how many holders of slots are named; how many lanes of a queue are read.
 KEYS_PER_STEP, MOST_HOLDERS, MOST_LANES = 500, 20, 20_000
@@ -108,8 +109,46 @@ def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
     connection = connection_to(database)
     found: list[LimitKey] = []
     for model in queue_models_of(database):
-        found += _keys_of(connection, model.name)
+        found += _keys_of(connection, model.name, _bases_of(connection, model.name))
     return sorted(found, key=lambda each: (-each.parked, -each.taken, each.owner, each.label))
+
+
+class LimitSums(NamedTuple):
+    """The keys in use of one limit together.
+
+    Attributes
+    ----------
+    name, owner: str
+        As of a `LimitKey`.
+    taken, parked: int
+        How many jobs hold a slot, and wait. One that needs several limits counts for each.
+    allowed: int
+        How many may hold one at once; None if no key has such a number.
+    """
+
+    name: str
+    owner: str
+    taken: int
+    allowed: int | None
+    parked: int
+
+
+def limit_sums(queues: Iterable[QueueState], database: JobsDatabase | None = None) -> list[LimitSums]:
+    """Return the sums of all limits that are in use in some queues, by owner and name. Without classes that have
+    limits, nothing is read for it inside `asking_once`."""
+    bases: defaultdict[str, list[str]] = defaultdict(list)
+    for queue in queues:
+        if queue.running or queue.parked:
+            bases[queue.model].append(f"{queue.model}:{queue.pk}")
+    if not bases or not any(each.limits for each in classes_of(database).values()):
+        return []
+    connection, found = connection_to(database), dict[tuple[str, str], LimitSums]()
+    for key in chain.from_iterable(_keys_of(connection, model, some) for model, some in bases.items()):
+        seen = found.get((key.owner, key.name), LimitSums(key.name, key.owner, 0, None, 0))
+        allowed = seen.allowed if key.allowed is None else (seen.allowed or 0) + key.allowed
+        sums = LimitSums(key.name, key.owner, seen.taken + key.taken, allowed, seen.parked + key.parked)
+        found[key.owner, key.name] = sums
+    return [found[each] for each in sorted(found)]
 
 
 def shown(words: Mapping[str, str]) -> dict[str, str]:
@@ -121,13 +160,15 @@ def shown(words: Mapping[str, str]) -> dict[str, str]:
     return shown
 
 
-def _keys_of(connection: Any, queue_model: str) -> list[LimitKey]:
-    """Return the keys in use of limits whose jobs are in the queues of a model."""
-    pks, stored, (now, microseconds) = replies_to(
-        connection, [("SMEMBERS", f"{queue_model}:collection"), ("HGETALL", f"{queue_model}:_limits"), ("TIME",)]
-    )
+def _bases_of(connection: Any, queue_model: str) -> list[str]:
+    (pks,) = replies_to(connection, [("SMEMBERS", f"{queue_model}:collection")])
+    return [f"{queue_model}:{pk}" for pk in sorted(pks or ())]
+
+
+def _keys_of(connection: Any, queue_model: str, bases: Sequence[str]) -> list[LimitKey]:
+    """Return the keys in use of limits whose jobs are in some queues of a model."""
+    stored, (now, microseconds) = replies_to(connection, [("HGETALL", f"{queue_model}:_limits"), ("TIME",)])
     seen: defaultdict[str, _Seen] = defaultdict(_Seen)
-    bases = [f"{queue_model}:{pk}" for pk in sorted(pks or ())]
     for ident, slots in _held(connection, bases):
         for line in (slots or "").split("\n"):
             if line.startswith("s "):

@@ -17,13 +17,14 @@ from typing import Any
 import preloaded
 import pytest
 import redis
+from limpyd import fields
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from servers import RedisServer
 
-from limpyd_jobs import Job, Queue, Worker, WorkerPresence
+from limpyd_jobs import Job, Limit, Queue, Worker, WorkerPresence
 from limpyd_jobs.contrib.prometheus import FleetCollector, exposition
-from limpyd_jobs.contrib.prometheus.catalogue import MAX_NAMED, ROWS
+from limpyd_jobs.contrib.prometheus.catalogue import MAX_NAMED, OF_LIMITS, ROWS
 from limpyd_jobs.contrib.prometheus.exposition import answering
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.integration import JobsDatabase
@@ -98,8 +99,31 @@ def test_it_tells_what_waits_and_what_became_of_jobs(read: Read) -> None:
     assert found["queue_latency_seconds", "3", "parcels"] == 0
     assert found["queues", "by_name"] == 2
     families = {name.split("_bucket")[0] for name, *_ in found}
-    for row in ROWS:
+    for row in {*ROWS} - {*OF_LIMITS}:
         assert any(name.startswith(row.name) for name in families), row.name
+
+
+class Courier(Job):
+    namespace = "prometheus"
+    queue_name = "couriers"
+    city = fields.InstanceHashField()
+    limits = [Limit("city", concurrency=2), Limit(name="api", rate="1/h")]
+
+
+def test_it_tells_of_limits_but_of_no_key(read: Read, redis_client: redis.Redis) -> None:
+    assert not any(name in text_of(Job.database) for name in ("limit_taken", "limit_allowed", "_parked"))
+    jobs = [Courier.add_job(city=city) for city in ("secret", "secret", "other")]
+    with jobs[0].claim():
+        while redis_client.zcard("jobs:queue:1:_parked") < 2:
+            Worker("couriers", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+        found = {key: value for key, value in read().items() if key[0] in ("limit_taken", "limit_allowed", "parked")}
+    assert found == {
+        ("limit_taken", "city", "prometheus:courier"): 1,
+        ("limit_allowed", "city", "prometheus:courier"): 4,
+        ("parked", "city", "prometheus:courier"): 2,
+        ("limit_taken", "api", "jobs:queue"): 0,
+        ("parked", "api", "jobs:queue"): 2,
+    }
 
 
 def test_it_tells_how_many_jobs_dead_workers_left(read: Read, redis_client: redis.Redis) -> None:
