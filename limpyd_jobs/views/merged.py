@@ -100,6 +100,7 @@ def glance_of_all(found: Mapping[int, Glance]) -> Glance:
         {name: pause for it in each for name, pause in it.pauses.items()},
         [*versions.values()],
         max(it.at for it in each),
+        sorted((key for it in each for key in it.limits), key=lambda key: (-(key.waited or 0), key.label)),
     )
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import redis
+from limpyd import fields
 
-from limpyd_jobs import Error, Job, Queue, WorkerPresence
+from limpyd_jobs import Error, Job, Limit, Queue, Worker, WorkerPresence
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query import Incident, attention, glance, pause_queue, verdict
+from limpyd_jobs.query import Incident, attention, glance, pause_queue, rest_limit, set_limit, verdict
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.app_versions import VERSIONS
 from limpyd_jobs.records.metrics import KEY, Metrics
@@ -260,3 +261,59 @@ def test_where_no_worker_runs_the_jobs_of_failing_queues_wait_as_well(redis_clie
     found_now = {each.code: each for each in found()}
     assert found_now["unserved"].title == "No worker is running: 2 jobs wait"
     assert found_now["failures"].queues == ["payouts"]
+
+
+class Errand(Job):
+    namespace = "incidents"
+    queue_name = "errands"
+    customer = fields.InstanceHashField()
+    limits = [Limit("customer", concurrency=1)]
+
+
+def park(client: redis.Redis, *customers: str) -> None:
+    """Add two jobs for each customer, of which one is parked, and has waited for two minutes."""
+    jobs = [Errand.add_job(customer=customer) for customer in (*customers, *customers)]
+    old = (utcnow() - timedelta(minutes=2)).isoformat(" ")
+    for job in jobs:
+        job.added.hset(old)
+    for job in jobs[: len(customers)]:
+        job.claim(lease=1000)
+    while client.zcard(f"jobs:queue:{Queue.get_queue('errands').pk.get()}:_parked") < len(customers):
+        Worker("errands", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+    serve(client, "errands")
+
+
+def limits_of_incidents() -> list[tuple[str, str, str]]:
+    return [(each.code, each.title, each.text) for each in attention(glance())]
+
+
+def test_the_key_whose_jobs_have_waited_longest_for_a_limit_is_named_and_not_the_queue(
+    redis_client: redis.Redis,
+) -> None:
+    park(redis_client, "acme")
+    ((code, title, text),) = limits_of_incidents()
+    assert (code, title) == ("limit_waits", "A limit keeps jobs of customer=acme waiting for long")
+    assert text.startswith(f"{title}: 1 job waiting, the first for 2 min")
+
+
+def test_limits_that_let_no_job_begin_are_named(redis_client: redis.Redis) -> None:
+    park(redis_client, "acme", "other", "third")
+    rest_limit(Errand, "customer", "acme")
+    ((stuck, title, _), (slow, _, text)) = limits_of_incidents()
+    assert (stuck, title) == ("limit_stuck", "customer=acme is paused")
+    assert slow == "limit_waits"
+    assert text.startswith(
+        "2 limits keep jobs waiting for long, those of customer=other, customer=third for longest: 2 j"
+    )
+    set_limit(Errand, "customer", "other", concurrency=0)
+    (_, title, text), _ = limits_of_incidents()
+    assert title == "2 limits let no job begin"
+    assert text.startswith(
+        f"{title}: customer=acme is paused, customer=other is 0: 2 jobs waiting, the first for 2 min"
+    )
+
+
+def test_values_of_limits_are_masked_if_asked_for(redis_client: redis.Redis) -> None:
+    park(redis_client, "acme")
+    seen = glance(mask_value=lambda field, value: f"the {field}")
+    assert [each.title for each in attention(seen)] == ["A limit keeps jobs of customer=the customer waiting for long"]

@@ -10,6 +10,7 @@ from limpyd_jobs.dates import span
 from limpyd_jobs.models.explaining.silence import silences
 from limpyd_jobs.models.presence import SILENT, AliveWorker
 from limpyd_jobs.query.attention.evidence import Glance, Pause
+from limpyd_jobs.query.attention.limited import limited
 from limpyd_jobs.query.attention.remedies import resume, start
 from limpyd_jobs.query.attention.values import ERROR, WARNING, Fact, Incident
 from limpyd_jobs.query.overview import Overview
@@ -51,6 +52,7 @@ def conditions(seen: Glance, states: Sequence[QueueState], failing: Set[str]) ->
     yield from _unread(overview)
     yield from _pauses(overview)
     yield from _schedules(overview)
+    yield from limited(seen, LONG_WAIT)
     for state in states:
         for each in _waiting(seen, state, served, silent):
             if each.code == "unserved" or state.name not in failing:
@@ -166,7 +168,7 @@ def _waiting(seen: Glance, state: QueueState, served: Served, silent: Served) ->
     elif not is_served and (without_tag(state.model), state.name) not in silent:
         title, text = f"No worker serves {name}, {jobs}", f"No worker serves {name}: {waiting}."
         yield told._replace(code="unserved", title=title, text=text, remedy=start([state.name]))
-    elif is_served and latency is not None and latency > LONG_WAIT:
+    elif is_served and latency is not None and latency > LONG_WAIT and state.parked < state.waiting:
         yield told._replace(remedy=None if is_of_board else start([state.name], "Start another worker"))
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.query.audit import audit_entries
+from limpyd_jobs.query.limits.keys import LimitKey, keys_with_parked
 from limpyd_jobs.query.metrics import Period, read_metrics
 from limpyd_jobs.query.overview import Overview, overview
 from limpyd_jobs.records.app_versions import AppVersion, read_versions
@@ -82,6 +83,8 @@ class Glance(NamedTuple):
         Of the application, the first one first.
     at: datetime
         When it was looked at, naive UTC.
+    limits: sequence of LimitKey
+        The keys of limits for which jobs wait, those of the job that has waited longest first.
     """
 
     overview: Overview
@@ -90,6 +93,11 @@ class Glance(NamedTuple):
     pauses: Mapping[str, Pause] = MappingProxyType({})
     versions: Sequence[AppVersion] = ()
     at: datetime = datetime.min
+    limits: Sequence[LimitKey] = ()
+
+
+def _as_it_is(_: str | None, value: str) -> str:
+    return value
 
 
 def glance(
@@ -99,6 +107,7 @@ def glance(
     queue_model: type[Queue] | None = None,
     mask: Mask = str,
     reader: Callable[..., list[Period]] = read_metrics,
+    mask_value: Callable[[str | None, str], str] = _as_it_is,
 ) -> Glance:
     """Look at a database, in some round trips, whatever the number of jobs and errors.
 
@@ -112,6 +121,8 @@ def glance(
         Queues and workers may be of one model.
     mask: callable
         Returns what to show instead of the message of an error.
+    mask_value: callable
+        Is given a field, or None if it is not known, and a value of it; returns what to show instead.
     reader: callable
         A `MetricsReader`, for who looks again and again.
     """
@@ -127,7 +138,12 @@ def glance(
             _pauses(paused, database) if paused else {},
             app_versions(database),
             utcnow(),
+            [_masked(key, mask_value) for key in keys_with_parked(seen.queues, database)],
         )
+
+
+def _masked(key: LimitKey, mask_value: Callable[[str | None, str], str]) -> LimitKey:
+    return key if key.value is None else key._replace(value=mask_value(key.field, key.value))
 
 
 def _fails_uncounted(database: JobsDatabase | None) -> bool:

@@ -22,6 +22,7 @@ MAX_NAMES = 3
 _CODES = (
     *("memory", "failures", "unserved", "no_home", "lapsed", "late_schedule", "waiting"),
     *("worker_silent", "paused", "quarantine", "deferred", "unread", "foreign", "unknown_class"),
+    *("limit_stuck", "limit_waits"),
 )
 
 # What is added up, by which those of a kind are sorted, the worst first.

@@ -151,6 +151,18 @@ def limit_sums(queues: Iterable[QueueState], database: JobsDatabase | None = Non
     return [found[each] for each in sorted(found)]
 
 
+def keys_with_parked(queues: Iterable[QueueState], database: JobsDatabase | None = None) -> list[LimitKey]:
+    """Return the keys of limits for which jobs wait in some queues, those of the job that has waited longest first.
+    Without parked jobs, nothing is read."""
+    bases: defaultdict[str, list[str]] = defaultdict(list)
+    for queue in queues:
+        if queue.parked:
+            bases[queue.model].append(f"{queue.model}:{queue.pk}")
+    connection = connection_to(database) if bases else None
+    keys = chain.from_iterable(_keys_of(connection, model, some) for model, some in bases.items())
+    return sorted((key for key in keys if key.parked), key=lambda key: (-(key.waited or 0), key.label))
+
+
 def shown(words: Mapping[str, str]) -> dict[str, str]:
     """Return what was set as people set it: scripts take a rate as the microseconds of a unit."""
     shown = {name: value for name, value in words.items() if name not in ("rest", "most")}

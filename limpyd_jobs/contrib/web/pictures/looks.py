@@ -7,7 +7,7 @@ from functools import partial
 
 from redis.exceptions import ConnectionError
 
-from limpyd_jobs.contrib.web.masking import Masking
+from limpyd_jobs.contrib.web.masking import HIDDEN, Masking
 from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.integration import JobsDatabase
 from limpyd_jobs.query import (
@@ -27,6 +27,11 @@ from limpyd_jobs.views import glance_of_all, levels_of_all, periods_of_all
 HOUR = next(iter(SPANS))
 
 
+def _shown(masking: Masking, field: str | None, value: str) -> str:
+    """Return a value of a field; replaced if it is secret, or may be: as of a field that is not known."""
+    return masking.any.field(field, value) if field else HIDDEN
+
+
 class Looks:
     """Looks at a database, or at all shards as if they were one."""
 
@@ -39,7 +44,7 @@ class Looks:
 
         def read(database: JobsDatabase | None) -> Glance:
             masking = Masking(self._settings.masked, partial(masked_fields, database))
-            return glance(database, mask=masking.message, reader=self._reader)
+            return glance(database, mask=masking.message, reader=self._reader, mask_value=partial(_shown, masking))
 
         shards = self._settings.shards
         unseen: Mapping[int, str] = {}
