@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from limpyd_jobs.limiting.limit import Limit, interval_of
 
@@ -57,3 +58,37 @@ def _number(word: str) -> float | None:
 def words_of(text: str | None) -> dict[str, str]:
     """Return what was set, by name, as scripts store it."""
     return {name: value for name, _, value in (word.partition("=") for word in (text or "").split())}
+
+
+def waits_for_ever(connection: Any, queue_key: str) -> bool:
+    """Return whether all jobs that wait in a queue are parked for limits that let none begin: they are paused, or 0."""
+    pipe = connection.pipeline(transaction=False)
+    pipe.llen(f"{queue_key}:waiting").zrange(f"{queue_key}:_turns", 0, -1).zrange(f"{queue_key}:_later", 0, -1)
+    number, *places = pipe.execute(raise_on_error=False)
+    if number or any(isinstance(place, Exception) for place in places):
+        return False
+    pipe = connection.pipeline(transaction=False)
+    lanes = [lane for place in places for lane in place if lane.strip("\n")]
+    for lane in lanes:
+        pipe.exists(f"{queue_key}:_lane\n{lane}")
+        keys = [each for key in lane.split("\n") for each in (_prefix_of_key(key), key)]
+        pipe.hmget(f"{queue_key.rpartition(':')[0]}:_limits", keys)
+    replies = pipe.execute(raise_on_error=False)
+    return all(not is_there or _is_stuck(texts) for is_there, texts in zip(replies[::2], replies[1::2], strict=True))
+
+
+def _prefix_of_key(key: str) -> str:
+    """Return what the keys of a limit begin with, given one of them."""
+    owner, begins, rest = key.partition(":_limit:")
+    return f"{owner}{begins}{rest.partition(':')[0]}"
+
+
+def _is_stuck(texts: Any) -> bool:
+    """Return whether one of some limits lets no job begin, given what was set for all of it, and for its key."""
+    if not isinstance(texts, list):
+        return False
+    for of_all, of_key in zip(texts[::2], texts[1::2], strict=True):
+        live = LiveLimit.of(None, {**words_of(of_all), **words_of(of_key)})
+        if live.rest_until == FOREVER or live.allowed == 0:
+            return True
+    return False

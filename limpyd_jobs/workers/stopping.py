@@ -10,6 +10,7 @@ from types import FrameType
 
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.idents import QueueKey
+from limpyd_jobs.limiting.live import waits_for_ever
 from limpyd_jobs.records import records
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
@@ -121,11 +122,14 @@ class Stopping:
         broken = set(map(QueueKey.of_list, self.broken_lists()))
         served, aside = set(self.context.queue_keys) - broken, ""
         for pk, _, _, waiting, delayed, is_paused in records.list_queues(worker.queue_model, worker.queues):
-            is_left = (waiting and not is_stuck) or (delayed and burst == "delayed")
-            if is_left and not is_paused and f"{worker.queue_model._name}:{pk}" in served:
-                return False
+            key, comes = f"{worker.queue_model._name}:{pk}", delayed and burst == "delayed"
+            is_left = (waiting and not is_stuck) or comes
             if is_left and is_paused:
                 aside = ", paused queues aside"
+            elif is_left and key in served:
+                if comes or not waits_for_ever(records.redis_of(worker.queue_model), key):
+                    return False
+                aside = ", paused limits aside"
         self._state.is_done = worker.end_forced = True
         what = "no job waits, or is delayed" if burst == "delayed" else "no job waits"
         self._state.why = ("no job that waits can be claimed" if is_stuck or broken else what) + aside

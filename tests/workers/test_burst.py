@@ -10,14 +10,16 @@ import pytest
 import redis
 from cases import each
 from invariants import violations
+from limpyd import fields
 from running import Collector, delayed_and_due, messages, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker
+from limpyd_jobs import STATUSES, Error, Job, Limit, Queue, Schedule, Worker
 from limpyd_jobs.check import check
 from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.query import rest_limit, set_limit
 from limpyd_jobs.workers.maintenance import rescue
 from limpyd_jobs.workers.process.system import WorkerTitle
 
@@ -143,6 +145,20 @@ def test_paused_queues_do_not_count(log: pytest.LogCaptureFixture, collector: Co
     burst("paused,queue", burst=kind, callback=collector)
     assert collector.identifiers == ["a"]
     assert messages(log)[-1].endswith(", paused queues aside")
+
+
+class Errand(Parcel):
+    customer = fields.InstanceHashField()
+    limits = [Limit("customer", concurrency=1)]
+
+
+@pytest.mark.parametrize("stops", [rest_limit, lambda *key: set_limit(*key, concurrency=0)], ids=["paused", "0"])
+def test_jobs_of_limits_that_let_none_begin_do_not_count(log: pytest.LogCaptureFixture, stops: Any) -> None:
+    jobs = [Errand.add_job(customer=customer) for customer in ("stopped", "other")]
+    stops(Errand, "customer", "stopped")
+    burst()
+    assert [job.status.hget() for job in jobs] == ["w", "s"]
+    assert messages(log)[-1].endswith(", paused limits aside")
 
 
 def test_queues_that_are_not_served_do_not_count(collector: Collector) -> None:
