@@ -28,6 +28,8 @@ from limpyd_jobs.observing.responder import Answer as Answer
 from limpyd_jobs.observing.worker_tasks import WorkerTask as WorkerTask
 from limpyd_jobs.observing.worker_tasks import register_worker_task as register_worker_task
 from limpyd_jobs.records.audit import acting_for as acting_for
+from limpyd_jobs.records.known_classes import HIDDEN as HIDDEN
+from limpyd_jobs.records.known_classes import SECRET as SECRET
 from limpyd_jobs.records.known_classes import masked_fields_of as masked_fields_of
 from limpyd_jobs.redis.calls import is_of_wrong_type as is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase as JobsDatabase

@@ -8,6 +8,7 @@ minute, for a database that was emptied meanwhile.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -45,6 +46,14 @@ MAX_TEXTS = 4000
 MAX_CLASSES, LONGEST = 5_000, 500_000
 
 _read_classes = Script("records/read_classes")
+
+# Parts of the names of fields that are secret, and what stands for their values.
+SECRET = re.compile(
+    r"passw|passphrase|pwd|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credential|authori[sz]ation|cookie"
+    r"|session[_-]?id|card[_-]?number|cvv|cvc|iban|ssn",
+    re.IGNORECASE,
+)
+HIDDEN = "(masked)"
 
 UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
@@ -212,6 +221,11 @@ def masked_fields_of(job_class: Any) -> frozenset[str]:
     names = getattr(job_class, "masked_fields", ())
     is_list = isinstance(names, (tuple, list, set, frozenset))
     return frozenset(name for name in names if isinstance(name, str)) if is_list else frozenset()
+
+
+def is_secret_in(job_class: Any, name: str) -> bool:
+    """Return whether a field is secret: by its name, or as its class says so."""
+    return bool(SECRET.search(name)) or name in masked_fields_of(job_class)
 
 
 class MaskedFields(NamedTuple):

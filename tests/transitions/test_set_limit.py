@@ -6,10 +6,11 @@ from math import inf
 
 import pytest
 import redis
+from limpyd import fields
 from test_parking import Ask, Both, Call, Tenant, add, begin, of
 from worlds import World, pk_of
 
-from limpyd_jobs import ConfigurationException
+from limpyd_jobs import ConfigurationException, Limit
 from limpyd_jobs.query import audit_entries, limits_of, rest_limit, resume_limit, set_limit
 
 
@@ -103,3 +104,17 @@ def test_a_shared_limit_is_one_of_the_queues(world: World) -> None:
         "region=x": (pairs.queues, 1, [ident]),
     }
     assert pk_of(pairs.job("1")) == "1"
+
+
+def test_the_audit_hides_the_values_of_secret_fields(world: World) -> None:
+    class Api(Call):
+        api_key, pin = fields.InstanceHashField(), fields.InstanceHashField()
+        masked_fields = ("pin",)
+        limits = [Limit("api_key", concurrency=1), Limit("pin", concurrency=1)]
+
+    for name in ("api_key", "pin"):
+        set_limit(Api, name, "hush", concurrency=2)
+    assert [entry.filter.partition(" ")[2] for entry in audit_entries()] == [
+        "pin=(masked) set concurrency=2",
+        "api_key=(masked) set concurrency=2",
+    ]

@@ -14,22 +14,14 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.integration import imported_job_class, masked_fields_of
+from limpyd_jobs.integration import HIDDEN as HIDDEN
+from limpyd_jobs.integration import SECRET, imported_job_class, masked_fields_of
 from limpyd_jobs.query import ErrorFilter, JobFilter, MaskedFields, ScheduleState
 
 AnyFilter = TypeVar("AnyFilter", JobFilter, ErrorFilter)
 
-HIDDEN = "(masked)"
-
 # Stands for a traceback in which the message of the error, which is masked, is not found as a whole.
 HIDDEN_TRACEBACK = "(masked, because the message of the error is, and this text does not have it as it is stored)"
-
-# Parts of names.
-SECRET = re.compile(
-    r"passw|passphrase|pwd|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credential|authori[sz]ation|cookie"
-    r"|session[_-]?id|card[_-]?number|cvv|cvc|iban|ssn",
-    re.IGNORECASE,
-)
 
 # What may have names in it: JSON, also in a text of JSON, or as Python shows a text, as KeyError does; behind spaces
 # and the like, which may be escaped.

@@ -11,6 +11,7 @@ from limpyd_jobs.limiting.live import FOREVER, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.query.limits.keys import owner_of, shown
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
+from limpyd_jobs.records.known_classes import HIDDEN, is_secret_in
 from limpyd_jobs.search.classes import connection_to, replies_to
 
 
@@ -102,7 +103,9 @@ def _set(
         )
     owner = owner_of(job_class, found)
     key = prefix_of(owner, found) if value is None else key_of(owner, found, value)
-    what = f"{job_class.get_model_repr()} {found.label}{'' if value is None else f'={value}'}"
+    is_secret = found.field is not None and is_secret_in(job_class, found.field)
+    shown_value = "" if value is None else f"={HIDDEN if is_secret else value}"
+    what = f"{job_class.get_model_repr()} {found.label}{shown_value}"
     audit = entry_request(unaudited, verb=f"limit {said.partition(' ')[0]}", filter=f"{what} {said}")
     with refusing_if_unaudited():
         return shown(words_of(transitions.set_limit(job_class.queue_model, key, words, audit)))
