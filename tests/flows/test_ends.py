@@ -11,7 +11,7 @@ from flow_kinds import Page, Report, Stubborn
 from parts import run_task
 from running import work, worker_of
 
-from limpyd_jobs import STATUSES, Flow, Queue, transitions
+from limpyd_jobs import STATUSES, Flow, Queue, chain, transitions
 from limpyd_jobs.flows import NewNode
 from limpyd_jobs.redis.calls import send
 from limpyd_jobs.transitions import ClaimRequest
@@ -263,3 +263,21 @@ def test_a_flow_goes_on_if_another_program_wrote_to_the_field_of_one_of_its_jobs
         assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["2"])
     assert shape.states == ["success", "waiting"]
     assert shape.flow.state()[:3] == ("running", 1, 0)
+
+
+@each("prefetch", [1, 5])
+def test_results_of_another_type_keep_no_end_from_being_recorded(prefetch: int, redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        flow.add(Report.prepare(), after=[flow.add(Page.prepare(number=number)) for number in range(3)])
+    redis_client.set(f"limpyd-jobs:flow:{flow.id}:results", "text")
+    work("pages", max_loops=3, callback=None, prefetch=prefetch)
+    assert [node.state for node in flow.nodes()] == [*["success"] * 3, "waiting"]
+    flow.cancel()
+
+
+@each("waits", ["", "x", "x\nafter\n", "9999-12-31 23:59:59", "9999-12-31 23:59:59\n\n\n\n\n", "\n" * 100])
+def test_a_job_whose_wait_cannot_be_read_runs_after_the_others(waits: str) -> None:
+    flow = chain(Page.prepare(number=1), Report.prepare())
+    flow._nodes[1].job.waits.hset(waits)
+    work("pages,reports", max_loops=2, callback=None)
+    assert [node.state for node in flow.nodes()] == ["success", "success"]

@@ -71,3 +71,11 @@ def test_a_list_of_another_type_refuses_it_and_it_may_be_sent_again(redis_client
     assert job.signals.hget() is None
     redis_client.delete(f"{job.queue_key.hget()}:waiting")
     assert send_signal(job, "approval", 1) == "received"
+
+
+@each("waits", ["x", "x\nsignal approval\n", ""])
+def test_a_job_whose_wait_cannot_be_read_is_placed_to_ask_again(waits: str) -> None:
+    job = Asking.add_job()
+    waiting(job)
+    job.waits.hset(waits)
+    assert send_signal(job, "approval", 1) == "received"

@@ -37,7 +37,7 @@
 refuse_if_moved(request.registry)
 local flow, name, models = request.flow, request.name, cjson.decode(request.models)
 local key, is_whole = FLOW .. flow, request.first and request.last
-local END_OF_ALL_DATES = {at = 253402300799000000, text = '9999-12-31 23:59:59'}
+local END_OF_ALL_DATES = {at = 253402300799000000, text = LAST_DATE}
 
 local function named(row)
   local number, model, queue_model, queue_name, priority, delay, prepend, identifier, fields, policy, after, before,

@@ -30,5 +30,5 @@ if state ~= 'running' then
   return answer('done', {flow = flow, policy = policy or nil})
 end
 since = since or string.format('%d', now() / 1000000)
-update(job.model, job.pk, {_waits = '9999-12-31 23:59:59\n' .. what .. '\n' .. since}, claim_of(job))
+update(job.model, job.pk, {_waits = LAST_DATE .. '\n' .. what .. '\n' .. since}, claim_of(job))
 return answer('waits', {flow = flow})

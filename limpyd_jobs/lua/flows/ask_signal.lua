@@ -32,6 +32,6 @@ if value then
   if date then update(job.model, job.pk, {_waits = false}, claim_of(job)) end
   return answer(value == IN_VAIN and 'in vain' or 'done', {value = value})
 end
-date = due and due.text or '9999-12-31 23:59:59'
+date = due and due.text or LAST_DATE
 update(job.model, job.pk, {_waits = date .. '\nsignal ' .. name .. '\n' .. (since or string.format('%d', now() / 1000000))}, claim_of(job))
 return answer('waits')

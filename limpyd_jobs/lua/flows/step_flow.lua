@@ -52,10 +52,9 @@ end
 local function put_back(node)
   if not node.base or other_queued(node, node.identifier) or comes_after_failed(node.number) then return end
   if has_none_before(flow, node.number) then return let_run(node) end
-  local date = '9999-12-31 23:59:59'
   probe('ZCARD', node.base .. ':delayed')
   update(node.model, node.pk, {
-    status = STATUSES.DELAYED, queued = '1', delayed_until = date, _waits = date .. '\nafter\n', _cancel_reason = false,
+    status = STATUSES.DELAYED, queued = '1', delayed_until = LAST_DATE, _waits = LAST_DATE .. '\nafter\n', _cancel_reason = false,
   }, node.known)
   redis.call('ZADD', node.base .. ':delayed', '253402300799', node.ident)
 end

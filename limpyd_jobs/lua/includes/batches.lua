@@ -29,6 +29,12 @@ local function send(name, key, ...)
   if second then pending[size + 3], pending[size + 4], pending_size = command, second, size + 4 end
 end
 
+-- Does as `send`, but if the key is of another type, the step goes on without it. In a batch, only `HSET` is sent so.
+--@rarely
+local function send_if_it_fits(name, key, ...)
+  if batch then send(name, key, ...) else redis.pcall(name, key, ...) end
+end
+
 -- Keeps the words of one job until the end of the batch.
 local function keep_pending()
   for i = 1, pending_size, 2 do
@@ -67,7 +73,7 @@ end
 local function send_batch()
   keep_pending()
   for _, command in ipairs(batch) do
-    if #command > 2 then redis.call(unpack(command)) end
+    if #command > 2 then (command[1] == 'HSET' and redis.pcall or redis.call)(unpack(command)) end
   end
   for key, number in pairs(popped) do redis.call('LPOP', key, number) end
   batch, popped = nil, nil

@@ -41,6 +41,9 @@ local FLOW_KEPT, FAILED_FLOW_KEPT = 86400, 7 * 86400
 -- How many nodes a flow has at most.
 local MAX_NODES = 100000
 
+-- Until when a job is delayed that waits without a deadline.
+local LAST_DATE = '9999-12-31 23:59:59'
+
 local is_following, dependents_seen = false, 0
 
 -- The numbers among '3,7-10', up to a number of them, and what is left of the text. Beyond the size of the flow, there
@@ -67,10 +70,17 @@ local function parse_flow(text)
   return flow and {flow = flow, number = number, policy = policy, dependents = dependents}
 end
 
--- Whether a job waits for others.
+-- Whether `_waits` of a job does not say what it waits for, as another program wrote it.
+--@rarely
+local function is_unreadable(waits)
+  return not parse_date(string.match(waits, '^[^\n]*'))
+end
+
+-- Whether a job waits for others. If `_waits` is unreadable, one that is delayed until the end of all dates does.
 --@rarely
 local function is_parked(status, delayed_until, waits)
-  return waits and status == STATUSES.DELAYED and delayed_until == string.match(waits, '^[^\n]*')
+  if not waits or status ~= STATUSES.DELAYED then return false end
+  return delayed_until == string.match(waits, '^[^\n]*') or delayed_until == LAST_DATE and is_unreadable(waits)
 end
 
 -- A node of a flow as a job, with what decides what becomes of it; nil if the job is gone. It has no text if another
@@ -88,11 +98,12 @@ local function node_of(flow, number)
   if not of_flow then return nil end
   local parsed = parse_flow(of_flow)
   local is_own = parsed and parsed.flow == flow and parsed.number == number
-  local date, kind, own_delay = string.match(waits or '', '^([^\n]*)\n?([^\n]*)\n?([^\n]*)$')
+  local date, kind, own_delay = string.match(waits or '', '^([^\n]*)\n?([^\n]*)\n?(.*)$')
+  local waits_for_others = kind and not string.match(kind, '^%l+ %S')
   return {
     flow = flow, number = number, name = own_name, model = model, pk = pk, key = key, ident = model.path .. ':' .. pk,
     text = is_own and of_flow, policy = is_own and parsed.policy or 'fail', status = status, queued = queued, base = base, token = token,
-    identifier = identifier, kind = kind, own_delay = own_delay,
+    identifier = identifier, kind = waits_for_others and 'after' or kind, own_delay = own_delay,
     is_undone = date == 'undone' and status == STATUSES.CANCELED,
     is_parked = queued == '1' and not token and is_parked(status, delayed_until, waits),
     known = {status = status, queued = queued, _flow = of_flow, _unique_for = false},
@@ -148,7 +159,7 @@ local function place_if_it_waits(job, what, changes)
   local status, queued, token, waits, delayed_until, base, flow = unpack(redis.call(
     'HMGET', job.key, 'status', 'queued', '_claim_token', '_waits', 'delayed_until', '_queue_key', '_flow'))
   local is_waiting = queued == '1' and not token and base and is_parked(status, delayed_until, waits)
-  if not is_waiting or not wait_for(waits, what) then return false end
+  if not is_waiting or not (wait_for(waits, what) or is_unreadable(waits)) then return false end
   local known = {status = status, queued = queued, _flow = flow, _unique_for = false}
   let_run({model = job.model, pk = job.pk, ident = job.ident, base = base, known = known}, changes)
   return true
@@ -417,5 +428,5 @@ end
 --@rarely
 local function keep_for_flow(text, result)
   local node = parse_flow(text)
-  if node then send('HSET', FLOW .. node.flow .. ':results', node.number, result) end
+  if node then send_if_it_fits('HSET', FLOW .. node.flow .. ':results', node.number, result) end
 end
