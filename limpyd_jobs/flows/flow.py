@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -189,10 +189,11 @@ class Flow:
         return node
 
     def _numbers_of(self, after: NewNode | Iterable[NewNode]) -> list[int]:
-        nodes = list(after) if isinstance(after, Iterable) else [after]
+        are_several = isinstance(after, Iterable) and not isinstance(after, (str, Mapping, type))
+        nodes: list[Any] = [*after] if are_several else [after]  # type: ignore[misc]
         for node in nodes:
             if not isinstance(node, NewNode):
-                raise TypeError(f"after takes what add of the same flow returned, not {node!r}")
+                raise TypeError(f"after takes nodes, which flow.add(…) of the same flow returned, not {node!r:.200}")
             if node.flow is not self:
                 raise ValueError(f"{node!r} is a node of another flow")
         return sorted({node.number for node in nodes})

@@ -146,8 +146,14 @@ class TestMistakes:
             ({"name": 7}, TypeError, "The name of a node must be a text, not 7"),
             ({"name": "taken"}, ValueError, "The flow has a node of the name 'taken' already"),
             ({"wait_at_most": "soon"}, ValueError, "soon"),
-            ({"after": Page}, TypeError, "after takes what add of the same flow returned, not <class"),
-            ({"after": ["first"]}, TypeError, "after takes what add of the same flow returned, not 'first'"),
+            (
+                {"after": Page},
+                TypeError,
+                r"after takes nodes, which flow.add\(…\) of the same flow returned, not <class",
+            ),
+            ({"after": "Page"}, TypeError, "of the same flow returned, not 'Page'"),
+            ({"after": Page.prepare()}, TypeError, "of the same flow returned, not .*Page"),
+            ({"after": ["first"]}, TypeError, "of the same flow returned, not 'first'"),
         ],
     )
     def test_a_wrong_argument_is_refused(self, options: dict[str, Any], kind: type[Exception], message: str) -> None:
