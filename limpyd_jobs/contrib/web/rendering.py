@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from functools import cache
 from hashlib import sha256
 from math import inf
+from shlex import quote as quoted_for_shell
 from typing import Any
 from urllib.parse import quote
 
@@ -72,6 +73,11 @@ def as_html(value: Any) -> Any:
 def cell(value: Any) -> str:
     """Return a text as a cell of a list has it: short."""
     return "" if value is None else visible(value, MAX_CELL)
+
+
+def shell(value: Any) -> str:
+    """Return a word of a command line, as a shell takes it: a name is hostile there, too."""
+    return quoted_for_shell(visible(value, MAX_CELL))
 
 
 def lines(value: Any) -> Markup:
@@ -256,6 +262,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "fails_now": lambda date: fails_now(date, datetime.now(timezone.utc).replace(tzinfo=None)),
     "rounded": rounded,
     "seconds": shown_span,
+    "shell": shell,
     "sign_of_flow": sign_of,
     "stamp": stamp,
     "told": told,

@@ -164,22 +164,22 @@ def _waiting(seen: Glance, state: QueueState, served: Served, silent: Served) ->
     told = Incident("waiting", ERROR, waiting, f"{waiting}.", [state.name], since, numbers=numbers, facts=facts)
     is_served = is_of_board or _is_served(state, served)
     if state.is_paused and not is_of_board:
-        yield _paused(told, jobs, state, seen.pauses.get(state.name))
+        yield _paused(told, jobs, first, state, seen.pauses.get(state.name))
     elif not is_served and (without_tag(state.model), state.name) not in silent:
-        title, text = f"No worker serves {name}, {jobs}", f"No worker serves {name}: {waiting}."
-        yield told._replace(code="unserved", title=title, text=text, remedy=start([state.name]))
+        title = f"No worker serves {name}, {jobs}"
+        yield told._replace(code="unserved", title=title, text=f"{title}, {first}.", remedy=start([state.name]))
     elif is_served and latency is not None and latency > LONG_WAIT and state.parked < state.waiting:
         yield told._replace(remedy=None if is_of_board else start([state.name], "Start another worker"))
 
 
-def _paused(told: Incident, jobs: str, state: QueueState, pause: Pause | None) -> Incident:
+def _paused(told: Incident, jobs: str, first: str, state: QueueState, pause: Pause | None) -> Incident:
     facts = [*told.facts, *([Fact("Paused by", one_line(pause.who))] if pause and pause.who else [])]
     name = one_line(state.name)
     return told._replace(
         code="paused",
         gravity=WARNING,
         title=f"{name} is paused, {jobs}",
-        text=f"{name} is paused: {told.text}",
+        text=f"{name} is paused, {jobs}, {first}.",
         since=pause.at if pause else None,
         facts=facts,
         remedy=resume([state]),

@@ -250,7 +250,8 @@ def _facts(seen: Glance, incident: Incident, spell: Spell, state: QueueState | N
     failed = "all" if spell.failed == spell.ended else f"{spell.failed:,} of"
     yield Fact("Tries", f"{failed} {spell.ended:,} failed")
     if incident.causes:
-        place = f", in {one_line(incident.raised_in)}" if incident.raised_in else ""
+        function = incident.raised_in.partition(", in ")[2].partition(":")[0]
+        place = f", in {one_line(function)}" if function else ""
         yield Fact("Cause" if incident.causes == 1 else "Causes", f"{incident.causes:,}{place}")
     if state and state.waiting:
         first = f", {span(state.latency)}" if state.latency is not None else ""

@@ -130,7 +130,9 @@ class Incident(NamedTuple):
     @property
     def beyond(self) -> str:
         """What the text says beyond the title, for who shows both; empty if that is nothing."""
-        return self.text.removeprefix(self.title).lstrip(":,. ")
+        rest = self.text.removeprefix(self.title)
+        told = rest.lstrip(":,. ")
+        return told[:1].upper() + told[1:] if rest.startswith(",") else told  # else it may be a name
 
     @property
     def queue(self) -> str:

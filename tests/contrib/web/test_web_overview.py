@@ -40,9 +40,18 @@ def test_it_says_what_needs_attention() -> None:
     assert "Ready for a first job" in dashboard.get("/").text
     Parcel.add_job("one")
     assert codes(dashboard) == [("unserved", "parcels")]
-    assert "No worker serves parcels: 1 job waits in parcels" in dashboard.get("/").shown
+    shown = dashboard.get("/").shown
+    assert "No worker serves parcels," in shown
+    assert "1 job waits in parcels" not in shown  # the title says how many
     pause_queue("jobs:queue", "parcels")
     assert codes(dashboard) == [("paused", "parcels")]
+
+
+def test_a_command_that_a_page_shows_is_safe_to_paste() -> None:
+    Parcel.add_job("one", queue_name="a; rm -rf ~")
+    page = Dashboard().get("/queues/queue?name=a%3B+rm+-rf+~").shown
+    assert "limpyd-jobs-worker '--queues=a; rm -rf ~'" in page
+    assert "limpyd-jobs-worker --queues=a;" not in page
 
 
 def test_many_things_of_a_kind_are_one_and_of_many_kinds_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
