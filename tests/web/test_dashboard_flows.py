@@ -30,7 +30,7 @@ def test_a_flow_is_found_by_its_name_and_its_graph_leads_to_its_jobs(workshop: S
     browser.press(Keys.ENTER)
     wait_until(lambda: browser.run("return !document.documentElement.dataset.left"), "the page of the flow")
     browser.settle()
-    assert browser.run(BOXES) == ["Report\nwaiting", "SendMail\nwaiting for others"]
+    assert browser.run(BOXES) == ["Report\nwaiting", "SendMail\nwaiting for others\n, after Report"]
     for key in ("j", "j", Keys.ENTER):
         browser.press(key)
     wait_until(lambda: f"/jobs/{flow.nodes()[1].ident}" in browser.driver.current_url)
@@ -43,7 +43,7 @@ def test_a_graph_changes_as_jobs_end(workshop: Site, browser: Browser) -> None:
     flow = a_flow()
     browser.open(workshop(f"/flows/flow?name={flow.id}"))
     flow._nodes[0].job.claim().succeed()
-    wait_until(lambda: browser.run(BOXES) == ["Report\nsuccess", "SendMail\nwaiting"])
+    wait_until(lambda: browser.run(BOXES) == ["Report\nsuccess", "SendMail\nwaiting\n, after Report"])
     assert browser.complaints() == []
 
 

@@ -34,6 +34,15 @@ PER_PAGE, MAX_PER_PAGE, MAX_NODES = 100, 3_000, 50
 # How many others that a job comes after are named.
 MAX_BEFORE = 3
 
+# What a verb does that cannot be undone, and what it leaves as it is.
+SAID = {
+    "Cancel": (
+        "What waits is canceled, and jobs that run are asked to end: what they return is not kept.",
+        "Jobs that have ended. Requeue puts back those that were canceled.",
+    ),
+    "Requeue": ("", "Jobs that have succeeded. Jobs that come after others wait for them again."),
+}
+
 
 @dataclass(frozen=True)
 class FlowsShown:
@@ -145,7 +154,7 @@ def cancel(asked: Asked, form: Form) -> Plan:
         was_open = cancel_flow(flow.id, asked.database)
         return "its jobs are canceled; those that run end at their next sign of life" if was_open else "it had ended"
 
-    return _plan("Cancel", flow, do, lambda: flow.open, "Jobs that run are asked to end. Their results are not kept.")
+    return _plan("Cancel", flow, flow.open, do)
 
 
 def requeue(asked: Asked, form: Form) -> Plan:
@@ -154,23 +163,20 @@ def requeue(asked: Asked, form: Form) -> Plan:
     def do(_: OnStep) -> str:
         return f"{requeue_flow(flow.id, asked.database):,} of its jobs are open"
 
-    return _plan("Requeue", flow, do, lambda: flow.failed, "")
+    return _plan("Requeue", flow, flow.failed, do)
 
 
-def _plan(verb: str, flow: FlowSummary, do: Callable[[OnStep], str], number: Callable[[], int], danger: str) -> Plan:
-    stays = (
-        "Jobs that have succeeded. Jobs that come after others wait for them again."
-        if verb == "Requeue"
-        else ("Jobs that have ended. Requeue puts back those that were canceled.")
-    )
+def _plan(verb: str, flow: FlowSummary, number: int, do: Callable[[OnStep], str]) -> Plan:
+    danger, stays = SAID[verb]
     return Plan(
         title=f"{verb} the flow {flow.name or flow.id}",
         do=do,
-        count=lambda: Tally.of(Counter(done=number())),
+        count=lambda: Tally.of(Counter(done=number)),
         danger=danger,
         back=address(ONE, name=flow.id),
         is_short=True,
         verb=verb,
+        is_grave=verb == "Cancel",
         stays=stays,
     )
 

@@ -15,12 +15,18 @@ WIDE, HIGH, BETWEEN, BESIDE, EDGE = 196, 52, 44, 12, 16
 # between the two, or, past other levels, at the left.
 PHONE, LEFT, HALF, GAP, DOWN = 324, 12, 148, 16, 28
 
+# How many of the jobs that a job comes after are named.
+MAX_NAMED = 3
+
 # The colours of the lines that leave a box, by its state; others are grey.
 LINES = {"error": "s-err", "deleted": "s-err", "success": "s-flow", "running": "s-run"}
 
 
 class Placed(NamedTuple):
-    """A box, and where it is; whether it stands in the first row of its level, and in the last one."""
+    """A box, and where it is; whether it stands in the first row of its level, and in the last one.
+
+    `after` are the names of some jobs that a job comes after, and how many more these are, for who does not see lines.
+    """
 
     box: Box
     x: int
@@ -28,6 +34,7 @@ class Placed(NamedTuple):
     width: int
     is_first: bool = True
     is_last: bool = True
+    after: tuple[Sequence[str], int] = ((), 0)
 
     @property
     def height(self) -> int:
@@ -71,6 +78,8 @@ def drawn(graph: FlowGraph, *, is_down: bool) -> Graph:
         for source, target in graph.edges
         if boxes[source].box.level < boxes[target].box.level
     ]
+    if not graph.is_grouped:
+        boxes = [each._replace(after=graph.before(each.box.first, MAX_NAMED)) for each in boxes]
     return Graph(width, height, boxes, lines, is_down)
 
 
