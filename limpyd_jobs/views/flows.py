@@ -37,7 +37,10 @@ MOST_RANGES = 200_000
 MOST_LOOKED = 200
 
 # The states of nodes, those to look at first.
-STATES = ("error", "deleted", "canceled", "running", "waiting", "delayed", "waiting for others", "success")
+STATES = (
+    *("error", "deleted", "canceled", "waiting for a signal", "running", "waiting", "delayed"),
+    *("waiting for its children", "waiting for others", "success"),
+)
 
 
 class Box(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from asking import Dashboard
-from flow_kinds import Page, Report
+from flow_kinds import Page, Report, Spawning, ask
+from servers import wait_until
 
-from limpyd_jobs import Flow, chain
+from limpyd_jobs import Flow, Worker, chain
 from limpyd_jobs.query import audit_entries
 from limpyd_jobs.records import flows
 from limpyd_jobs.search.classes import connection_to
@@ -100,3 +101,18 @@ def test_a_job_that_waits_for_others_has_no_date_at_the_end_of_time() -> None:
         assert "no date" in shown
         assert "9999" not in shown
         assert "2,9" not in shown
+
+
+def test_what_a_node_waits_for_is_said() -> None:
+    with Flow("approvals") as flow:
+        flow.add(ask.prepare("approval"))
+        flow.add(Spawning.prepare())
+    wait_until(lambda: Worker("asking,spawning", timeout=0.1, max_duration=0.3, logger_level=60).run() or is_idle(flow))
+    page, children = Dashboard().get("/flows/flow?name=approvals"), flow.nodes()[1].wait.children
+    assert "waiting for a signal: approval" in page.shown
+    assert f'"/flows/flow?name={children}"' in page.text
+    assert Dashboard().read(f"/flows/flow?name={children}")["flow"]["size"] == 3
+
+
+def is_idle(flow: Flow) -> bool:
+    return all(each.is_parked for each in flow.nodes())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from asking import Dashboard
 from limpyd import fields
+from servers import wait_until
 
 from limpyd_jobs import Job, Limit, Worker
-from limpyd_jobs.query import rest_limit
+from limpyd_jobs.query import limit_keys, rest_limit
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -26,6 +27,10 @@ class Call(Job):
     queue_name = "q"
     api_key = fields.InstanceHashField()
     limits = [Limit("api_key", concurrency=1), Limit("api_key", name="provider", concurrency=1)]
+
+
+def parked() -> int:
+    return sum(each.parked for each in limit_keys() if each.value == "ann")
 
 
 def test_the_value_of_a_secret_field_is_hidden() -> None:
@@ -47,7 +52,7 @@ def test_limits_that_are_in_use_are_shown_as_text() -> None:
     Ride.add_job(driver=HOSTILE)
     rest_limit(Ride, "driver", HOSTILE)
     with first.claim():
-        Worker("q", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+        wait_until(lambda: Worker("q", timeout=0.1, max_duration=0.3, logger_level=60).run() or parked())
         page = dashboard.get("/limits")
         rows = dashboard.read("/limits?q=DRIVER%3Dann")["rows"]
         found = {each["key"]["name"]: each["key"] for each in rows}
