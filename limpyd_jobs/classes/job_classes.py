@@ -28,6 +28,11 @@ T = TypeVar("T")
 # The longest path of a class, in characters.
 MAX_PATH_LENGTH = 1024
 
+# The job classes that this library adds jobs of by itself, by their paths: the modules that define them. They are
+# imported when such a job is met, whatever modules are allowed. What they call is in one of these.
+ON_EXHAUSTED = "limpyd_jobs.models.OnExhausted"
+OWN_CLASSES = dict.fromkeys((ON_EXHAUSTED, f"{ON_EXHAUSTED}Async"), "limpyd_jobs.models.claims.exhausted")
+
 
 def resolve_path(path: str, base: type[T], named: Sequence[str] = ()) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
@@ -41,6 +46,8 @@ def resolve_path(path: str, base: type[T], named: Sequence[str] = ()) -> type[T]
     ImportError or AttributeError if there is no such class.
     """
     module_name, name = _split(path)
+    if path in OWN_CLASSES:
+        return _look_up(import_module(OWN_CLASSES[path]), name, path, base)
     module = sys.modules.get(module_name)
     if module is None:
         _check_source(module_name, name, base)
@@ -215,7 +222,9 @@ class JobClasses(Generic[T]):
 
     def _allows(self, path: str) -> bool:
         module = path.rpartition(".")[0]
-        return self._allowed is None or any(f"{module}.".startswith(f"{name}.") for name in self._allowed)
+        if self._allowed is None or path in OWN_CLASSES:
+            return True
+        return any(f"{module}.".startswith(f"{name}.") for name in self._allowed)
 
 
 class BoundJobClasses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -18,8 +19,11 @@ from limpyd_jobs.records.records import NewError, redis_of, sender_of
 from limpyd_jobs.redis.calls import Call, Verb, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions.claiming import UNCLAIMED, UNCLAIMED_LEASE, ClaimRequest, Delivery, held, held_or_unclaimed
 from limpyd_jobs.transitions.placing import Standing, accept, moving_by, preparing, where_to
+
+logger = logging.getLogger("limpyd-jobs")
 
 _finish_canceled = Script("ending/finish_canceled")
 _delay = Script("ending/delay")
@@ -39,6 +43,13 @@ class KeptResult(NamedTuple):
 
     text: str
     milliseconds: int
+
+
+class Handler(Protocol):
+    """The job that handles the last failure of another one."""
+
+    def request(self) -> dict[str, Any]:
+        """Return the names of a request."""
 
 
 class Success(Protocol):
@@ -224,12 +235,14 @@ def fail(
     began: float | None = None,
     next_claim: ClaimRequest | None = None,
     error: NewError | None = None,
+    handler: Handler | None = None,
 ) -> Call[Ending]:
     """Record the failure of a job, and put it back in a queue if it may run again.
 
     With `hold`, a job that may run again is held in error, still claimed and queued, until the caller calls `requeue`
     or `abandon`. Unless `heed_field`, the field `cancel_on_error` of the job is ignored then. It is `failing` if it is
-    tried again for a limited time. Without `hold`, an `error` may be created in the same step.
+    tried again for a limited time. Without `hold`, an `error` may be created in the same step. If the job is not put
+    back, the job that handles that is added in this step.
     """
     mode = "place" if not hold else "hold" if heed_field else "hold anyway"
     request = where_to(type(queue), queue_name, priority, delay, mode=mode)
@@ -239,12 +252,24 @@ def fail(
         request["failing"] = True
     if began is not None:
         request["began"] = _microseconds(monotonic() - began)
+    if handler:
+        request |= handler.request()
     before = preparing(type(queue), queue_name, priority) if requeue_times != 0 and not hold else None
-    if not error:
-        return _ending(_fail, job, queue, token, request, next_claim, before)
-    call = _ending(_fail, job, queue, token, {**request, **error.request()}, next_claim, before)
-    call.fields, call.read = error.fields(), partial(_read_with_error, error, call.read)
+    if error:
+        request |= error.request()
+    call = _ending(_fail, job, queue, token, request, next_claim, before)
+    if error:
+        call.fields, call.read = error.fields(), partial(_read_with_error, error, call.read)
+    if handler:
+        call.read = partial(_read_with_handler, call.subject, call.read)
     return call
+
+
+def _read_with_handler(ident: str, read: Callable[[dict[str, Any]], Ending], reply: dict[str, Any]) -> Ending:
+    why = reply.get("unhandled")
+    if why:
+        logger.error(f"[{one_line(ident)}] its on_exhausted will not be called: {one_line(why, MESSAGE)}")
+    return read(reply)
 
 
 def _read_with_error(error: NewError, read: Callable[[dict[str, Any]], Ending], reply: dict[str, Any]) -> Ending:

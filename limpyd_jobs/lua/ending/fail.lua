@@ -15,9 +15,12 @@
 --   cursor, progress
 --   restart         '1' to forget how far it was
 --   lists, next_token, lease, classes, registry   the next claim, if any
+--   handler_model, handler, handler_registry   the job that handles the last failure, if any: its model, and its fields as
+--              JSON. It is made only if this one is not put back
 --   error_model, error_registry, fields   the error to create, if any; not of a job that is held. See add.lua
 -- reply
---   error      {end, prefetched, failure}: failure is {pk} of the error; {} if it could not be created
+--   error      {end, prefetched, failure, unhandled}: failure is {pk} of the error; {} if it could not be created;
+--              unhandled is why the job that handles the failure could not be made
 --   requeued   {delayed_until, prefetched, failure}
 --   held       {end}
 --   refused    {failure}: another owner holds the claim, nothing is changed; but a call before, whose reply was lost, may
@@ -52,6 +55,20 @@ local function create_error()
   return {pk = is_done and found or nil}
 end
 
+-- Makes the job that handles the last failure, in the same queue. If that fails, the job fails all the same: returns why.
+--@rarely
+local function add_handler()
+  local is_done, failure = pcall(function()
+    local model, fields = model_of(request.handler_model), cjson.decode(request.handler)
+    fields.added = now_text()
+    local pk = new_pk(model)
+    create(model, pk, placed(fields, redis.call('HGET', queue .. ':hash', 'priority') or '0', nil, queue))
+    push(queue, model.path .. ':' .. pk, fields.status)
+  end)
+  write_classes(request.handler_registry)
+  return not is_done and text_of_error(failure) or nil
+end
+
 local refused = refusal(job, token)
 if refused then
   local pk = error_model and error_made_before(error_model, fields)
@@ -84,6 +101,7 @@ local function kept(changes)
 end
 
 probe('LLEN', queue .. ':errors')
+if request.handler then probe('LLEN', queue .. ':waiting') end
 local finish = now_text()
 local start = request.began and date_text(now() - tonumber(request.began)) or nil
 local failing_since = request.failing and not known_failing_since and finish or nil
@@ -91,7 +109,8 @@ local failing_since = request.failing and not known_failing_since and finish or 
 if not may_run_again() then
   end_claim(queue, job, kept({status = STATUSES.ERROR, start = start, ['end'] = finish, queued = false}), token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
-  return ended('error', finish, nil, nil, create_error())
+  local failure, unhandled = create_error(), request.handler and add_handler() or nil
+  return ended('error', finish, nil, nil, failure, unhandled)
 elseif request.mode ~= 'place' then
   update(job.model, job.pk, kept({
     status = STATUSES.ERROR, start = start, ['end'] = finish, _first_priority = note(own_priority),

@@ -36,9 +36,10 @@ local function ended_before(job, token, outcome, statuses, failure)
 end
 
 -- The reply of every script that ends a claim; for one that makes an error in the same step, `failure` says what became
--- of that.
-local function ended(outcome, finish, delayed_until, slowed, failure)
+-- of that, and `unhandled` why the job that handles it could not be made.
+local function ended(outcome, finish, delayed_until, slowed, failure, unhandled)
   return answer(outcome, {
-    ['end'] = finish, delayed_until = delayed_until, slowed = slowed, failure = failure, prefetched = claim_next(),
+    ['end'] = finish, delayed_until = delayed_until, slowed = slowed, failure = failure, unhandled = unhandled,
+    prefetched = claim_next(),
   })
 end

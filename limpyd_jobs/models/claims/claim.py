@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from threading import RLock
 from time import monotonic
 from types import TracebackType
@@ -207,7 +207,8 @@ class Claim(Generic[AJob]):
         # that runs.
         if not self._lacks_error:
             self._decide()
-            self._end(self._claim.fail, self._ask(self._claim.decide, error, policy) or NEVER)
+            back = self._ask(self._claim.decide, error, policy) or NEVER
+            self._end(partial(self._claim.fail, reason=error), back)
             self._lacks_error = self.status not in (STATUSES.SUCCESS, STATUSES.CANCELED)
         if self._lacks_error:
             self._ask(self._error_model.add_error, self._claim.delivery.queue_name, self.job, error, trace=trace)

@@ -13,7 +13,7 @@ from redis import Redis
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
-from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.job_classes import ON_EXHAUSTED, job_classes
 from limpyd_jobs.dates import compute_delayed_until, get_delta, parse_datetime, utcnow
 from limpyd_jobs.exceptions import CodeNotRun, RetriedTooLate, RetriedTooOften, WorkerLost
 from limpyd_jobs.fields.argument import know_arguments
@@ -168,8 +168,10 @@ class JobClaim:
         hold: bool = False,
         next_claim: ClaimRequest | None = None,
         error: NewError | None = None,
+        reason: BaseException | None = None,
     ) -> Ending:
-        """The job failed. With `hold`, a job that is to be put back is only held, see `transitions.fail`."""
+        """The job failed, for a reason. With `hold`, a job that is to be put back is only held, see
+        `transitions.fail`."""
         priority, where = "", tuple[str, ...]()
         if back.times != 0 and not hold:
             priority = self.priority_after(back)
@@ -186,8 +188,14 @@ class JobClaim:
             began=self.began if self.delivery.is_one_of_several else None,  # it waited for the others
             next_claim=next_claim,
             error=error,
+            handler=self._handler(reason) if reason and hasattr(type(self.job), "on_exhausted") else None,
         )
         return self.ended_by(ending._replace(priority=priority))
+
+    def _handler(self, reason: BaseException) -> Any:
+        """Return what handles the last failure; its module is imported only for those who have such a method."""
+        own: Any = job_classes.resolve(ON_EXHAUSTED)
+        return own.handler_of(self.job, reason)
 
     def release(
         self,

@@ -277,6 +277,12 @@ class JobFunction(Generic[P, Returned, Result]):
         or None: see `on_started`."""
         return self._hook("on_error", hook)
 
+    def on_exhausted(self, hook: Hook) -> Hook:
+        """Let a function be called with each job whose last try failed, and the error, a `JobFailed`: once at least,
+        even if its worker dies meanwhile. It is called by a job of its own: see :ref:`The last failure`, and
+        `on_started`."""
+        return self._hook("on_exhausted", hook)
+
     def on_requeued(self, hook: Hook) -> Hook:
         """Let a function be called with each job that failed and is tried again, and its queue: see `on_started`."""
         return self._hook("on_requeued", hook)

@@ -25,8 +25,8 @@ _EMPTY = inspect.Parameter.empty
 _NAMES_OF_JOBS = (
     "added add_job always_cancel_on_error cancel_on_error cls delayed_for delayed_until duration end "
     "enqueue_or_delay get_from_ident get_model_repr ident identifier must_be_cancelled_on_error on_delayed "
-    "on_error on_released on_requeued on_rescued on_scheduled on_skipped on_started on_success prepend priority "
-    "queue_model queue_name queued related_collections requeue run self set_fields start status tries"
+    "on_error on_exhausted on_released on_requeued on_rescued on_scheduled on_skipped on_started on_success prepend "
+    "priority queue_model queue_name queued related_collections requeue run self set_fields start status tries"
 )
 _OF_JOBS = frozenset(_NAMES_OF_JOBS.split())
 
@@ -35,7 +35,7 @@ _OF_CALLS = frozenset({"on_duplicate", "unique_for"})
 
 # What the code of a function may ask of `current_job()`, so that no parameter hides it.
 _NAMES_OF_RUNNING = (
-    "progress aprogress settle asettle rest arest log alog iterate step is_cancelled attempt_token aget aset"
+    "progress aprogress settle asettle rest arest log alog emit aemit iterate step is_cancelled attempt_token aget aset"
 )
 _OF_RUNNING = frozenset(_NAMES_OF_RUNNING.split())
 

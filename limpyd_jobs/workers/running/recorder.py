@@ -107,16 +107,16 @@ class Recorder:
             self.redis_retry.disconnect()  # a connection may still have a reply for the code it interrupted
         self.context.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
-            self.retry(self._record_failure, run)
+            self.retry(self._record_failure, run, error)
         except Exception as another:
             text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
             self.context.log(text, "error")
             if isinstance(another, NotRecorded) and run.outcome != "held":
                 run.is_held = False  # it is not abandoned: when its lease has lapsed, the job is rescued
 
-    def _record_failure(self, run: Run) -> None:
+    def _record_failure(self, run: Run, error: BaseException) -> None:
         if run.is_held and run.outcome != "held":
-            run.fail()
+            run.fail(reason=error)
         else:
             self._record_found(run)
             run.queue.errors.rpush(run.job.ident)

@@ -52,7 +52,7 @@ class FailAtOnce:
         back = self._return_of(run, exception)
         next_claim = recorder.next_request() if self.may_chain else None
         try:
-            ending = recorder.end(run.fail, back, next_claim=next_claim, error=error)
+            ending = recorder.end(run.fail, back, next_claim=next_claim, error=error, reason=exception)
         finally:
             if error:
                 self._log_if_not_recorded(job, error.complete)
@@ -87,7 +87,7 @@ class FailStepByStep(FailAtOnce):
     def __call__(self, run: Run, exception: BaseException, trace: str | None) -> None:
         job, queue = run.job, run.queue
         back = self._return_of(run, exception)
-        ending = self.recorder.end(run.fail, back, hold=True)
+        ending = self.recorder.end(run.fail, back, hold=True, reason=exception)
         is_held = ending.outcome == "held"
         if not ending.status:  # else it has ended in another way before
             self._save_error(job, queue, exception, trace)
