@@ -87,10 +87,10 @@ def with_constants(source: str) -> str:
     if not values:
         return source
 
-    def value(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         return f"({values[match[0]]})" if match[0] in values else match[0]
 
-    return _CONSTANT.sub(value, _CONSTANTS.sub("", source))
+    return _CONSTANT.sub(replaced, _CONSTANTS.sub("", source))
 
 
 def without_unused(source: str) -> str:
