@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
@@ -22,7 +22,14 @@ from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.limiting.limit import check_declared
 from limpyd_jobs.models import adding, moving
 from limpyd_jobs.models.adding import OutcomeOfAdding
-from limpyd_jobs.models.calls.prepared import AddingJobs, PreparedJob, arguments_for, options_of, prepared
+from limpyd_jobs.models.calls.prepared import (
+    AddingJobs,
+    OptionsOfAdding,
+    PreparedJob,
+    arguments_for,
+    options_of,
+    prepared,
+)
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.continuing.cursors import AttemptToken, checked_name, cursors_of
 from limpyd_jobs.models.continuing.iterating import Iteration
@@ -38,7 +45,6 @@ from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.limited import resting, settling
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.redis.calls import Steps, finish
-from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
@@ -316,45 +322,16 @@ class Job(JobRecord):
         return made
 
     @classmethod
-    def configure(
-        cls: Callable[P, Made],
-        *,
-        identifier: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        prepend: bool = False,
-        delayed_for: float | timedelta | None = None,
-        delayed_until: datetime | None = None,
-        retry: Retry | str | None = None,
-        timeout: float | None = None,
-        start_within: float | timedelta | None = None,
-        retry_for: float | timedelta | None = None,
-        unique_for: float | timedelta | None = None,
-        on_duplicate: Literal["keep", "replace", "replace_or_follow"] | None = None,
-    ) -> AddingJobs[P, Made]:
+    def configure(cls: Callable[P, Made], **options: Unpack[OptionsOfAdding]) -> AddingJobs[P, Made]:
         """Say how to add jobs: ``SendMail.configure(priority=5, delayed_for=60).add(to="ann")``.
 
         What it returns has `add`, ``aadd``, and ``prepare``, which returns a call as a value: see `prepare`. The
         options are those of `limpyd_jobs.JobFunction.configure`; None for those of the class.
         """
-        options = options_of(
-            identifier=identifier,
-            queue=queue,
-            priority=priority,
-            prepend=prepend or None,
-            delayed_for=delayed_for,
-            delayed_until=delayed_until,
-            retry=retry,
-            timeout=timeout,
-            start_within=start_within,
-            retry_for=retry_for,
-            unique_for=unique_for,
-            on_duplicate=on_duplicate,
-        )
-        return AddingJobs(cls, options)
+        return AddingJobs(cls, options_of(options))
 
     @classmethod
-    def prepare(cls, *args: Any, **arguments: Any) -> PreparedJob[Self]:
+    def prepare(cls: Callable[P, Made], *args: P.args, **arguments: P.kwargs) -> PreparedJob[Made]:
         """Return a call of `add_job` as a value, to be done later: ``SendMail.prepare(to="ann").add()``.
 
         It can be done several times, with other options: ``prepared.add(queue_name="slow")``, or ``await

@@ -43,6 +43,13 @@ class Concrete(Abstract):
     namespace = "inheriting"
 
 
+class Endless(Job):
+    """Asks for a parent that kills its process."""
+
+    namespace = "endless"
+    kill_after = 1
+
+
 class Careless(Worker):
     """Has a hook that fails."""
 
@@ -263,7 +270,7 @@ def test_the_log_says_what_the_manual_says(
     provoke_late_renewals(caplog)
     provoke_orphans(monkeypatch)
     provoke_what_is_wrong_with_schedules(monkeypatch)
-    Job.add_job("endless", "endless")
+    Endless.add_job("endless", "endless")
     with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
         pass
     provoke_what_others_ask_for(caplog)

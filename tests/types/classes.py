@@ -116,7 +116,9 @@ assert_type(OfVersion2.add(to="ann", size=5, anything="goes"), OfVersion2)
 assert_type(SendMail.add_job("a"), SendMail)
 assert_type(SendMail.add_job("a", "mails", 5, to="ann", anything="goes"), SendMail)
 assert_type(SendMail.add_jobs(["a"])[0], SendMail)
-assert_type(SendMail.prepare("a").add(), SendMail)
+assert_type(SendMail.prepare(to="ann"), PreparedJob[SendMail])
+assert_type(SendMail.prepare(to="ann", size=5).add(priority=5), SendMail)
+assert_type(OfVersion2.prepare("a", "mails", anything="goes").add(), OfVersion2)
 assert_type(Translated.add_job("a"), Translated)
 assert_type(SendMail.add(to="ann").add_outcome, Any)
 SendMail.add()  # wrong
@@ -141,6 +143,11 @@ SendMail.configure(on_duplicate="drop")  # wrong
 SendMail.configure(priority=5).add()  # wrong
 SendMail.configure(priority=5).add(to=5)  # wrong
 SendMail.configure(priority=5).prepare(too="ann")  # wrong
+SendMail.prepare()  # wrong
+SendMail.prepare("a")  # wrong
+SendMail.prepare(to=5)  # wrong
+SendMail.prepare(too="ann")  # wrong
+SendMail.prepare(to="ann", priority=5)  # wrong
 SendMail.add_job("a", priority=[5])  # wrong
 SendMail.add_jobs(5)  # wrong
 

@@ -4,8 +4,9 @@ how to add jobs, said before, so that a call takes the arguments alone."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from inspect import Parameter, signature
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar
 
 from limpyd_jobs.arguments import delay_argument, read_priority, stored_identifier, stored_queue_name
 from limpyd_jobs.classes.binding import origin_of
@@ -15,6 +16,7 @@ from limpyd_jobs.fields.new_fields import checked_fields, default_priority
 from limpyd_jobs.functions import memoized, overrides
 from limpyd_jobs.models.calls.duplicates import replaces
 from limpyd_jobs.records.limpyd_types import RedisModel
+from limpyd_jobs.retrying import Retry
 
 P = ParamSpec("P")
 Made = TypeVar("Made")
@@ -128,9 +130,30 @@ def _check(job_class: Any, arguments: Mapping[str, Any]) -> None:
 _NAMES = {"queue": "queue_name", "retry": "retry_policy", "timeout": "job_timeout"}
 
 
-def options_of(**given: Any) -> dict[str, Any]:
-    """Return what `add_job` takes for the options that are given: None stands for those of the class."""
-    return {_NAMES.get(name, name): value for name, value in given.items() if value is not None}
+class OptionsOfAdding(TypedDict, total=False):
+    """How to add a job, as `Job.configure` and `JobFunction.configure` take it; None for what holds for the class."""
+
+    identifier: str | None
+    queue: str | None
+    priority: int | None
+    prepend: bool
+    delayed_for: float | timedelta | None
+    delayed_until: datetime | None
+    retry: Retry | str | None
+    timeout: float | None
+    start_within: float | timedelta | None
+    retry_for: float | timedelta | None
+    unique_for: float | timedelta | None
+    on_duplicate: Literal["keep", "replace", "replace_or_follow"] | None
+
+
+def options_of(given: OptionsOfAdding) -> dict[str, Any]:
+    """Return what `add_job` takes for the options that are given; raise `TypeError` if one is none of these."""
+    for name in given:
+        if name not in OptionsOfAdding.__annotations__:
+            options = ", ".join(OptionsOfAdding.__annotations__)
+            raise TypeError(f"configure() has no option {name!r}: there are {options}")
+    return {_NAMES.get(name, name): value for name, value in given.items() if value is not None and value is not False}
 
 
 @memoized

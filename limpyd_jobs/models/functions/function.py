@@ -5,20 +5,18 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timedelta
 from functools import update_wrapper
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.adding import AddOutcome
-from limpyd_jobs.models.calls.prepared import Prepared, default_priority_of, options_of, prepared
+from limpyd_jobs.models.calls.prepared import OptionsOfAdding, Prepared, default_priority_of, options_of, prepared
 from limpyd_jobs.models.following.results import result_of
 from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.functions.declaring import declared
 from limpyd_jobs.models.functions.refusing import path_of_function, refuse
 from limpyd_jobs.models.job import Job
-from limpyd_jobs.retrying import Retry
 
 P = ParamSpec("P")
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -189,22 +187,7 @@ class JobFunction(Generic[P, Returned, Result]):
         """Do as `add`, under asyncio, without blocking the loop: see `Job.aadd_job`."""
         return await self._aadded({}, args, kwargs)
 
-    def configure(
-        self,
-        *,
-        identifier: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        prepend: bool = False,
-        delayed_for: float | timedelta | None = None,
-        delayed_until: datetime | None = None,
-        retry: Retry | str | None = None,
-        timeout: float | None = None,
-        start_within: float | timedelta | None = None,
-        retry_for: float | timedelta | None = None,
-        unique_for: float | timedelta | None = None,
-        on_duplicate: Literal["keep", "replace", "replace_or_follow"] | None = None,
-    ) -> Adding[P, Result]:
+    def configure(self, **options: Unpack[OptionsOfAdding]) -> Adding[P, Result]:
         """Say how to add jobs: ``send_mail.configure(priority=5, delayed_for=60).add("ann")``.
 
         Parameters
@@ -227,21 +210,7 @@ class JobFunction(Generic[P, Returned, Result]):
             ``"replace"`` to let a queued job of the identifier become this one; ``"replace_or_follow"`` to let this
             one begin once it has ended, if that one runs.
         """
-        options = options_of(
-            identifier=identifier,
-            queue=queue,
-            priority=priority,
-            prepend=prepend or None,
-            delayed_for=delayed_for,
-            delayed_until=delayed_until,
-            retry=retry,
-            timeout=timeout,
-            start_within=start_within,
-            retry_for=retry_for,
-            unique_for=unique_for,
-            on_duplicate=on_duplicate,
-        )
-        return Adding(self, options)
+        return Adding(self, options_of(options))
 
     def arguments_of(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """Return what ``job_class.add_job`` takes to add a job that calls the function with these arguments.

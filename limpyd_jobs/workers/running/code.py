@@ -44,6 +44,7 @@ class JobCode:
 
     def __post_init__(self) -> None:
         self._our_execute = self.overrides.base.execute
+        self._met: set[type[Job]] = set()
 
     def call_inside(self, run: Run) -> Any:
         """Do as `call`, with the instruments around it."""
@@ -83,6 +84,18 @@ class JobCode:
         if result is not None and is_unrun(result):
             self.check_has_run(job, function, result)
         return result
+
+    def met(self, job_class: type[Job]) -> None:
+        """Warn once of a class that asks for what only a parent process can do: to kill the process of its jobs."""
+        if job_class in self._met:
+            return
+        self._met.add(job_class)
+        if self.state.hard_limits is None and own_seconds(job_class.kill_after):
+            self.worker.log(
+                f"{job_class.get_model_repr()} has kill_after = {job_class.kill_after:g}, but this worker has no "
+                "parent that could kill its process: start it with --processes, or with --kill-after",
+                "warning",
+            )
 
     def begin_limit(self, run: Run, seconds: float) -> int | None:
         """Let the parent kill this process if a job goes on for too long after its time limit; see `end_limit`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from invariants import violations
 from parents import QUEUE, all_succeeded, runners
+from running import work
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue
@@ -87,6 +88,15 @@ def test_the_limit_is_that_of_the_class_or_else_of_the_worker() -> None:
     told = Told()
     assert told.begin(Job) is told.begin(Patient, of_worker=5) is told.begin(OfTheirOwn) is None
     assert (told.begin(Impatient), told.begin(Job, of_worker=5), told.begin(OfTheirOwn, of_worker=5)) == (0, 1, 2)
+
+
+def test_a_worker_without_a_parent_warns_once_of_each_class_that_asks_for_one(caplog) -> None:
+    for kind in (Impatient, Impatient, Patient, OfTheirOwn):
+        kind.add_job(queue_name="queue")
+    work("queue", max_loops=4)
+    warnings = [each.getMessage() for each in caplog.records if "has no parent" in each.getMessage()]
+    assert len(warnings) == 1
+    assert f"{Impatient.get_model_repr()} has kill_after = 0.0001" in warnings[0]
 
 
 def test_a_job_of_which_too_much_would_have_to_be_said_has_none() -> None:
