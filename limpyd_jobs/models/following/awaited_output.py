@@ -42,8 +42,9 @@ class AwaitedOutput(Following):
         await self.aclose()
 
     def __del__(self) -> None:
-        with suppress(Exception):  # Python ends
-            self._stop_following()
+        follower = vars(self).get("_follower")
+        if follower is not None:
+            follower.is_gone = True
 
     async def read(self, timeout: float | None = None) -> list[Chunk]:
         """Wait for chunks and return them: see `Output.read`."""
@@ -83,11 +84,11 @@ class AwaitedOutput(Following):
         self._event.set()
 
     async def _begin(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, came = asyncio.get_running_loop(), self._event.set
 
         def notify() -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._event.set)
+                loop.call_soon_threadsafe(came)
 
         await in_thread(lambda: self._begin_following(notify))
         self._has_to_look = True  # for what came meanwhile

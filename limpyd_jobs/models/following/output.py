@@ -6,7 +6,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from threading import TIMEOUT_MAX, Event
 from time import monotonic
@@ -175,8 +174,9 @@ class Output(Following):
         self.close()
 
     def __del__(self) -> None:
-        with suppress(Exception):  # Python ends
-            self._stop_following()
+        follower = vars(self).get("_follower")
+        if follower is not None:
+            follower.is_gone = True
 
     def read(self, timeout: float | None = None) -> list[Chunk]:
         """Wait for chunks and return them. The result is empty if the job has ended, none came in time, or after

@@ -39,13 +39,14 @@ Entry = tuple[str, Mapping[str, str]]
 
 class Follower:
     """One that follows the output of a job: what came for it, and whether it has to look by itself. Its `notify` is
-    called by the thread of the reader, once until it has taken what there is."""
+    called by the thread of the reader, once until it has taken what there is. If it `is_gone`, because the garbage
+    collector took it, which may happen wherever a lock is held, the reader leaves it out."""
 
     def __init__(self, hash_key: str, key: str, after: str, notify: Callable[[], object]) -> None:
         self.hash_key, self.key, self.after = hash_key, key, after
         self._notify = notify
         self._entries: deque[Entry] = deque()
-        self._has_to_look = self._is_notified = False
+        self._has_to_look = self._is_notified = self.is_gone = False
         self._lock = Lock()
 
     def give(self, entries: Sequence[Entry]) -> None:
@@ -143,6 +144,8 @@ class Reader:
 
     def _is_needed(self) -> bool:
         with _lock:
+            for follower in [each for some in self._followers.values() for each in some if each.is_gone]:
+                self.remove(follower)
             if not self._followers and _readers.get(self._pool) is self:
                 del _readers[self._pool]
             return bool(self._followers)

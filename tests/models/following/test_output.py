@@ -213,6 +213,20 @@ def test_tasks_share_it_too() -> None:
     assert asyncio.run(follow()) == [[{"delta": "Hel"}, {"delta": "lo"}]] * 20
 
 
+def test_one_that_is_left_before_the_end_keeps_nothing_open() -> None:
+    async def follow() -> None:
+        async for _ in waiting.aoutput():
+            break
+
+    waiting = Answer.add_job("a")
+    claim = waiting.claim("ann")
+    with followed(lambda: [next(iter(Answer.get("1").output()))]), followed(lambda: asyncio.run(follow()) or []):
+        wait_until(readers)
+        waiting.emit("a")
+    wait_until(lambda: not readers())
+    claim.succeed()
+
+
 def test_a_slow_follower_misses_nothing_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_reader, "MOST_WAITING", 50)
     claimed = Answer.add_job("a")
