@@ -29,6 +29,7 @@
 
 --@include ending
 --@include errors
+--@include handlers
 --@include cursors
 --@include places
 
@@ -53,20 +54,6 @@ local function create_error()
   reindex = of_job
   write_classes(request.error_registry)
   return {pk = is_done and found or nil}
-end
-
--- Makes the job that handles the last failure, in the same queue. If that fails, the job fails all the same: returns why.
---@rarely
-local function add_handler()
-  local is_done, failure = pcall(function()
-    local model, fields = model_of(request.handler_model), cjson.decode(request.handler)
-    fields.added = now_text()
-    local pk = new_pk(model)
-    create(model, pk, placed(fields, redis.call('HGET', queue .. ':hash', 'priority') or '0', nil, queue))
-    push(queue, model.path .. ':' .. pk, fields.status)
-  end)
-  write_classes(request.handler_registry)
-  return not is_done and text_of_error(failure) or nil
 end
 
 local refused = refusal(job, token)
@@ -109,7 +96,11 @@ local failing_since = request.failing and not known_failing_since and finish or 
 if not may_run_again() then
   end_claim(queue, job, kept({status = STATUSES.ERROR, start = start, ['end'] = finish, queued = false}), token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
-  local failure, unhandled = create_error(), request.handler and add_handler() or nil
+  local failure, unhandled = create_error(), nil
+  if request.handler then
+    unhandled = add_handler(queue, request.handler_model, request.handler)
+    write_classes(request.handler_registry)
+  end
   return ended('error', finish, nil, nil, failure, unhandled)
 elseif request.mode ~= 'place' then
   update(job.model, job.pk, kept({

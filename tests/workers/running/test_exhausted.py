@@ -10,7 +10,7 @@ import redis
 from running import work
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, JobFailed, Queue, Retry, current_job, job
+from limpyd_jobs import STATUSES, Error, Job, JobFailed, Limit, Queue, Retry, current_job, job
 from limpyd_jobs.check import check
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.models.claims.exhausted import OnExhausted, OnExhaustedAsync
@@ -47,6 +47,10 @@ class PayAsync(Pay):
 
     async def on_exhausted(self, error: JobFailed) -> None:  # type: ignore[override]
         called.append((await self.aget("identifier"), error))
+
+
+class PayLimited(Pay):
+    limits = [Limit("identifier", concurrency=1)]
 
 
 class PayAnnounced(PayLater):
@@ -226,3 +230,9 @@ def test_a_job_fails_also_if_it_cannot_be_handled(redis_client: redis.Redis, cap
     run(1)
     assert failed.status.hget() == STATUSES.ERROR
     assert f"[{failed.ident}] its on_exhausted will not be called" in caplog.text
+
+
+def test_a_job_with_limits_has_it_too() -> None:
+    PayLimited.add_job("a")
+    run(2)
+    assert [error.type for _, error in called] == ["ValueError"]
