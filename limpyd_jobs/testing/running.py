@@ -242,7 +242,7 @@ def run_added(job: AJob, raise_errors: bool, worker_class: type[Worker] = Worker
     if exception is not None and raise_errors:
         raise exception
     status = status_of(job)
-    is_run = run.drained.total or run.drained.skipped or status not in ("WAITING", "DELAYED")
+    is_run = run.drained.total or run.drained.skipped or status not in ("WAITING", "DELAYED") or _waits(job)
     assert is_run, f"{job.ident} was not run: what the worker logged says why"
     return Outcome(job, status, run.result, exception)
 
@@ -287,16 +287,21 @@ def _names_of(queue_model: type[Queue]) -> list[str]:
 
 
 def _promote_all(queue_model: type[Queue], names: list[str]) -> None:
-    """Put all delayed jobs of some queues in their waiting lists, the earliest first. Those that wait for others of
-    their flow stay."""
+    """Put all delayed jobs of some queues in their waiting lists, the earliest first. Those that wait for something
+    else than a date stay."""
     queues = [queue for name in {*names} - queue_model.get_paused_names() for queue in queue_model.get_all(name)]
     delayed = sorted((score, ident, queue_name(queue)) for queue in queues for ident, score in _delayed_in(queue))
     for _, ident, name in delayed:
         with suppress(DoesNotExist):
             job = Job.get_from_ident(ident)
-            waits, delayed_until = job.hmget("_waits", "delayed_until")
-            if not waits or waits.partition("\n")[0] != delayed_until:
+            if not _waits(job):
                 job.enqueue_or_delay(name, queue_model=queue_model)
+
+
+def _waits(job: Job) -> bool:
+    """Whether a job waits: for others of its flow, for a signal, or for what it spawned."""
+    waits, delayed_until = job.hmget("_waits", "delayed_until")
+    return bool(waits) and waits.partition("\n")[0] == delayed_until
 
 
 def _delayed_in(queue: Queue) -> list[tuple[str, float]]:

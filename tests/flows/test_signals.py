@@ -25,6 +25,7 @@ from limpyd_jobs import (
 )
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import edit_job
+from limpyd_jobs.testing import drain, run_job
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -302,3 +303,12 @@ def test_what_other_programs_write_does_no_harm(redis_client: redis.Redis) -> No
     _refused(LimpydJobsException, send_signal, "hostile", "approval", "yes")
     assert send_signal(node.job, "approval", "yes") == "received"
     redis_client.delete(*(f"limpyd-jobs:flow:{flow.id}:{part}" for part in ("signals", "waiters")))
+
+
+def test_in_tests_a_job_runs_until_it_waits_and_then_to_its_end() -> None:
+    outcome = run_job(Asking)
+    assert (outcome.status, outcome.job.claim_owner()) == ("DELAYED", None)
+    assert drain("asking", with_delayed=True).total == 0
+    send_signal(outcome.job, "approval", 1)
+    assert drain("asking").total == 1
+    assert outcome.job.answer.value() == 1
