@@ -15,9 +15,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from limpyd import fields
+from redis.exceptions import RedisError
 
 from limpyd_jobs import (
     STATUSES,
@@ -155,7 +157,7 @@ def make_large() -> None:
 
 
 def make_spawner() -> None:
-    spawner = Spawner.prepare(size=random.choice((1, 5, 5, 120)))
+    spawner = Spawner.prepare(size=random.choice((*[3] * 10, 120)))
     if random.random() < 0.3:
         spawner.add()
     else:
@@ -175,10 +177,11 @@ def send_signals() -> None:
     """Send a signal to each flow that may wait for one, or to its job; and note what became of it."""
     client = BaseJobsModel.get_connection()
     while True:
-        flow = client.srandmember(TO_SIGNAL)
-        time.sleep(random.random() / 20)
-        if flow and signal_flow(flow):
-            client.srem(TO_SIGNAL, flow)
+        with suppress(RedisError):
+            flow = client.srandmember(TO_SIGNAL)
+            time.sleep(random.random() / 50)
+            if flow and signal_flow(flow):
+                client.srem(TO_SIGNAL, flow)
 
 
 def signal_flow(flow: str) -> bool:
@@ -201,10 +204,11 @@ WORKERS: list[dict[str, Any]] = [{}, {"prefetch": 5}, {"concurrency": 4}, {"pref
 
 def make_flows() -> None:
     while True:
-        if _are_enough():
-            time.sleep(0.02)
-        else:
-            random.choice(SHAPES)()
+        with suppress(RedisError):  # it may be killed, too
+            if _are_enough():
+                time.sleep(0.02)
+            else:
+                random.choice(SHAPES)()
 
 
 def _are_enough() -> bool:

@@ -7,6 +7,8 @@ import json
 import random
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +31,20 @@ def killed(server: RedisServer, kills: int, seed: int) -> dict[str, Any]:
     return told
 
 
-def look_at(client: redis.Redis, server: RedisServer, kills: int) -> None:
+def look_at(client: redis.Redis, server: RedisServer, kills: int, crashes: int = 0) -> None:
     seed = random.randrange(10**6)
     client.set("limpyd-jobs:flows:tended", "1", ex=3600)  # what the net would find is not to be missed
-    told = killed(server, kills, seed)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(killed, server, kills, seed)
+        for _ in range(crashes):
+            time.sleep(random.uniform(2, 3))
+            server.kill()
+            server.start()
+        told = future.result()
     print(f"seed {seed}: {told}")
     assert told["stuck"] == {f"limpyd-jobs:flows:{name}": [] for name in ("live", "building", "todo")}, seed
     assert (told["early"], told["twice"], told["lost"], told["parked"]) == ([], [], [], 0), seed
-    assert told["ended"] > kills / 10
+    assert told["ended"] > kills / 25 - crashes
     assert violations(client, *CLASSES, Queue) == []  # an index of an error may be lost with its worker
 
 
@@ -47,3 +55,9 @@ def test_no_flow_is_stuck_and_no_job_begins_early(redis_client: redis.Redis, red
 @pytest.mark.only_long
 def test_so_it_is_after_a_thousand_kills(redis_client: redis.Redis, redis_server: RedisServer) -> None:
     look_at(redis_client, redis_server, 1000)
+
+
+@pytest.mark.only_long
+def test_so_it_is_while_redis_crashes_too(redis_binary: str) -> None:
+    with RedisServer(redis_binary, "--appendonly", "yes", "--appendfsync", "always") as server:
+        look_at(server.client(), server, 400, crashes=10)

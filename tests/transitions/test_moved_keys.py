@@ -112,6 +112,17 @@ def waiting_for_signal(world: World) -> None:
     wait(world)
 
 
+def spawn(world: World) -> None:
+    job = job_of(world)
+    vars(job)["_held_token"] = TOKEN
+    job.spawn(Job.prepare("child", "q"))
+
+
+def spawn_first(world: World) -> None:
+    that_is("running")(world)
+    spawn(world)
+
+
 def filtered(verb: str, **options: Any) -> Act:
     return lambda world: getattr(JobFilter(), verb)(**options)
 
@@ -171,6 +182,8 @@ VERBS: dict[str, tuple[Act, Act]] = {
     "wait for a signal": (ask_first, wait),
     "send a signal": (waiting_for_signal, lambda world: send_signal(job_of(world), "go")),
     "send a signal to a flow": (make_flow, lambda world: send_signal("flow", "go")),
+    "spawn": (that_is("running"), spawn),
+    "ask for children": (spawn_first, lambda world: transitions.ask_children(job_of(world), TOKEN, "spawn")),
     "write fields": (that_is("waiting"), lambda world: job_of(world).set_fields(priority=4)),
     "log": (that_is("waiting"), lambda world: job_of(world).log("hello")),
 }
