@@ -1032,7 +1032,7 @@ class Job(JobRecord):
         return explain_job(self.ident, type(self).database)
 
     def children(self) -> list[FlowNode]:
-        """Return the jobs of its flow that it comes after, as they are now; none if it is in no flow."""
+        """Return the jobs of its flow that it comes after, and those that it has spawned, as they are now."""
         return finish(_nodes().nodes_before(self))
 
     async def achildren(self) -> list[FlowNode]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ MAX_NODES = 100_000
 
 # The fields `_flow`, and a range among numbers. Another program may have written anything there.
 _OF_FLOW = re.compile(r"(\S+) ([0-9]+) ([a-z]+) ([0-9,-]*)")
+_ID = re.compile(r"[0-9a-f]+")
 _RANGE = re.compile(r"([0-9]+)-?([0-9]*)")
 
 # What the second line of `_waits` begins with if the job waits for a signal, or for the jobs that it spawned.
@@ -97,6 +99,17 @@ def read_of_flow(text: str | None, before: str | None) -> OfFlow | None:
         return None
     flow, number, policy, after_it = found.groups()
     return OfFlow(flow, number, policy, after_it, before or "")
+
+
+def spawned_flows(text: str | None) -> list[str]:
+    """Return the ids of the flows of what a job has spawned, given its field ``_spawned``. Another program may have
+    written anything there."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return []
+    flows = found.values() if isinstance(found, dict) else ()
+    return [flow for flow in flows if isinstance(flow, str) and _ID.fullmatch(flow)]
 
 
 def numbers_in(ranges: str) -> list[str]:

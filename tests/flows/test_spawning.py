@@ -94,6 +94,7 @@ class TestSpawning:
         run(3, "pages")
         run()
         assert job.answer.value() == {"Page 3": 2}
+        assert [node.state for node in job.children()] == ["error", "error", "success"]
 
     def test_with_cancel_the_first_failure_cancels_the_others(self) -> None:
         job = a_spawning_job(failing=1, on_error="cancel")
@@ -266,6 +267,7 @@ class TestKeys:
         for text in ("[1]", "garbage", '{"spawn":5}', '{"spawn":"making zz"}'):
             job = Spawning.add_job()
             job.spawned.hset(text)
+            assert job.children() == []
             run()
             assert job.status.hget() == STATUSES.DELAYED
             job.cancel()

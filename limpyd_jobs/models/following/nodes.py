@@ -113,20 +113,30 @@ def check_succeeded(database: Any, node: FlowNode) -> None:
 
 def place_of(job: Any) -> Steps[OfFlow | None]:
     """Return which node of which flow a job is; None if it is in no flow."""
+    text, before = yield from _fields_of(job, "_flow", "_after")
+    return read_of_flow(text, before)
+
+
+def _fields_of(job: Any, *names: str) -> Steps[list[str | None]]:
     key = f"{type(job)._name}:{pk_of(job)}:hash"
-    (reply,) = yield Commands(redis_of(job), [("HMGET", key, "_flow", "_after", "status")])
+    (reply,) = yield Commands(redis_of(job), [("HMGET", key, "status", *names)])
     if isinstance(reply, Exception):
         raise reply
-    text, before, status = reply
+    status, *found = reply
     if status is None:
         raise JobGone(job.ident)
-    return read_of_flow(text, before)
+    return list(found)
 
 
 def nodes_before(job: Any) -> Steps[list[FlowNode]]:
     """Do what `Job.children` says."""
-    place = yield from place_of(job)
-    return (yield from nodes_of(redis_of(job), place.flow, numbers_in(place.before_it))) if place else []
+    text, before, spawned = yield from _fields_of(job, "_flow", "_after", "_spawned")
+    place, found = read_of_flow(text, before), []
+    if place:
+        found += yield from nodes_of(redis_of(job), place.flow, numbers_in(place.before_it))
+    for flow in flows.spawned_flows(spawned):
+        found += yield from nodes_of(redis_of(job), flow)
+    return found
 
 
 def nodes_after(job: Any) -> Steps[list[FlowNode]]:
