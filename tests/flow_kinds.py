@@ -7,7 +7,7 @@ from typing import Any
 
 from limpyd import fields
 
-from limpyd_jobs import Error, Job, Queue, Retry, SignalTimeout, ValueField, current_job, job
+from limpyd_jobs import Error, Job, Limit, Queue, Retry, SignalTimeout, ValueField, current_job, job
 
 
 class Page(Job):
@@ -106,6 +106,12 @@ class Asking(Job):
         return float(seconds) if seconds else None
 
 
+class Seated(Asking):
+    """One that waits for a signal, of which one runs at a time."""
+
+    limits = (Limit("signal", concurrency=1),)
+
+
 class Spawning(Job):
     """A job that spawns pages, some of which fail, and returns what they returned."""
 
@@ -136,6 +142,6 @@ async def ask_later(name: str) -> Any:
 
 
 MODELS = (
-    *(Asking, Spawning, ask.job_class, ask_later.job_class, Page, Report, Stubborn, Numbered),
+    *(Asking, Seated, Spawning, ask.job_class, ask_later.job_class, Page, Report, Stubborn, Numbered),
     *(add.job_class, total.job_class, Queue, Error),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from flow_kinds import Asking, Page, ask, ask_later
+from flow_kinds import Asking, Page, Seated, ask, ask_later
 from running import work
 
 from limpyd_jobs import (
@@ -137,6 +137,15 @@ class TestWaiting:
         assert send_signal(jobs[1].job.ident, "go", 2) == "received"
         run(2)
         assert flow.result(0) == {"ask": 1, "ask_later": 2}
+
+    def test_a_job_that_waits_holds_no_slot_of_its_limits(self, redis_client: redis.Redis) -> None:
+        jobs = [Seated.add_job() for _ in range(3)]
+        run(3)
+        assert [job.hmget("status", "_slots") for job in jobs] == [[STATUSES.DELAYED, None]] * 3
+        for job in jobs:
+            assert send_signal(job, "approval", 1) == "received"
+        run(3, concurrency=3)
+        assert [job.answer.value() for job in jobs] == [1, 1, 1]
 
     def test_a_job_that_is_canceled_while_it_is_about_to_wait_is_canceled(self) -> None:
         job = Asking.add_job()
