@@ -11,12 +11,20 @@ from redis.exceptions import RedisError
 from limpyd_jobs.check.catalogue import Catalogue
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.records.sizes import large_jobs
+from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.primary import PrimaryPool
 from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, memory_of
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import one_line
 
 # From how many jobs on a list of finished jobs without a limit is warned of.
 MANY = 10_000
+
+# How many workers, and how many classes, are named.
+MOST_NAMED = 5
 
 # The lists of finished jobs: the field of a queue, the parameter that limits it, and what stands there.
 FINISHED = (("success", "keep_success", "succeeded"), ("errors", "keep_errors", "failed"))
@@ -28,6 +36,7 @@ def warnings_of(reader: Reader, catalogue: Catalogue, queues: Queues, strict: bo
     yield from _growing(reader, catalogue, queues)
     names = {path: model._name for path, model in catalogue.jobs.items()}
     yield from map(str, large_jobs(reader.connection, names))
+    yield from _of_limits(reader, catalogue)
     if strict:
         yield from _of_eviction(reader)
         yield from _of_failovers(reader)
@@ -46,6 +55,46 @@ def _growing(reader: Reader, catalogue: Catalogue, queues: Queues) -> Iterator[s
                     f"The queue {name!r} ({key}) keeps {length:,} jobs that {what}, and more and more, unless its "
                     f"workers have --{parameter.replace('_', '-')}: its class sets no {parameter}."
                 )
+
+
+def _of_limits(reader: Reader, catalogue: Catalogue) -> Iterator[str]:
+    """Yield who begins jobs of classes with limits without a look at these."""
+    limited = [model for model in catalogue.jobs.values() if limits_of_class(model)]
+    if not limited:
+        return
+    classes = ", ".join(sorted(model.get_model_repr() for model in limited)[:MOST_NAMED])
+    exceeded = f"more jobs may run than the limits of {classes} allow"
+    models = {without_tag(model.queue_model._name) for model in limited}
+    workers = [each for each in _workers(catalogue) if without_tag(each.queue_model) in models]
+    names = [one_line(each.name) for each in workers if not heeds_limits(each)]
+    if names:
+        who = f"The worker {names[0]} ignores" if len(names) == 1 else f"{len(names):,} workers ignore"
+        more = ", …" if len(names) > MOST_NAMED else ""
+        named = "" if len(names) == 1 else f": {', '.join(names[:MOST_NAMED])}{more}"
+        yield f"{who} limits, as a version from before them{named}. Until you stop it, {exceeded}."
+    number = sum(_unclaimed(reader, model) for model in limited)
+    if number:
+        jobs = f"1 job of {classes} runs" if number == 1 else f"{number:,} jobs of {classes} run"
+        yield f"{jobs} without a claim, as in version 2. Its workers ignore limits: {exceeded}."
+
+
+def heeds_limits(worker: AliveWorker) -> bool:
+    """Whether a worker looks at the limits of jobs, as far as it says so."""
+    heeded = worker.details.get("heeds") if isinstance(worker.details, dict) else None
+    return isinstance(heeded, list) and "limits" in heeded
+
+
+def _workers(catalogue: Catalogue) -> Iterator[AliveWorker]:
+    for model in catalogue.timed:
+        if issubclass(model, WorkerPresence):
+            yield from model.alive()
+
+
+def _unclaimed(reader: Reader, model: Any) -> int:
+    """Return how many jobs of a class run without a claim."""
+    running = (pk for pks in reader.members(f"{model._name}:status:{STATUSES.RUNNING}") for pk in pks)
+    tokens = reader.all(("HGET", f"{model._name}:{pk}:hash", "_claim_token") for pk in running)
+    return sum(not token for token in tokens)
 
 
 def _of_eviction(reader: Reader) -> Iterator[str]:

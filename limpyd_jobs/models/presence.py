@@ -371,6 +371,10 @@ class AliveWorker(AlivePresence):
         return name in (self.name, self.id) or name in {f"{each}:{pid}" for each in (host, self.host) for pid in pids}
 
 
+# What workers with this code heed, and those from before do not: they say so with each sign of life.
+HEEDED = ("limits",)
+
+
 class WorkerDump(NamedTuple):
     """What a worker did at a moment.
 

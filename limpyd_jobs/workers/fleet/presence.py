@@ -24,7 +24,7 @@ from limpyd_jobs.arguments import MAX_LEASE
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import WorkerPresence
 from limpyd_jobs.models.error import VERSION_VARIABLE
-from limpyd_jobs.models.presence import Order
+from limpyd_jobs.models.presence import HEEDED, Order
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.app_versions import note_version
@@ -207,6 +207,7 @@ class WorkerRegistration:
             "memory": memory_of_process(),
             "unresolved": self.unresolved()[:MAX_UNRESOLVED],
             "versions": self._versions(),
+            "heeds": list(HEEDED),
             "options": {name: _plain(value) for name, value in options.items()},
             "parent": self.context.state.parent,
             "lease": self._lease,
