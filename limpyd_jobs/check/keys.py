@@ -215,13 +215,26 @@ class Keys:
                 self._reader.connection, model, [(key, pk, kind)], is_repaired
             ):
                 if problem == "wrong type":
+                    if is_repaired:
+                        self._repair_lanes(key, f"{model._name}:{pk}")
                     yield model, key, what, (found,)
+
+    def _repair_lanes(self, key: str, queue: str) -> None:
+        """Let workers put parked jobs back whose lane was deleted, or try lanes again that are not known to wait."""
+        client = self._reader.connection
+        if key.startswith(f"{queue}:_lane\n"):
+            client.unlink(f"{queue}:_parked")
+        elif key.startswith(f"{queue}:_blocked\n"):
+            for lanes in self._reader.scores(f"{queue}:_later"):
+                if lanes:
+                    client.zadd(f"{queue}:_later", {lane: 0 for lane, _ in lanes}, xx=True)
 
     @staticmethod
     def _what_is_of_a_wrong_type(model: Model, key: str, pk: str) -> str:
         if not pk:
             return "wrong type of a model"
-        is_place = issubclass(model, Queue) and key.rpartition(":")[2] in OWN_PLACES
+        name = key.removeprefix(f"{model._name}:{pk}:")
+        is_place = issubclass(model, Queue) and (name in OWN_PLACES or name.startswith(OF_LANES))
         return "wrong type" if is_place else "wrong type of a field"
 
     def _pks_of_value(self, index: Index, value: str) -> Iterator[str]:

@@ -553,6 +553,24 @@ def test_the_check_puts_a_parked_job_back_that_is_in_no_lane(limited: World) -> 
     assert begin(limited, "next") == pk_of(jobs[1])
 
 
+@each("key", ["_turns", "_later", "_passes", "_parked", "_blocked\n{limit}", "_lane\n{limit}"])
+def test_the_check_deletes_a_key_of_lanes_of_another_type_and_their_jobs_are_put_back(
+    key: str, redis_client: redis.Redis
+) -> None:
+    redis_client.flushdb()
+    world = World(redis_client, Call)
+    holder, parked = add(world, *"aa")
+    assert [begin(world, token) for token in "12"] == [pk_of(holder), None]
+    broken = f"{world.queue_key()}:{key.format(limit=f'{world.jobs}:_limit:account:a')}"
+    redis_client.delete(broken)
+    redis_client.set(broken, "x")
+    assert (broken, "wrong type") in [(each.subject, each.kind) for each in check(repair=True, pause=0).findings]
+    check(repair=True, pause=0)
+    assert check(pause=0).findings == []
+    world.succeed(holder, "1")
+    assert begin(world, "3") == pk_of(parked)
+
+
 def test_prefetched_jobs_hold_slots_too(limited: World) -> None:
     add(limited, *"aabbc")
     ran = transitions.succeed_many(limited.client, [], limited.request(classes=CLASSES), 10)
