@@ -49,3 +49,21 @@ def test_the_limit_is_named_and_who_holds_it_and_when_it_is_free() -> None:
         assert reasons(job)["parked"].startswith("It was parked for a limit that has room now")
     look()
     assert reasons(last)["limit_rate"].startswith("The rate of place=here is used up: the next job may begin in ")
+
+
+class Turn(Job):
+    namespace = "digging"
+    queue_name = "q"
+    tenant = fields.InstanceHashField()
+    limits = [Limit("tenant", fair=True, concurrency=5), Limit(name="one", concurrency=1)]
+
+    def run(self, queue: Any) -> None:
+        pass
+
+
+def test_its_place_in_the_turn_is_said() -> None:
+    holder, *jobs = (Turn.add_job(tenant=tenant) for tenant in "xabc")
+    with holder.claim(owner="me"):
+        look()
+        said = [reasons(job).get("parked_turn", "") for job in jobs]
+    assert sorted(said) == ["", "1 other key has its turn before it.", "2 other keys have their turns before it."]

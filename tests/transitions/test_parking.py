@@ -338,6 +338,19 @@ def test_a_parked_job_that_is_edited_is_sorted_anew(limited: World) -> None:
     assert keys_left(limited) == []
 
 
+def test_a_parked_job_whose_key_is_edited_stands_in_its_new_lane_by_when_it_came(limited: World) -> None:
+    holder_a, holder_b, a, b, c = add(limited, *"ababa")
+    assert [begin(limited, token) for token in "123"] == [pk_of(holder_a), pk_of(holder_b), None]
+    for job, account in ((a, "b"), (b, "a")):
+        edit_job(job.ident, {"account": account})
+    assert begin(limited, "none") is None
+    limited.succeed(holder_a, "1")
+    limited.succeed(holder_b, "2")
+    assert {begin(limited, token) for token in "45"} == {pk_of(a), pk_of(b)}
+    assert begin(limited, "none") is None
+    assert limited.places(c) == ["q/0 parked"]
+
+
 def test_a_parked_job_whose_key_is_written_as_a_field_begins(limited: World) -> None:
     holder, parked = add(limited, "a", "a")
     assert [begin(limited, token) for token in "12"] == [pk_of(holder), None]

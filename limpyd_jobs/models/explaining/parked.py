@@ -110,7 +110,17 @@ def _named(connection: Any, holders: Sequence[str]) -> str:
 
 def _of_lane(connection: Any, queue_key: str, lane: str, ident: str) -> Iterator[Told]:
     pk = Ident.of(ident).pk
-    (before,) = replies_to(connection, [("ZRANK", f"{queue_key}:_lane\n{lane}", f"{pk.rjust(18, '0')} {ident}")])
+    places = [f"{queue_key}:_turns", *(f"{queue_key}:_blocked\n{key}" for key in lane.split("\n"))]
+    asked = [("ZRANK", f"{queue_key}:_lane\n{lane}", f"{pk.rjust(18, '0')} {ident}")]
+    last, before, *turns = replies_to(
+        connection, [("ZRANK", places[0], "\n"), *asked, *(("ZRANK", place, lane) for place in places)]
+    )
+    if turns[0] is not None and last is not None and last < turns[0]:
+        turns[0] -= 1  # that is no lane, but the last turn
+    turn = next((number for number in turns if number is not None), 0)
+    if turn:
+        have = "key has its turn" if turn == 1 else "keys have their turns"
+        yield "parked_turn", f"{turn:,} other {have} before it.", ""
     if before:
         wait = "job waits" if before == 1 else "jobs wait"
         yield "parked_before", f"{before:,} {wait} for the same limits before it.", ""
