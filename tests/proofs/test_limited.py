@@ -1,4 +1,4 @@
-"""Workers that are killed at any moment: no limit is exceeded, all jobs end, and nothing of the limits is left."""
+"""Workers and Redis are killed at any moment: no limit is exceeded, all jobs end, and nothing of the limits is left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 import redis
 from invariants import violations
 from limited import Turn, Visit, add_some, crew, do_any_verb, slots_over
-from servers import wait_until
+from servers import RedisServer, wait_until
 
 from limpyd_jobs import Queue
+from limpyd_jobs.redis.database import JobsDatabase
 
 LEASE = 1.0
 
@@ -45,6 +46,34 @@ def test_no_limit_is_exceeded_and_nothing_is_left(redis_client: redis.Redis, kil
         redis_client.delete(key)
     redis_client.delete("begun")
     assert violations(redis_client, Turn, Visit, Queue) == []
+
+
+def test_no_limit_is_exceeded_when_redis_is_killed(
+    redis_binary: str, jobs_database: JobsDatabase, request: pytest.FixtureRequest
+) -> None:
+    times = 20 if request.config.getoption("--long") else 3
+    seed = random.randrange(2**32)
+    random.seed(seed)
+    over: list[str] = []
+    with RedisServer(redis_binary, "--appendonly", "yes", "--appendfsync", "always") as server:
+        jobs_database.connect(unix_socket_path=server.socket, db=0)
+        client = server.client()
+        add_some(100)
+        with crew(client, 3.0) as workers:
+            for _ in range(times):
+                begun = int(client.get("begun") or 0)
+                wait_until(lambda begun=begun: int(client.get("begun") or 0) > begun + 10, f"jobs begin; seed {seed}")
+                for _ in range(20):
+                    do_any_verb()
+                    over += slots_over(client)
+                server.kill()
+                server.start()
+                workers.kill_one()
+                add_some(30)
+            wait_until(lambda: not any(map(queued, (Turn, Visit))), f"the end of all jobs; seed {seed}")
+            wait_until(lambda: not keys_left(client), f"the end of lanes; seed {seed}")
+        assert over == [], seed
+        assert client.lrange("over", 0, -1) == [], seed
 
 
 def queued(job_class: type) -> int:
