@@ -64,13 +64,22 @@ class Costly:
             return found
         began = monotonic()
         found = look()
-        now = monotonic()
+        self.keep(key, found, monotonic() - began)
+        return found
+
+    def keep(self, key: Hashable, value: Any, took: float) -> None:
+        """Keep what took some seconds to find out."""
         with self._lock:
-            self._values[key] = now + (now - began) * TIMES, found
+            self._values[key] = monotonic() + took * TIMES, value
             self._values.move_to_end(key)
             while len(self._values) > MAX_COSTLY:
                 self._values.popitem(last=False)
-        return found
+
+    def known(self, key: Hashable) -> Any:
+        """Return what was found for a key, if that is not too old; else None."""
+        with self._lock:
+            until, value = self._values.get(key, (0.0, None))
+            return value if until > monotonic() else None
 
     def clear(self) -> None:
         """Forget all: something was done."""

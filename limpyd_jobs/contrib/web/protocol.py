@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from limpyd_jobs.contrib.web.kept import Costly, Kept
@@ -127,6 +128,13 @@ class Form:
         return Form([*Form.parse(kept).pairs, *self.without(KEPT)]) if kept else self
 
 
+class Times(NamedTuple):
+    """For how many seconds something is looked for: at first, and by a page that asks again by itself."""
+
+    first: float
+    then: float
+
+
 @dataclass(frozen=True)
 class Asked:
     """A request, as a handler sees it.
@@ -169,6 +177,19 @@ class Asked:
     def find(self, key: Hashable, look: Callable[[], T]) -> T:
         """Find something out that may take long: a page that asks again by itself may show what was found before."""
         return self.costly((self.database, key), look, is_new=not self.is_again)
+
+    def find_soon(self, key: Hashable, look: Callable[[float], T], times: Times, is_whole: Callable[[T], bool]) -> T:
+        """Find something out in a short time, for who waits for the page. If that is not enough, the page that asks
+        again by itself has more time; what it found is shown to all as long as it is kept."""
+        if self.is_again:
+            return self.find(key, lambda: look(times.then))
+        began = monotonic()
+        found = look(times.first)
+        if is_whole(found):
+            self.costly.keep((self.database, key), found, monotonic() - began)
+            return found
+        known: T | None = self.costly.known((self.database, key))
+        return found if known is None else known
 
     @property
     def database(self) -> JobsDatabase | None:

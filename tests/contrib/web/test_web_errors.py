@@ -14,6 +14,7 @@ from servers import wait_until
 from limpyd_jobs import Error, Job
 from limpyd_jobs.contrib.web import kept
 from limpyd_jobs.contrib.web.pages import errors as page_of_errors
+from limpyd_jobs.contrib.web.protocol import Times
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import JobFilter, queue_states
 from limpyd_jobs.search import walk
@@ -143,16 +144,31 @@ def test_the_errors_of_a_cause_are_deleted_and_their_jobs_stay() -> None:
 def test_all_errors_are_counted_on_request_if_there_is_no_time_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     fail("one", KeyError("customer"))
     fail("two", KeyError("customer"))
-    monkeypatch.setattr(page_of_errors, "TIMEOUT", 0.0)
+    monkeypatch.setattr(page_of_errors, "ERRORS_TIMES", Times(0.0, 0.0))
     monkeypatch.setattr(walk, "PER_STEP", 1)
     dashboard = Dashboard()
     assert dashboard.read("/errors")["is_exact"] is False
-    assert "There was no time to look at all errors" in dashboard.get("/errors").shown
+    assert "These are of the newest 1 of 2 errors" in dashboard.get("/errors").shown
     assert dashboard.do("/errors/count")["outcome"] == "2 errors were looked at"
     found = dashboard.read("/errors")
     assert (found["is_exact"], found["counted"] is None, found["groups"][0]["count"]) == (True, False, 2)
     assert "Counted at <time" in dashboard.get("/errors").shown
     assert dashboard.read("/errors?queue=others")["counted"] is None
+
+
+def test_a_page_comes_soon_and_looks_on_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        fail(f"{number}", KeyError("customer"))
+    monkeypatch.setattr(page_of_errors, "ERRORS_TIMES", Times(0.0, 60.0))
+    monkeypatch.setattr(walk, "PER_STEP", 1)
+    monkeypatch.setattr(kept, "TIMES", 1e6)
+    dashboard = Dashboard()
+    for page in ("/errors", f"/errors/cause?fingerprint={fingerprint_of(dashboard, 'KeyError')}"):
+        first = dashboard.read(page)
+        assert (first["is_exact"], first["looked"]) == (False, 1)
+        then = dashboard.get(page, {**PROGRAM, "hx-request": "true"}).json
+        assert (then["is_exact"], then["looked"]) == (True, 3)
+        assert dashboard.read(page)["looked"] == 3  # a reload says no less than is known
 
 
 def test_hostile_errors_are_shown_as_text_and_cut() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from limpyd_jobs.contrib.web.kept import KeptValue
 from limpyd_jobs.contrib.web.pages.jobs import STOP, OfFilter, requeueing, words_of
 from limpyd_jobs.contrib.web.pages.requeues import running
-from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
+from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan, Times
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
@@ -29,14 +29,17 @@ CAUSE = "/errors/cause"
 # How many causes are on the page, and how many messages of each; how many messages, and jobs, are on that of a cause.
 PER_PAGE, MAX_PER_PAGE, MESSAGES, MAX_MESSAGES, MAX_JOBS = 50, 500, 3, 100, 20
 
-# For how many seconds a page looks at errors, and at jobs.
-TIMEOUT, JOBS_TIMEOUT = 1.0, 0.5
+# For how long a page looks at errors, and, for each of three questions, at jobs.
+ERRORS_TIMES, JOBS_TIMES = Times(0.15, 1.0), Times(0.05, 0.5)
 
 # How many bytes of a value of the last error are read.
 MAX_READ = 1_000_000
 
-# Of how many causes it is counted how many jobs are in error, and for how many seconds each.
-MAX_FAILED, FAILED_TIMEOUT = 10, 0.05
+# Of how many causes it is counted how many jobs are in error, and for how long together.
+MAX_FAILED, FAILED_TIMES = 10, Times(0.1, 0.5)
+
+# For how many seconds the type of a cause is looked for.
+NAME_TIMEOUT = 0.5
 
 # How many versions of the application there are links to.
 MAX_VERSIONS = 5
@@ -145,8 +148,8 @@ def show(asked: Asked) -> ErrorsShown:
     errors = _filter_of(asked, words)
     limit = asked.query.number("limit", PER_PAGE, 1, MAX_PER_PAGE)
     kept = asked.kept.get(_key(words))
-    look = partial(errors.groups, limit, TIMEOUT, messages=MESSAGES, mask=asked.masking.message)
-    found = kept.value if kept else asked.find((HERE, limit, *words), look)
+    look = partial(errors.groups, limit, messages=MESSAGES, mask=asked.masking.message)
+    found = kept.value if kept else asked.find_soon((HERE, limit, *words), look, ERRORS_TIMES, _is_exact)
     return _shown(asked, words, found, limit, kept)
 
 
@@ -159,7 +162,8 @@ def _shown(asked: Asked, words: Sequence[str], found: ErrorGroups, limit: int, k
     others = found.others + sum(each.number for each in found.groups[limit:])
     counted = kept and kept.at
     shown = (words, found.groups[:limit], others, found.is_exact, found.looked, found.size, limit, counted)
-    failed = asked.find(("failed", limit, *words), partial(_failed, asked, found, words))
+    look = partial(_failed, asked, found, words)
+    failed = asked.find_soon(("failed", limit, *words), look, FAILED_TIMES, lambda some: len(some) >= len(shown[1]))
     return ErrorsShown(*shown, requeues=_requeues(asked), failed=failed)
 
 
@@ -175,10 +179,15 @@ def _requeues(asked: Asked) -> dict[str, Requeue]:
     return found
 
 
-def _failed(asked: Asked, found: ErrorGroups, words: Sequence[str]) -> dict[str, int]:
+def _is_exact(found: ErrorGroups | Count) -> bool:
+    return found.is_exact
+
+
+def _failed(asked: Asked, found: ErrorGroups, words: Sequence[str], timeout: float) -> dict[str, int]:
     """Return how many jobs are in error by each of the first causes, as far as there is time to count."""
     groups = [group for group in found.groups[:MAX_FAILED] if group.fingerprint]
-    counts = {each.fingerprint: _jobs_of(asked, each.fingerprint, words).count(FAILED_TIMEOUT) for each in groups}
+    each_timeout = timeout / max(len(groups), 1)
+    counts = {each.fingerprint: _jobs_of(asked, each.fingerprint, words).count(each_timeout) for each in groups}
     return {fingerprint: count.number for fingerprint, count in counts.items() if count.is_exact}
 
 
@@ -196,28 +205,33 @@ def show_cause(asked: Asked) -> CauseShown:
     words = _words_beside(asked.query)
     errors = _filter_of(asked, words, fingerprint=fingerprint)
     key = (fingerprint, *words)
-    look = partial(errors.groups, 1, TIMEOUT, messages=MAX_MESSAGES, mask=asked.masking.message)
-    found = asked.find((CAUSE, *key), look)
+    look = partial(errors.groups, 1, messages=MAX_MESSAGES, mask=asked.masking.message)
+    found = asked.find_soon((CAUSE, *key), look, ERRORS_TIMES, _is_exact)
     if not found.groups:
         raise Refusal(404, f"There is no error with the fingerprint {fingerprint}")
     [group] = found.groups
     last = errors.last_of(group, MAX_READ)
     jobs = _jobs_of(asked, fingerprint, words)
-    page = asked.find(("jobs of", *key), partial(jobs.page, MAX_JOBS, timeout=JOBS_TIMEOUT))
+    page = asked.find_soon(
+        ("jobs of", *key),
+        lambda timeout: jobs.page(MAX_JOBS, timeout=timeout),
+        JOBS_TIMES,
+        lambda some: some.is_complete or len(some.found) >= MAX_JOBS,
+    )
     has_all = page.is_complete and not page.following
     return CauseShown(
         words=words,
         fingerprint=fingerprint,
         number=Count(group.number, True)
         if found.is_exact
-        else asked.find(("errors of", *key), partial(errors.count, JOBS_TIMEOUT)),
+        else asked.find_soon(("errors of", *key), errors.count, JOBS_TIMES, _is_exact),
         group=group,
         is_exact=found.is_exact,
         looked=found.looked,
         last=asked.masking.of(last.get("job_model_repr", "")).error(last),
         failed=Count(len(page.found), True)
         if has_all
-        else asked.find(("failed of", *key), partial(jobs.count, JOBS_TIMEOUT)),
+        else asked.find_soon(("failed of", *key), jobs.count, JOBS_TIMES, _is_exact),
         jobs=[job._replace(identifier=asked.masking.identifier(job.identifier, job.ident)) for job in page.found],
         is_complete=page.is_complete,
         requeue=_requeues(asked).get(fingerprint),
@@ -242,7 +256,7 @@ def _words_beside(form: Form) -> list[str]:
 
 def _name_of(asked: Asked, fingerprint: str, words: Sequence[str]) -> str:
     """Return a cause as people know it: the type of its errors, beside its fingerprint."""
-    found = _filter_of(asked, words, fingerprint=fingerprint).page(1, timeout=JOBS_TIMEOUT).found
+    found = _filter_of(asked, words, fingerprint=fingerprint).page(1, timeout=NAME_TIMEOUT).found
     kind = found[0].type if found else ""
     return f"{kind} ({fingerprint})" if kind and kind != fingerprint else fingerprint
 

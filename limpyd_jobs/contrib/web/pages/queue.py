@@ -14,7 +14,7 @@ from limpyd_jobs.contrib.web.pages.limits import shown_limits
 from limpyd_jobs.contrib.web.pages.overview import span_of
 from limpyd_jobs.contrib.web.pictures.lanes import Choice, Now, Strip, steps_of, strip_of
 from limpyd_jobs.contrib.web.pictures.looks import HOUR
-from limpyd_jobs.contrib.web.protocol import Asked, Page
+from limpyd_jobs.contrib.web.protocol import Asked, Page, Times
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.integration import Ident, parse_datetime
 from limpyd_jobs.query import (
@@ -38,9 +38,9 @@ from limpyd_jobs.views import LimitRow, QueueRow, ShownWorker, queue_rows, shown
 # How many causes, jobs, workers, schedules and classes are on the page.
 MAX_CAUSES, MAX_JOBS, MAX_WORKERS, MAX_FEEDING = 5, 8, 12, 20
 
-# For how many seconds it looks at errors, and at jobs; at how many jobs for their age; and, without time for all, at
-# how many entries of the list of errors.
-TIMEOUT, MAX_AGES, MAX_LISTED = 0.2, 500, 2_000
+# For how long it looks at errors, and at jobs; at how many jobs for their age; and, without time for all, at how many
+# entries of the list of errors.
+TIMES, TIMEOUT, MAX_AGES, MAX_LISTED = Times(0.08, 0.2), 0.2, 500, 2_000
 
 # The bounds of the ages by which waiting jobs are counted, in seconds.
 AGES = (1, 10, 60, 300, 3600, 86400)
@@ -142,7 +142,9 @@ def show(asked: Asked) -> QueueShown:
         queue=row,
         incidents=incidents,
         next_due=min(due, default=None),
-        in_error=asked.find(("in error", name), partial(_in_error, asked, name)),
+        in_error=asked.find_soon(
+            ("in error", name), partial(_in_error, asked, name), TIMES, lambda count: count.is_exact
+        ),
         ended=row.ended,
         come=_come(glanced, row, levels if span == HOUR else asked.looks.levels(HOUR, name)),
         strip=strip,
@@ -206,18 +208,18 @@ def _oldest(asked: Asked, name: str) -> Sequence[FoundJob]:
     return few.page(MAX_AGES, newest_first=False, timeout=TIMEOUT).found
 
 
-def _in_error(asked: Asked, name: str) -> Count:
+def _in_error(asked: Asked, name: str, timeout: float) -> Count:
     """Count the jobs of a queue that are in error: all, or those that its list of errors got last."""
     jobs = JobFilter(queue=name, status="error", database=asked.database)
-    count = jobs.count(TIMEOUT / 2)
+    count = jobs.count(timeout / 2)
     few = None if count.is_exact else jobs.listed(MAX_LISTED)
-    return max(count, few.count(TIMEOUT)._replace(is_exact=False)) if few else count
+    return max(count, few.count(timeout)._replace(is_exact=False)) if few else count
 
 
 def _causes(asked: Asked, condition: str) -> tuple[Sequence[ErrorGroup], bool]:
     errors = asked.masking.checked(ErrorFilter(condition, database=asked.database))
-    look = partial(errors.groups, MAX_CAUSES, TIMEOUT, messages=1, mask=asked.masking.message)
-    found = asked.find(("causes", condition), look)
+    look = partial(errors.groups, MAX_CAUSES, messages=1, mask=asked.masking.message)
+    found = asked.find_soon(("causes", condition), look, TIMES, lambda some: some.is_exact)
     return found.groups, found.is_exact
 
 
