@@ -247,5 +247,5 @@ def _make_flows() -> None:
     chain(Report.prepare(), SendMail.prepare(to="ann@example.com"), name="weekly").cancel()
     Worker("invoices", max_loops=4, logger_level=60).run()
     with Flow("catalogue") as flow:
-        pages = [flow.add(ResizeImage.prepare(path=f"/photos/{number}.jpg")) for number in range(200)]
+        pages = [flow.add(ResizeImage.prepare(path=f"/photos/{number}.jpg", delayed_for=7200)) for number in range(200)]
         flow.add(Report.prepare(), after=pages)

@@ -203,8 +203,8 @@ def _queue(state: QueueState, served: Served) -> Iterator[Incident]:
         yield Incident("lapsed", gravity, title, f"{title}. {what}.", queues, numbers=numbers, remedy=helps)
     if state.quarantine:
         entries = count_of(state.quarantine, "entry", "entries")
-        text = f"In quarantine of {name}: {entries} that no worker can do anything with."
         title = f"{entries} in quarantine of {name}"
+        text = f"{title}: no worker can do anything with {'it' if state.quarantine == 1 else 'them'}."
         yield Incident("quarantine", WARNING, title, text, queues, numbers={"entries": state.quarantine})
     yield from _unknown(state, name)
 

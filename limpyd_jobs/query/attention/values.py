@@ -130,9 +130,9 @@ class Incident(NamedTuple):
     @property
     def beyond(self) -> str:
         """What the text says beyond the title, for who shows both; empty if that is nothing."""
-        rest = self.text.removeprefix(self.title)
-        told = rest.lstrip(":,. ")
-        return told[:1].upper() + told[1:] if rest.startswith(",") else told  # else it may be a name
+        told = self.text.removeprefix(self.title).lstrip(":,. ")
+        is_name = any(told.startswith(name) for name in self.queues)
+        return told if is_name else told[:1].upper() + told[1:]
 
     @property
     def queue(self) -> str:

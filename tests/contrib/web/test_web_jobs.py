@@ -66,7 +66,7 @@ def test_jobs_of_classes_that_are_not_known_are_told_of(redis_client: redis.Redi
     assert "Jobs of classes that are not known here were not looked at: old.app.Parcel&lt;b&gt;." in page
     overview = dashboard.get("/").text
     assert "In letters are jobs of old.app.Parcel&lt;b&gt;, a class that is not known here" in overview
-    assert "name its module in" in overview
+    assert "Name its module in" in overview
 
 
 def test_pages_follow_each_other() -> None:
