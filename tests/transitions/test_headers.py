@@ -220,6 +220,11 @@ def test_every_function_of_an_include_is_used(path: Path) -> None:
         assert any(each in sources_of_all() for each in made), f"{function} is never called"
 
 
+def test_rare_functions_stand_in_includes() -> None:
+    """In a script, code that runs before it might need another one, which is not there yet."""
+    assert [path.name for path in SCRIPTS if "--@rarely" in path.read_text()] == []
+
+
 @each_file
 def test_a_rare_function_is_called_and_not_given_as_a_value(path: Path) -> None:
     """The loader finds calls of it, and it as an argument: ``name(``, ``name,`` and ``name)``."""

@@ -140,29 +140,6 @@ local function is_quiet()
     and not (known.due and tonumber(known.due) <= now() / 1000000)
 end
 
--- Whether another worker waits that looks at the lanes of a queue at a moment, or before: else this one does.
---@rarely
-local function is_watched_by_another(base, at)
-  local til, other = string.match(redis.call('HGET', base .. ':hash', '_looks') or '', '^(%S+) (.+)$')
-  if other and other ~= worker and tonumber(til) > now() / 1000000 and tonumber(til) <= tonumber(at) then
-    local waits = redis.pcall('ZSCORE', shared_key(base, 'idle_workers'), other)
-    if type(waits) == 'string' and tonumber(waits) > now() / 1000000 then return true end
-  end
-  redis.call('HSET', base .. ':hash', '_looks', at .. ' ' .. worker)
-  return false
-end
-
--- When to look again at the lanes of the queues that were looked at, if any wait; and whether another worker does.
---@rarely
-local function next_look_at_lanes()
-  local first, first_base
-  for base, queue in pairs(open_queues) do
-    local at = queue and queue.lanes and redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2]
-    if at and not (first and tonumber(first) <= tonumber(at)) then first, first_base = at, base end
-  end
-  return first, first and worker and is_watched_by_another(first_base, first)
-end
-
 -- What the worker needs to know to wait.
 local function next_wakeups(quiet)
   local moment, broken, overdue, due = score(now()), {}, nil, known and known.due
@@ -170,7 +147,7 @@ local function next_wakeups(quiet)
     broken, overdue, due = broken_lists(), delays_around(moment)
   end
   local missed, scheduled, parked, is_watched
-  if not quiet and knows_limits then parked, is_watched = next_look_at_lanes() end
+  if not quiet and knows_limits then parked, is_watched = next_look_at_lanes(worker) end
   if request.schedules then missed, scheduled = around(moment, request.schedules) end
   return {
     outcome = 'nothing', broken = broken, queues = last_queue(string.sub(first_key, 1, -9)), moment = moment,

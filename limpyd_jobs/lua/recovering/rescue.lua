@@ -86,7 +86,6 @@ end
 local MAX_LOOK = 1000
 
 -- Calls a function with the token and the `_rescues` of each job that runs.
---@rarely
 local function for_each_running(visit)
   for _, queue in ipairs(KEYS) do
     local idents = redis.pcall('ZRANGE', queue .. ':_running', 0, MAX_LOOK - 1)
