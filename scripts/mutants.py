@@ -169,8 +169,8 @@ MUTANTS = [
     Mutant(
         "a failure is not listed among the errors",
         "lua/ending/fail.lua",
-        "  redis.call('RPUSH', queue .. ':errors', job.ident)\n  return ended('error'",
-        "  return ended('error'",
+        "  redis.call('RPUSH', queue .. ':errors', job.ident)\n  local failure, unhandled",
+        "  local failure, unhandled",
         FAIL,
     ),
     Mutant(

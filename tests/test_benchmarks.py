@@ -12,7 +12,8 @@ from cases import each
 from servers import free_port
 
 from limpyd_jobs import Worker
-from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.classes.job_classes import path_of
+from limpyd_jobs.models import BaseJobsModel, job_classes
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -71,7 +72,9 @@ JOBS = 10  # of which the costs are counted
 
 @pytest.fixture
 def server(redis_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server as benchmarks use it, with the models on it. Workers do nothing there by the clock."""
+    """A server as benchmarks use it, with the models on it. Workers do nothing there by the clock, and know no classes of
+    other tests, which may have limits."""
+    monkeypatch.setattr(job_classes, "_resolved", {path_of(growth.Nothing): growth.Nothing})
     monkeypatch.setattr("server.free_port", free_port)
     monkeypatch.setattr("limpyd_jobs.workers.loop.FIRST_SIGN", 3600.0)
     for name in ("fetch_priorities_delay", "fetch_delayed_delay", "lease"):

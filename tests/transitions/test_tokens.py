@@ -25,6 +25,7 @@ WHEN_NEEDED = "when needed"  # only if it has to make a claim, or a job spawns o
 WITHOUT = {
     "abandon": REFUSES,
     "add_flow": WHEN_NEEDED,
+    "append_output": REFUSES,
     "ask_children": REFUSES,
     "ask_signal": REFUSES,
     "claim": REFUSES,
