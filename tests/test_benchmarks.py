@@ -72,8 +72,8 @@ JOBS = 10  # of which the costs are counted
 
 @pytest.fixture
 def server(redis_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server as benchmarks use it, with the models on it. Workers do nothing there by the clock, and know no classes of
-    other tests, which may have limits."""
+    """A server as benchmarks use it, with the models on it. Workers do nothing there by the clock, and know no classes
+    of other tests, which may have limits."""
     monkeypatch.setattr(job_classes, "_resolved", {path_of(growth.Nothing): growth.Nothing})
     monkeypatch.setattr("server.free_port", free_port)
     monkeypatch.setattr("limpyd_jobs.workers.loop.FIRST_SIGN", 3600.0)
