@@ -290,7 +290,7 @@ class Flow:
         commands = [("HMGET", key(), "state", "size", "canceled"), ("SCARD", key(":open")), ("HLEN", key(":failed"))]
         with readable(self):
             (state, size, canceled), number, failed = checked((yield Commands(self._client, commands)))
-        return FlowState(state or "", number, failed, int(size or 0), canceled or "")
+        return FlowState(state or "", number, failed, flows.size_in(size), canceled or "")
 
     astate = awaited(state)
 

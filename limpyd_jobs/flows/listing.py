@@ -91,6 +91,7 @@ def _read(connection: Any, ids: list[str]) -> list[FlowSummary]:
 def _summary(flow: str, stored: list[str | None], number: int | None, failed: int | None) -> FlowSummary:
     """Return what was read. Another program may have written anything there."""
     name, state, size, added, ended, canceled = stored
-    jobs = int(size[:9]) if size and size.isascii() and size.isdecimal() else 0
     when = parse_datetime(added), parse_datetime(ended)
-    return FlowSummary(flow, name or "", state or "", jobs, number or 0, failed or 0, *when, canceled or "")
+    return FlowSummary(
+        flow, name or "", state or "", flows.size_in(size), number or 0, failed or 0, *when, canceled or ""
+    )

@@ -101,6 +101,11 @@ def read_of_flow(text: str | None, before: str | None) -> OfFlow | None:
     return OfFlow(flow, number, policy, after_it, before or "")
 
 
+def size_in(text: str | None) -> int:
+    """Return how many nodes a flow has, given its ``size``; 0 if another program wrote something else there."""
+    return min(int(text[:9]), MAX_NODES) if text and text.isascii() and text.isdecimal() else 0
+
+
 def spawned_flows(text: str | None) -> list[str]:
     """Return the ids of the flows of what a job has spawned, given its field ``_spawned``. Another program may have
     written anything there."""

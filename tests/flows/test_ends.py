@@ -13,7 +13,8 @@ from running import work, worker_of
 
 from limpyd_jobs import STATUSES, Flow, Queue, chain, transitions
 from limpyd_jobs.flows import NewNode
-from limpyd_jobs.redis.calls import send
+from limpyd_jobs.redis.calls import run, send
+from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions import ClaimRequest
 
 
@@ -245,6 +246,28 @@ def test_numbers_beyond_the_size_of_a_flow_are_those_of_no_node(redis_client: re
         succeed(other)
     assert shape.states[0] == "waiting"
     assert not redis_client.exists("limpyd-jobs:flows:todo")
+
+
+@each("entry, left", [("cancel", "cancel 99950"), ("requeue", None), ("tend", None)])
+def test_no_number_that_another_program_wrote_keeps_redis_busy(
+    entry: str, left: str | None, redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    key = f"limpyd-jobs:flow:{chain(Page.prepare()).id}"
+    for number in ("200000", f"1{'0' * 19}", f"1{'0' * 400}"):  # the last ones would be counted without end
+        redis_client.hset(key, "size", f"{number}9")
+        redis_client.rpush(f"{key}:todo", f"{entry} {number}")
+        run(Script("flows/step_flow"), redis_client, (), [key.rpartition(":")[2]])
+        assert redis_client.lpop(f"{key}:todo") == left
+
+
+def test_a_size_that_another_program_wrote_is_bounded(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare(number=1), Page.prepare(number=2))
+    for size in ("999999", "1e6", "inf", "nan", "x"):
+        redis_client.hset(f"limpyd-jobs:flow:{flow.id}", "size", size)
+        assert flow.state().size <= 100_000
+    flow.cancel()
+    assert [node.state for node in flow.nodes()] == ["canceled", "canceled"]
 
 
 @each("which", ["page", "report"])

@@ -23,6 +23,7 @@ end
 
 -- Cancels some nodes, the last ones first.
 local function cancel_some(last)
+  last = math.min(last, MAX_NODES)
   local first = math.max(last - MOST_DEPENDENTS + 1, 1)
   for number = last, first, -1 do
     local node = node_of(flow, string.format('%d', number))
@@ -70,7 +71,7 @@ local function requeue_node(node)
 end
 
 local function requeue_some(first)
-  local size = tonumber(redis.call('HGET', key, 'size'))
+  local size = size_of(redis.call('HGET', key, 'size'))
   local last = math.min(first + MOST_DEPENDENTS - 1, size)
   for number = first, last do
     local node = node_of(flow, string.format('%d', number))
@@ -80,7 +81,7 @@ local function requeue_some(first)
 end
 
 local function tend_some(first)
-  local size = tonumber(redis.call('HGET', key, 'size'))
+  local size = size_of(redis.call('HGET', key, 'size'))
   local last = math.min(first + MOST_DEPENDENTS - 1, size)
   for number = first, last do pcall(look_after, flow, string.format('%d', number)) end
   return last < size and 'tend ' .. (last + 1)

@@ -63,6 +63,12 @@ local function numbers_from(ranges, most, size)
   return numbers, ''
 end
 
+-- The highest number of a node of a flow; none is beyond the bound, whatever another program wrote: a loop up to it has an end.
+--@rarely
+local function size_of(text)
+  return math.min(MAX_NODES, tonumber(text or '') or MAX_NODES)
+end
+
 -- What a job knows of its flow; nil if another program wrote something else there: then it is in none.
 --@rarely
 local function parse_flow(text)
@@ -211,7 +217,7 @@ end
 --@rarely
 local function cancel_flow(flow, reason)
   if redis.call('HSETNX', FLOW .. flow, 'canceled', reason) == 1 then
-    leave_to_do(flow, 'cancel ' .. redis.call('HGET', FLOW .. flow, 'size'))
+    leave_to_do(flow, string.format('cancel %d', size_of(redis.call('HGET', FLOW .. flow, 'size'))))
   end
 end
 
@@ -338,7 +344,7 @@ local function limit_of(flow, ends)
   for _, ended in ipairs(ends) do
     if ended.status ~= STATUSES.SUCCESS or string.find(ended.dependents, '-', 1, true) then
       local size, policy = unpack(redis.call('HMGET', FLOW .. flow, 'size', 'policy'))
-      return size and (tonumber(size) or MAX_NODES), policy
+      return size and size_of(size), policy
     end
   end
   return MAX_NODES

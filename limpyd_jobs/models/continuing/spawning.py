@@ -21,7 +21,7 @@ from limpyd_jobs.models.calls.building import (
 )
 from limpyd_jobs.models.continuing.cursors import cursors_of
 from limpyd_jobs.models.following.nodes import check_succeeded, nodes_of, results_of
-from limpyd_jobs.records.flows import MAX_NODES, checked, key_of
+from limpyd_jobs.records.flows import MAX_NODES, checked, key_of, size_in
 from limpyd_jobs.records.records import check_database, redis_of
 from limpyd_jobs.redis.calls import Commands, Steps
 
@@ -90,13 +90,13 @@ def _results(job: Any, flow: str, policy: str) -> Steps[dict[str, Any]]:
     size, failed = checked(
         (yield Commands(client, [("HGET", key_of(client, flow), "size"), ("HKEYS", key_of(client, flow, ":failed"))]))
     )
-    if size is None:
+    if not size_in(size):
         raise LimpydJobsException(f"What {job.ident} spawned is not kept any more: another program deleted it")
     if failed and policy != "run":
         for node in (yield from nodes_of(client, flow, sorted(failed, key=int))):
             yield partial(check_succeeded, type(job).database, node)
         raise LimpydJobsException(f"A job that {job.ident} spawned failed, or was deleted")
-    return (yield from results_of(client, flow, [str(number) for number in range(1, int(size) + 1)]))
+    return (yield from results_of(client, flow, [str(number) for number in range(1, size_in(size) + 1)]))
 
 
 def _token_of(job: Any, name: str) -> str:
