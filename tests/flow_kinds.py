@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -141,7 +142,15 @@ async def ask_later(name: str) -> Any:
     return await current_job().await_for(name)
 
 
+@job(queue="asking")
+async def ask_both(one: str, other: str, at_once: bool = True) -> Any:
+    asking = current_job()
+    if at_once:
+        return await asyncio.gather(asking.await_for(one), asking.await_for(other))
+    return [await asking.await_for(one), await asking.await_for(other)]
+
+
 MODELS = (
-    *(Asking, Seated, Spawning, ask.job_class, ask_later.job_class, Page, Report, Stubborn, Numbered),
-    *(add.job_class, total.job_class, Queue, Error),
+    *(Asking, Seated, Spawning, ask.job_class, ask_later.job_class, ask_both.job_class),
+    *(Page, Report, Stubborn, Numbered, add.job_class, total.job_class, Queue, Error),
 )

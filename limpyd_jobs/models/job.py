@@ -819,7 +819,8 @@ class Job(JobRecord):
         ClaimLost
             If the job has lost its claim.
         LimpydJobsException
-            If the job does not run in this process, or another program wrote to its signals.
+            If the job does not run in this process, another program wrote to its signals, or its code waits for
+            something else already: it can wait for one thing after the other, not for two at once.
         """
         return finish(waiting(self, name, timeout))
 
@@ -876,7 +877,8 @@ class Job(JobRecord):
         JobFailed, JobCanceled
             If one of them failed, or was canceled, unless `spawn` was given ``on_error="run"``.
         LimpydJobsException
-            If nothing was spawned by that name; or one that failed was deleted.
+            If nothing was spawned by that name; one that failed was deleted; or the code of the job waits for something
+            else already.
         ClaimLost
             If the job has lost its claim.
         """

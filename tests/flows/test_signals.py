@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import redis
-from flow_kinds import Asking, Page, Seated, ask, ask_later
+from cases import each
+from flow_kinds import Asking, Page, Seated, ask, ask_both, ask_later
 from running import work
 
 from limpyd_jobs import (
     STATUSES,
+    Error,
     Flow,
     JobGone,
     LimpydJobsException,
@@ -151,6 +153,29 @@ class TestWaiting:
         job = Asking.add_job()
         work("asking", callback=lambda job, queue: (job.cancel(), job.run(queue)))
         assert (job.status.hget(), job.queued.hget()) == (STATUSES.CANCELED, None)
+
+    def test_two_waits_at_once_are_an_error_and_one_after_the_other_are_not(self) -> None:
+        job = ask_both.add("a", "b", at_once=True).job
+        run()
+        assert job.status.hget() == STATUSES.ERROR
+        assert "'b', as it waits for the signal 'a'" in Error.collection_for_job(job).instances()[0].message.hget()
+        other = ask_both.add("a", "b", at_once=False).job
+        for name in ("a", "b"):
+            run()
+            assert send_signal(other, name, name) == "received"
+        run()
+        assert other.status.hget() == STATUSES.SUCCESS
+
+    @each("written", ["", "x", "x\nsignal approval\ny", f"{END}\nsignal other\n5"])
+    def test_a_job_waits_whatever_is_written_over_what_it_waits_for(self, written: str) -> None:
+        job = Asking.add_job()
+        with job.claim("me"):
+            try:
+                job.run(None)
+            finally:
+                job.waits.hset(written)
+        assert job.hmget("status", "delayed_until") == [STATUSES.DELAYED, END]
+        assert send_signal(job, "approval", "yes") == "received"
 
     def test_one_without_a_name_a_time_or_a_value_is_refused(self) -> None:
         job = Asking.add_job()

@@ -52,7 +52,7 @@ end
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(tries)}
-if request.waits then due = due_of_wait(job, request.waits) end
+if request.waits then due = due_of_wait(job, request.waits, changes) end
 if request.begun then changes._start_within = false end
 placed(changes, priority or '0', due, queue)
 if job.model.limits and request.goes_last then set_place(changes) end

@@ -51,13 +51,20 @@ local function has_come(job, what, signals)
   return not flow or redis.pcall('HGET', FLOW .. flow, 'state') ~= 'running'
 end
 
--- When a running job that is about to wait is due, as due_at does; nil if it is to go on at once, as it need not wait.
+-- When a running job that is about to wait is due, as due_at does; nil if it is to go on at once, as it need not wait. If
+-- `_waits` says something else, as another wait of its code, or another program, wrote it, that has to be changed: else the job
+-- would run again and again.
 --@rarely
-local function due_of_wait(job, what)
+local function due_of_wait(job, what, changes)
   local waits, signals = unpack(redis.call('HMGET', job.key, '_waits', '_signals'))
+  if has_come(job, what, signals) then return nil end
   local text = wait_for(waits, what)
-  local at = parse_date(text)
-  return at and not has_come(job, what, signals) and {at = at, text = text} or nil
+  if not parse_date(text) then
+    text = string.match(waits or '', '^[^\n]*')
+    if not parse_date(text) then text = LAST_DATE end
+    changes._waits = text .. '\n' .. what .. '\n' .. string.format('%d', now() / 1000000)
+  end
+  return {at = parse_date(text), text = text}
 end
 
 -- Notes that a node waits for a signal, as it may be sent to the flow.

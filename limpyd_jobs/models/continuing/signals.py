@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -23,14 +25,38 @@ def waiting(job: Any, name: str, timeout: float | timedelta | None = None) -> St
     if not token:
         raise LimpydJobsException(f"{job.ident} does not run here: only its own code can wait for a signal")
     cursors_of(job).check()
-    outcome, value = yield transitions.ask_signal.call(job, token, name, delay)
+    with only_wait(job, token, f"the signal {name!r}"):
+        outcome, value = yield transitions.ask_signal.call(job, token, name, delay)
+        if outcome == "waits":
+            raise JobInterrupted(f"it waits for the signal {name!r}", waits=f"signal {name}")
     if outcome == "done":
         return _loaded(job, name, value)
     if outcome == "in vain":
         raise SignalTimeout(f"The signal {name!r} did not come in time")
-    if outcome == "waits":
-        raise JobInterrupted(f"it waits for the signal {name!r}", waits=f"signal {name}")
     raise ClaimLost(f"The claim on {job.ident} is lost: another worker may run it")
+
+
+@contextmanager
+def only_wait(job: Any, token: str, what: str) -> Iterator[None]:
+    """Wait for something, unless this run of the job waits for something else, or is about to: a job is kept until one
+    thing is there, and would run again and again for the other one."""
+    of_job = vars(job)
+    run, other = of_job.get("_held_wait", ("", ""))
+    if run == token and other != what:
+        raise LimpydJobsException(
+            f"{job.ident} cannot wait for {what}, as it waits for {other}: wait for one after the other, not at once, "
+            "and do not catch JobInterrupted"
+        )
+    of_job["_held_wait"] = token, what
+    is_over = True
+    try:
+        yield
+    except JobInterrupted:
+        is_over = False
+        raise
+    finally:
+        if is_over:
+            of_job.pop("_held_wait", None)
 
 
 def checked_signal(name: Any) -> str:

@@ -20,6 +20,7 @@ from limpyd_jobs.models.calls.building import (
     usual_name,
 )
 from limpyd_jobs.models.continuing.cursors import cursors_of
+from limpyd_jobs.models.continuing.signals import only_wait
 from limpyd_jobs.models.following.nodes import check_succeeded, nodes_of, results_of
 from limpyd_jobs.records.flows import MAX_NODES, checked, key_of, size_in
 from limpyd_jobs.records.records import check_database, redis_of
@@ -75,9 +76,10 @@ def results_of_children(job: Any, name: str) -> Steps[dict[str, Any]]:
     """Do what `Job.children_results` says."""
     token = _token_of(job, name)
     cursors_of(job).check()
-    outcome, flow, policy = yield transitions.ask_children.call(job, token, name)
-    if outcome == "waits":
-        raise JobInterrupted("it waits for the jobs that it spawned", waits=f"children {flow}")
+    with only_wait(job, token, f"the jobs that it spawned by the name {name!r}"):
+        outcome, flow, policy = yield transitions.ask_children.call(job, token, name)
+        if outcome == "waits":
+            raise JobInterrupted("it waits for the jobs that it spawned", waits=f"children {flow}")
     if outcome == "not spawned":
         raise LimpydJobsException(f"{job.ident} has spawned nothing by the name {name!r}")
     if outcome != "done":
