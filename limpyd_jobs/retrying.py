@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import is_number, own_duration, read_priority, read_seconds, stored_priority
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
-from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
+from limpyd_jobs.exceptions import JobInterrupted, LimpydJobsException, WorkerLost
 from limpyd_jobs.functions import is_async
 from limpyd_jobs.texts import MESSAGE, described, one_line
 
@@ -72,6 +72,23 @@ class Requeue(LimpydJobsException):
 
 class Cancel(LimpydJobsException):
     """Raised by the code of a job, to end the job as canceled. It is not a failure, and the job is not run again."""
+
+
+def wish_among(errors: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """Return the first exception of a group, if all are of a kind by which the code of a job gives way, or asks to be
+    put back or canceled; else None. Out of an `asyncio.TaskGroup`, each exception comes in a group."""
+    found: list[BaseException] = []
+    left: list[BaseException] = [errors]
+    while left:
+        error = left.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            left += error.exceptions
+        else:
+            found.append(error)
+    for kind in (JobInterrupted, Requeue, Cancel):
+        if all(isinstance(error, kind) for error in found):
+            return found[0]
+    return None
 
 
 @dataclass(frozen=True)

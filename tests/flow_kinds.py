@@ -8,7 +8,7 @@ from typing import Any
 
 from limpyd import fields
 
-from limpyd_jobs import Error, Job, Limit, Queue, Retry, SignalTimeout, ValueField, current_job, job
+from limpyd_jobs import Cancel, Error, Job, Limit, Queue, Requeue, Retry, SignalTimeout, ValueField, current_job, job
 
 
 class Page(Job):
@@ -150,7 +150,25 @@ async def ask_both(one: str, other: str, at_once: bool = True) -> Any:
     return [await asking.await_for(one), await asking.await_for(other)]
 
 
+@job(queue="asking")
+async def ask_in_a_group(name: str) -> Any:
+    async with asyncio.TaskGroup() as group:
+        beside = group.create_task(asyncio.sleep(0))
+        task = group.create_task(current_job().await_for(name))
+    return beside.result() or task.result()
+
+
+@job(queue="asking")
+async def give_up_in_a_group(error: str) -> None:
+    async def give_up() -> None:
+        raise {"cancel": Cancel("no use"), "requeue": Requeue(delayed_for=1000)}.get(error) or ValueError(error)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(give_up())
+
+
 MODELS = (
     *(Asking, Seated, Spawning, ask.job_class, ask_later.job_class, ask_both.job_class),
+    *(ask_in_a_group.job_class, give_up_in_a_group.job_class),
     *(Page, Report, Stubborn, Numbered, add.job_class, total.job_class, Queue, Error),
 )

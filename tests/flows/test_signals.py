@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from cases import each
-from flow_kinds import Asking, Page, Seated, ask, ask_both, ask_later
+from flow_kinds import Asking, Page, Seated, ask, ask_both, ask_in_a_group, ask_later, give_up_in_a_group
 from running import work
 
 from limpyd_jobs import (
@@ -26,6 +26,7 @@ from limpyd_jobs import (
     send_signal,
 )
 from limpyd_jobs.dates import utcnow
+from limpyd_jobs.exceptions import JobInterrupted
 from limpyd_jobs.query import edit_job
 from limpyd_jobs.testing import drain, run_job
 
@@ -165,6 +166,27 @@ class TestWaiting:
             assert send_signal(other, name, name) == "received"
         run()
         assert other.status.hget() == STATUSES.SUCCESS
+
+    def test_a_job_waits_in_a_task_group_too(self) -> None:
+        job = ask_in_a_group.add("go").job
+        run()
+        assert job.hmget("status", "tries") == [STATUSES.DELAYED, None]
+        assert send_signal(job, "go", 1) == "received"
+        with job.claim("me") as claim:
+            try:
+                job.wait_for("other")
+            except JobInterrupted as interrupt:
+                raise BaseExceptionGroup("tasks", [interrupt]) from None
+        assert claim.status == STATUSES.DELAYED
+        assert send_signal(job, "other", 1) == "received"
+        run(concurrency=2)
+        assert job.status.hget() == STATUSES.SUCCESS
+
+    @each("error, status", [("cancel", STATUSES.CANCELED), ("requeue", STATUSES.DELAYED), ("other", STATUSES.ERROR)])
+    def test_what_a_job_asks_for_in_a_task_group_counts(self, error: str, status: str) -> None:
+        job = give_up_in_a_group.add(error).job
+        run()
+        assert job.status.hget() == status
 
     @each("written", ["", "x", "x\nsignal approval\ny", f"{END}\nsignal other\n5"])
     def test_a_job_waits_whatever_is_written_over_what_it_waits_for(self, written: str) -> None:

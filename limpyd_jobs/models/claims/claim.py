@@ -36,7 +36,7 @@ from limpyd_jobs.observing.instruments import Around, Running, as_attempt
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.forks import this_process
-from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
+from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy, wish_among
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line, raw_traceback_of
 from limpyd_jobs.threads import Heartbeat
@@ -258,6 +258,8 @@ class Claim(Generic[AJob]):
         self._heartbeat.stop()
         if self._is_decided or this_process.pid != self._pid:  # a child that the block forked ends nothing
             return False
+        if isinstance(error, BaseExceptionGroup):
+            error = wish_among(error) or error
         if error is None:
             self.succeed()
         elif isinstance(error, Cancel):

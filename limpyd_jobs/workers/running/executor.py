@@ -17,7 +17,7 @@ from limpyd_jobs.exceptions import (
 from limpyd_jobs.models import JobClaim
 from limpyd_jobs.models.claims.job_claim import release_all
 from limpyd_jobs.observing import instruments
-from limpyd_jobs.retrying import Cancel, Requeue
+from limpyd_jobs.retrying import Cancel, Requeue, wish_among
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import Delivery
@@ -123,7 +123,13 @@ class Executor:
     def _execute(self, run: Run, call: Callable[[Run], Any]) -> None:
         """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""
         try:
-            result = call(run)
+            try:
+                result = call(run)
+            except BaseExceptionGroup as errors:
+                wish = wish_among(errors)
+                if wish is None:
+                    raise
+                raise wish from errors
         except Requeue as request:
             if not request.count or self._has_tries_left(run, request):
                 self.by_hooks.requeued(run, request)
