@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from cases import each
 from flow_kinds import MODELS, Page, Report
 from invariants import violations
 from parts import run_task
 from running import worker_of
 
-from limpyd_jobs import Flow, Queue, chain
+from limpyd_jobs import STATUSES, Flow, Queue, chain
 from limpyd_jobs.redis import calls
 
 NUMBER = 120  # more than two steps
@@ -84,3 +85,28 @@ def test_what_failed_in_a_long_chain_is_revived_one_after_the_other(redis_client
     for job in others:
         job.claim("me").succeed()
     assert flow.state()[:3] == ("ended", 0, 0)
+
+
+def flow_that_missed_an_end(client: redis.Redis) -> Flow:
+    client.flushall()
+    flow = chain(Page.prepare(), Report.prepare())
+    client.hdel(flow._nodes[0].job.key, "_flow")
+    flow._nodes[0].job.cancel()
+    return flow
+
+
+@each("wrong, listed", [("", "building"), (":nodes", "building"), ("", "live"), (":open", "live"), (":todo", "todo")])
+def test_a_key_of_a_wrong_type_keeps_no_other_flow_waiting(wrong: str, listed: str, redis_client: redis.Redis) -> None:
+    flow = flow_that_missed_an_end(redis_client)
+    redis_client.set(f"limpyd-jobs:flow:aaa{wrong}", "x")
+    redis_client.zadd(f"limpyd-jobs:flows:{listed}", {"aaa": 0})
+    look_after_flows()
+    assert flow._nodes[1].job.status.hget() == STATUSES.CANCELED
+
+
+@each("key", ["limpyd-jobs:flows:todo", "limpyd-jobs:flows:building"])
+def test_a_list_of_flows_of_a_wrong_type_keeps_no_flow_waiting(key: str, redis_client: redis.Redis) -> None:
+    flow = flow_that_missed_an_end(redis_client)
+    redis_client.set(key, "x")
+    look_after_flows()
+    assert flow._nodes[1].job.status.hget() == STATUSES.CANCELED

@@ -15,16 +15,22 @@
 local flow = request.flow
 local key, silent_for = FLOW .. flow, tonumber(request.silent_for or '0')
 
+-- A field of the flow; nil if its key is of a wrong type, as another program wrote it.
+local function field(name)
+  local value = redis.pcall('HGET', key, name)
+  return type(value) == 'string' and value or nil
+end
+
 local function is_to_be_dropped()
-  local state, sign = redis.call('HGET', key, 'state'), redis.call('ZSCORE', FLOWS .. ':building', flow)
+  local state, sign = field('state'), redis.call('ZSCORE', FLOWS .. ':building', flow)
   if not sign then return false end
   return state ~= 'running' and tonumber(sign) <= now() / 1000000 - silent_for or state == 'dropping'
 end
 
 -- Without `_flow`, nothing follows from its end.
 local function drop(number)
-  local node = node_of(flow, number)
-  if node then
+  local is_readable, node = pcall(node_of, flow, number)
+  if is_readable and node then
     redis.call('HDEL', node.key, '_flow')
     if node.base then
       redis.call('ZREM', node.base .. ':delayed', node.ident)
@@ -36,11 +42,11 @@ local function drop(number)
 end
 
 if not is_to_be_dropped() then return answer('kept') end
-if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'state', 'dropping') end
-local name = redis.call('HGET', key, 'name')
-local numbers = redis.call('HRANDFIELD', key .. ':nodes', 100)
+if redis.call('TYPE', key).ok == 'hash' then redis.call('HSET', key, 'state', 'dropping') end
+local name = field('name')
+local numbers = redis.pcall('HRANDFIELD', key .. ':nodes', 100)
 for _, number in ipairs(numbers) do drop(number) end
-if redis.call('EXISTS', key .. ':nodes') == 1 then return answer('done', {more = true}) end
+if not numbers.err and redis.call('EXISTS', key .. ':nodes') == 1 then return answer('done', {more = true}) end
 for _, part in ipairs({'', ':open', ':after', ':failed', ':results', ':todo', ':signals', ':waiters'}) do
   redis.call('UNLINK', key .. part)
 end

@@ -54,7 +54,7 @@ local function tend_spawned(flow)
   local state, text = unpack(redis.call('HMGET', FLOW .. flow, 'state', 'spawner'))
   if not text then return end
   local spawner = spawner_of(text)
-  local status, spawned = unpack(spawner and redis.call('HMGET', spawner.key, 'status', '_spawned') or NOTHING)
+  local status, spawned = unpack(spawner and redis.pcall('HMGET', spawner.key, 'status', '_spawned') or NOTHING)
   if state == 'running' and status == STATUSES.CANCELED then cancel_spawned(spawned or '') end
   if state ~= 'ended' then return end
   local reads_no_more = not status or status == STATUSES.SUCCESS or status == STATUSES.CANCELED

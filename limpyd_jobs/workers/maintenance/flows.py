@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from math import inf
 from time import time
 from typing import Any
+
+from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Queue, job_classes
 from limpyd_jobs.records import flows
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.redis.calls import go_on_with, send
+from limpyd_jobs.redis.calls import go_on_with, is_of_wrong_type, passing_over_wrong_types, send
 from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import MAKING_SECONDS
 from limpyd_jobs.workers.context import Context
 
@@ -50,12 +53,14 @@ class FlowKeeper:
         pipe.zrange(at(client, flows.TODO), 0, MOST - 1)
         pipe.zrangebyscore(at(client, flows.BUILDING), "-inf", time() - MAKING_SECONDS, start=0, num=MOST)
         pipe.set(at(client, flows.TENDED), "1", nx=True, ex=TEND_EVERY)
-        unfinished, silent, is_turn = pipe.execute()
-        go_on_with(client, unfinished)
-        for flow in silent:
-            self._drop(context, client, flow)
-        if is_turn:
-            self._refresh_classes(client)
+        unfinished, silent, is_turn = pipe.execute(raise_on_error=False)
+        go_on_with(client, _readable(unfinished))
+        for flow in _readable(silent):
+            with _others_go_on(context, flow):
+                self._drop(context, client, flow)
+        if _readable(is_turn):
+            with passing_over_wrong_types():
+                self._refresh_classes(client)
             self.tend(context, client)
 
     @staticmethod
@@ -87,11 +92,39 @@ class FlowKeeper:
     @staticmethod
     def _tend_some(context: Context, client: Any, some: Iterable[str]) -> None:
         for flow in some:
-            cursor, found = "0", 0
-            while True:
-                cursor, numbers = send(transitions.tend_flow(client, flow, cursor))
-                found += len(numbers)
-                if cursor == "0":
-                    break
-            if found:
-                context.log(f"{found} jobs of the flow {flow} had ended without its notice")
+            with _others_go_on(context, flow):
+                FlowKeeper._tend_one(context, client, flow)
+
+    @staticmethod
+    def _tend_one(context: Context, client: Any, flow: str) -> None:
+        cursor, found = "0", 0
+        while True:
+            cursor, numbers = send(transitions.tend_flow(client, flow, cursor))
+            found += len(numbers)
+            if cursor == "0":
+                break
+        if found:
+            context.log(f"{found} jobs of the flow {flow} had ended without its notice")
+
+
+def _readable(reply: Any) -> Any:
+    """Return a reply; an empty one if the key is of a wrong type, as another program wrote it. Raise other errors."""
+    if is_of_wrong_type(reply):
+        return ()
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+@contextmanager
+def _others_go_on(context: Context, flow: str) -> Iterator[None]:
+    """Let a flow whose keys another program wrote to keep no other flow from being looked after."""
+    try:
+        yield
+    except ResponseError as error:
+        if not is_of_wrong_type(error):
+            raise
+        context.log(
+            f"The flow {flow} cannot be looked after, as another program wrote to its keys: {one_line(error)}",
+            "warning",
+        )
