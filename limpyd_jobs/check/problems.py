@@ -179,6 +179,9 @@ PROBLEMS = {
     "waits for a flow that is gone": Problem(
         "I10", "waits for other jobs of the flow {0}, which does not exist: cancel it, or put it in its queue"
     ),
+    "waits for spawned jobs that are gone": Problem(
+        "I10", "waits for the jobs that it spawned, whose flow {0} does not exist", "put in its queue, where it fails"
+    ),
     # schedules
     "no such schedule": Problem("I11", "is among the schedules that are due, but does not exist", "removed from there"),
     "not among those due": Problem("I11", "is active, but not among the schedules that are due", "put there"),

@@ -67,6 +67,7 @@ from limpyd_jobs.transitions.flows import (
     send_signal,
     signal_flow,
     tend_flow,
+    wake_spawner,
 )
 from limpyd_jobs.transitions.limits import rest, set_limit, settle
 from limpyd_jobs.transitions.once import Once, adding_once, current_once

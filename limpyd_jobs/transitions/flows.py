@@ -111,6 +111,12 @@ def tend_flow(sender: Any, flow: str, cursor: str = "0") -> Call[tuple[str, list
     return Call(sender, _tend_flow, request, lambda reply: (reply["cursor"], list(reply["found"])))
 
 
+def wake_spawner(job_class: type[RedisModel], ident: str, flow: str) -> Call[str]:
+    """Put a job in its queue that waits for what it spawned, if the flow of that is gone."""
+    request = {"flow": flow, "cursor": "0", "job_model": layout_of(job_class).json, "ident": ident}
+    return Call(sender_of(job_class), _tend_flow, request, outcome_of, [job_class])
+
+
 @Verb
 def ask_signal(job: RedisModel, token: str, name: str, delay: str) -> Call[tuple[str, str]]:
     """Ask for a signal to a running job, and let its deadline begin; return ``done`` and the value, as JSON, or ``in

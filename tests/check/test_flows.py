@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import redis
-from flow_kinds import Asking, Page, Report
+from flow_kinds import Asking, Page, Report, Spawning
 from looking import check
 from running import work
 
-from limpyd_jobs import Flow, chain, send_signal
+from limpyd_jobs import STATUSES, Flow, chain, send_signal
 from limpyd_jobs.models.calls.building import STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis import calls
 from limpyd_jobs.redis.calls import send
@@ -94,3 +94,21 @@ def test_signals_of_a_flow_and_of_jobs_are_known_and_what_is_left_of_them_is_del
     assert {*problems()} == {f"limpyd-jobs:flow:{flow.id}:{part}" for part in parts}
     repair()
     assert send_signal(flow._nodes[0].job, "approval", 1) == "received"  # it needs no flow
+
+
+def test_a_job_whose_spawned_jobs_are_gone_waits_for_them_no_longer(redis_client: redis.Redis) -> None:
+    job = Spawning.add_job(pages=1)
+    work("spawning", max_loops=1, callback=None)
+    redis_client.delete(*redis_client.keys("limpyd-jobs:flow:*"))
+    [found] = check(pause=0).findings
+    assert found.kind == "waits for spawned jobs that are gone"
+    repair()
+    work("spawning", max_loops=1, callback=None)
+    assert job.status.hget() == STATUSES.ERROR
+
+
+def test_a_flow_whose_nodes_are_of_a_wrong_type_does_not_end_the_check(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare())
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}:nodes")
+    redis_client.set(f"limpyd-jobs:flow:{flow.id}:nodes", "x")
+    assert f"limpyd-jobs:flow:{flow.id}" in problems()

@@ -63,7 +63,7 @@ class Flows:
             if number:
                 yield None, key_of(client, flow), "ends not noticed", (number,)
         yield from self._left_over(repair)
-        yield from self._forlorn()
+        yield from self._forlorn(repair)
 
     def _silent(self, key: str, moment: float) -> list[str]:
         """Return the ids that were put in a sorted set before a moment."""
@@ -80,6 +80,8 @@ class Flows:
         for numbers in self._reader.members(key_of(client, flow, ":open")):
             for some in chunks(numbers, BATCH):
                 (texts,) = self._reader.all([("HMGET", key_of(client, flow, ":nodes"), *some)])
+                if not isinstance(texts, list):  # of a wrong type, as another program wrote it: all are gone
+                    texts = [None] * len(some)
                 jobs = [(text or "").partition(" ")[0] for text in texts]
                 queued = self._reader.all(("HGET", f"{job}:hash", "queued") for job in jobs)
                 number += sum(1 for each in queued if each != "1")
@@ -103,8 +105,8 @@ class Flows:
                         client.unlink(key)
                     yield None, key, "left of a flow", ()
 
-    def _forlorn(self) -> Iterator[Symptom]:
-        """Yield the jobs that wait for others of a flow that is no more."""
+    def _forlorn(self, repair: bool) -> Iterator[Symptom]:
+        """Yield the jobs that wait for others of a flow that is no more. What they spawned is looked for by them."""
         client = self._reader.connection
         for model in self._catalogue.all:
             if not issubclass(model, Job):
@@ -114,16 +116,23 @@ class Flows:
                     ("HMGET", f"{model._name}:{pk}:hash", "_flow", "_waits", "delayed_until") for pk in pks
                 )
                 for pk, found in zip(pks, hashes, strict=True):
-                    flow = _flow_of_parked(found)
-                    if flow and not client.exists(key_of(client, flow)):
-                        yield model, pk, "waits for a flow that is gone", (flow,)
+                    flow, has_spawned_it = _flow_of_parked(found)
+                    if not flow or client.exists(key_of(client, flow)):
+                        continue
+                    if has_spawned_it and repair:
+                        send(transitions.wake_spawner(model, f"{model.get_model_repr()}:{pk}", flow))
+                    kind = "waits for spawned jobs that are gone" if has_spawned_it else "waits for a flow that is gone"
+                    yield model, pk, kind, (flow,)
 
 
-def _flow_of_parked(found: Any) -> str | None:
-    """Return the flow of a job that waits for others, given its fields."""
+def _flow_of_parked(found: Any) -> tuple[str | None, bool]:
+    """Return the flow of the jobs that a job waits for, given its fields, and whether it spawned these."""
     if not isinstance(found, list):
-        return None
+        return None, False
     text, waits, delayed_until = found
     place, wait = read_of_flow(text, None), read_wait(waits)
-    waits_for_others = wait.date and wait.date == delayed_until and not (wait.signal or wait.children)
-    return place.flow if place and waits_for_others else None
+    if not wait.date or wait.date != delayed_until or wait.signal:
+        return None, False
+    if wait.children:
+        return wait.children, True
+    return place.flow if place else None, False

@@ -4,9 +4,12 @@
 -- request
 --   flow
 --   cursor   '0', or as it was in the last reply
+--   job_model, ident   of a job that waits for what it spawned, if the flow of that is gone: it is put in its queue, where it
+--                      finds that out; else none
 -- reply
 --   done   {cursor: '0' at the end, found: the numbers of those nodes}
 
+--@include idents
 --@include tending
 
 local flow = request.flow
@@ -19,5 +22,8 @@ for _, number in ipairs(numbers) do
 end
 if redis.call('SCARD', key .. ':open') == 0 then end_flow(flow) end
 tend_spawned(flow)
-if redis.call('EXISTS', key) == 0 then redis.call('ZREM', FLOWS .. ':live', flow) end
+if redis.call('EXISTS', key) == 0 then
+  redis.call('ZREM', FLOWS .. ':live', flow)
+  if request.ident then place_if_it_waits(job_of(request.job_model, request.ident), 'children ' .. flow) end
+end
 return answer('done', {cursor = cursor, found = found})
