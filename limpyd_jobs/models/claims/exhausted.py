@@ -13,7 +13,7 @@ from limpyd_jobs.classes.awaitable import in_thread
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import JobFailed
-from limpyd_jobs.fields.argument import Argument
+from limpyd_jobs.fields.argument import Argument, know_all_arguments
 from limpyd_jobs.functions import is_async, takes
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.adding import checked_for_new
@@ -86,6 +86,7 @@ class OnExhausted(Job):
         kind, message, trace = failure_of(type(self).database, ident)
         if kind == error.type and error.message in ("", one_line(message, MESSAGE)):  # else it is not recorded yet
             error = JobFailed(ident, kind, message, trace)
+        know_all_arguments(job)  # a coroutine must have them at hand
         return getattr(job, "on_exhausted", None), error
 
 

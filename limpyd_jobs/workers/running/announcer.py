@@ -8,6 +8,7 @@ from types import CoroutineType
 from typing import Any
 
 from limpyd_jobs import events
+from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.functions import is_async
 from limpyd_jobs.models import Job, Queue
 from limpyd_jobs.observing import emitting
@@ -101,8 +102,17 @@ class Announcer:
             method = getattr(job, event)
             result = method(*args)
             if type(result) is CoroutineType and is_async(method):
-                with code_of(job):
-                    self.awaiting.run(result)
+                self._await(job, result)
+
+    def _await(self, job: Job, coroutine: CoroutineType[Any, Any, Any]) -> None:
+        """Await a method of a job, with all arguments at hand: not every one comes after a claim."""
+        try:
+            know_all_arguments(job)
+        except BaseException:
+            coroutine.close()
+            raise
+        with code_of(job):
+            self.awaiting.run(coroutine)
 
     def failed(self, job: Job, queue: Queue, exception: BaseException, trace: str | None, is_requeued: bool) -> None:
         """A job failed."""

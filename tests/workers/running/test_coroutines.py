@@ -59,6 +59,12 @@ class Hooked(Awaited):
     async def on_requeued(self, queue: Queue) -> None:
         await self.note("requeued")
 
+    async def on_rescued(self, queue: Queue) -> None:
+        await self.note(f"rescued {self.arguments.word}")
+
+    async def on_skipped(self, queue: Queue) -> None:
+        await self.note(f"skipped {self.arguments.word}")
+
     async def note(self, what: str) -> None:
         await asyncio.sleep(0)
         self.seen.append(what)
@@ -339,6 +345,16 @@ class TestAsyncMethodsOfAJob:
         work(callback=None, requeue_times=1)
         assert Hooked.seen == ["started", "error it failed", "requeued"]
         assert job.status.hget() == STATUSES.DELAYED
+
+    @pytest.mark.parametrize("concurrency", [1, 2])
+    def test_have_the_arguments_of_a_job_that_was_not_claimed(self, concurrency: int) -> None:
+        lost = Hooked.add_job("a", word="b")
+        lost.claim("one that dies", lease=0.001)
+        wait_until(lambda: not lost.claim_state().is_held)
+        work(callback=None, max_loops=1, max_duration=10, concurrency=concurrency)
+        Hooked.add_job("c", word="d").status.hset(STATUSES.CANCELED)
+        work(callback=None, max_loops=1, max_duration=10, concurrency=concurrency)
+        assert Hooked.seen == ["rescued b", "started", "error b", "skipped d"]
 
     def test_that_fail_are_logged_and_do_not_end_the_worker(self, log: pytest.LogCaptureFixture) -> None:
         job = Raising.add_job("a")

@@ -10,7 +10,7 @@ import redis
 from running import work
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, JobFailed, Limit, Queue, Retry, current_job, job
+from limpyd_jobs import STATUSES, Argument, Error, Job, JobFailed, Limit, Queue, Retry, current_job, job
 from limpyd_jobs.check import check
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.models.claims.exhausted import OnExhausted, OnExhaustedAsync
@@ -42,11 +42,13 @@ class PayLater(Pay):
 
 
 class PayAsync(Pay):
+    amount = Argument(int, default=0)
+
     async def run(self, queue: Queue) -> None:
         raise ValueError("no money")
 
     async def on_exhausted(self, error: JobFailed) -> None:  # type: ignore[override]
-        called.append((await self.aget("identifier"), error))
+        called.append((f"{await self.aget('identifier')} {self.arguments.amount}", error))
 
 
 class PayLimited(Pay):
@@ -113,9 +115,9 @@ def test_it_is_called_after_the_last_error_and_no_other() -> None:
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_functions_and_coroutines_have_it_too(concurrency: int) -> None:
     send.add("ann")
-    PayAsync.add_job("bob")
+    PayAsync.add_job("bob", amount=3)
     run(4, concurrency=concurrency)
-    assert {name for name, _ in called} == {"bob", f"{__name__}.send:1"}
+    assert {name for name, _ in called} == {"bob 3", f"{__name__}.send:1"}
     assert [error.type for _, error in called] == ["ValueError"] * 2
 
 
