@@ -387,8 +387,13 @@ def check_notifies(model: type[RedisModel]) -> None:
     """Raise `ConfigurationException` if a model does not notify of its changes."""
     if not layout_of(model).description["tells"]:
         raise ConfigurationException(
-            f"{model.__name__} does not notify of its changes: set notify_changes = True on the class"
+            f"{model.__name__} does not notify of its changes: {remedy_of(model, 'notify_changes')}"
         )
+
+
+def remedy_of(model: type[RedisModel], option: str) -> str:
+    """Say how to switch on an option of a job class, or of the function that it is made of."""
+    return f"write @job({option}=True)" if hasattr(model, "_function") else f"set {option} = True on the class"
 
 
 def checked_timeout(timeout: Any) -> float | None:

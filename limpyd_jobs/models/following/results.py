@@ -16,7 +16,7 @@ from limpyd_jobs.fields.codecs import codec_of, dump_compact
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.explaining.details import errors_of
-from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys
+from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys, remedy_of
 from limpyd_jobs.models.following.waiting import deadline_of, one_at_a_time, wait_for_end
 from limpyd_jobs.records.layout import RESULT_KEY, kept_for
 from limpyd_jobs.records.lazy_fields import pk_of
@@ -102,7 +102,7 @@ def result_of(job: Any, timeout: float | None, error_model: Any) -> Any:
 def checked_wait(job: Any, timeout: float | None) -> float | None:
     """Return the time to wait for a result, if the class of the job keeps results."""
     if kept_for(type(job)) is None:
-        raise ConfigurationException(f"{type(job).__name__} keeps no results: set keep_result = True on the class")
+        raise ConfigurationException(f"{type(job).__name__} keeps no results: {remedy_of(type(job), 'keep_result')}")
     return checked_timeout(timeout)
 
 

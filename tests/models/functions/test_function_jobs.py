@@ -285,6 +285,12 @@ class TestAResult:
         run_all("async", concurrency=2)
         assert added.result() == (Item("apple", Decimal("1.50")), {1: {date(2026, 1, 31)}})
 
+    def test_or_a_change_that_is_not_kept_names_the_option_of_the_decorator(self) -> None:
+        with pytest.raises(ConfigurationException, match=r"keeps no results: write @job\(keep_result=True\)"):
+            shouted.add("a").result()
+        with pytest.raises(ConfigurationException, match=r"write @job\(notify_changes=True\)"):
+            shouted.add("b").wait()
+
     def test_of_another_type_than_annotated_comes_back_as_json_keeps_it(self) -> None:
         added = mistaken.add("soon")
         run_all()
