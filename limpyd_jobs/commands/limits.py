@@ -13,10 +13,11 @@ from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.dates import span
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
-from limpyd_jobs.query import LimitKey, limit_keys, limits_of, rest_limit, resume_limit, set_limit
+from limpyd_jobs.query import limits_of, rest_limit, resume_limit, set_limit
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.views import LimitRow, limit_rows
 
-COLUMNS = ("limit", "of", "taken", "allowed", "parked", "waited", "state")
+COLUMNS = ("limit", "class", "taken", "allowed", "parked", "waited", "state", "set")
 NUMBERS = ("concurrency", "rate", "burst", "share")
 
 
@@ -56,19 +57,24 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
     def _list(self, words: Sequence[str]) -> None:
         if len(words) > 1:
             self.parser.error(f"unexpected argument: {words[1]!r}; list takes one class")
-        found = limits_of(job_class_of(words[0])) if words else limit_keys()
-        self.print_list(found, COLUMNS, map(_row, found))
+        found = limit_rows()
+        if words:
+            keys = {(each.owner, each.label) for each in limits_of(job_class_of(words[0]))}
+            found = [row for row in found if (row.key.owner, row.key.label) in keys]
+        self.print_list([*map(_as_json, found)], COLUMNS, map(_row, found))
 
     def _show(self, words: Sequence[str]) -> int:
         if len(words) != 1:
             self.parser.error("say which key of a limit, as list shows it: customer=acme")
-        found = [each for each in limit_keys() if each.label == words[0]]
+        found = [row for row in limit_rows() if row.key.label == words[0]]
         if not found:
-            raise LookupError(f"no job holds a slot of {one_line(words[0])}, or waits for it")
-        if not self.print_as_json([each._asdict() for each in found]):
-            for each in found:
-                fields = zip(COLUMNS, _row(each), strict=True)
-                holders = "; ".join(each.holders) or "none"
+            raise LookupError(
+                f"no job holds a slot of {one_line(words[0])}, or waits for it: limpyd-jobs limits lists what is in use"
+            )
+        if not self.print_as_json([*map(_as_json, found)]):
+            for row in found:
+                fields = zip(COLUMNS, _row(row), strict=True)
+                holders = "; ".join(row.key.holders) or "none"
                 print_fields([*((name, str(value)) for name, value in fields), ("held by", holders)])
         return 0
 
@@ -117,7 +123,14 @@ def _key(limit: str, value: str | None) -> str:
     return f"all of {limit}" if value is None else f"{limit}={one_line(value)}"
 
 
-def _row(key: LimitKey) -> tuple[Any, ...]:
+def _as_json(row: LimitRow) -> dict[str, Any]:
+    return {**row.key._asdict(), "classes": row.classes}
+
+
+def _row(row: LimitRow) -> tuple[Any, ...]:
+    key = row.key
     waited = "" if key.waited is None else span(key.waited)
     allowed = "" if key.allowed is None else key.allowed
-    return key.label, key.owner, key.taken, allowed, key.parked, waited, key.state
+    now_set = " ".join(f"{name}={value}" for name, value in key.set.items())
+    classes = ", ".join(row.classes) or key.owner
+    return key.label, classes, key.taken, allowed, key.parked, waited, key.state, now_set

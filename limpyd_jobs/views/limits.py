@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from limpyd_jobs.classes.job_classes import job_classes
@@ -13,10 +14,17 @@ from limpyd_jobs.search.classes import classes_of
 
 
 class LimitRow(NamedTuple):
-    """A key of a limit, and the class of its jobs: empty if several classes share the limit, or it is not known."""
+    """A key of a limit, and the class of its jobs: empty if several classes share the limit, or it is not known.
+    `shared` has those that share it, as far as they are known."""
 
     key: LimitKey
     job_class: str
+    shared: Sequence[str] = ()
+
+    @property
+    def classes(self) -> list[str]:
+        """The paths of the classes whose limit it is."""
+        return [self.job_class] if self.job_class else [*self.shared]
 
     @property
     def sign(self) -> str:
@@ -28,8 +36,16 @@ class LimitRow(NamedTuple):
 
 def limit_rows(database: JobsDatabase | None = None) -> list[LimitRow]:
     """Return the keys of limits that are in use: those that keep most jobs waiting first."""
-    paths = {known.name: path for path, known in classes_of(database).items()}
-    return [LimitRow(each, paths.get(each.owner, "")) for each in limit_keys(database)]
+    known = classes_of(database)
+    paths, shared = {each.name: path for path, each in known.items()}, defaultdict[str, list[str]](list)
+    for path, each in sorted(known.items()):
+        for limit in each.limits:
+            if limit.name:
+                shared[limit.name].append(path)
+    return [
+        LimitRow(key, "", shared[key.name]) if key.owner not in paths else LimitRow(key, paths[key.owner])
+        for key in limit_keys(database)
+    ]
 
 
 def rows_of(rows: Collection[LimitRow], paths: Collection[str]) -> list[LimitRow]:

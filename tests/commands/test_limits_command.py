@@ -27,7 +27,7 @@ class Deal(Job):
     namespace = "deals"
     queue_name = "q"
     customer = fields.InstanceHashField()
-    limits = [Limit("customer", concurrency=1)]
+    limits = [Limit("customer", concurrency=1), Limit("customer", concurrency=9, name="all")]
 
     def run(self, queue):
         pass
@@ -66,7 +66,9 @@ def run(redis_server: RedisServer, app: Path) -> Iterator[Run]:
 
 
 def test_the_keys_that_are_in_use_are_listed_and_shown_without_importing_their_class(run: Run) -> None:
-    (row,) = json.loads(run("list", "--json")[1])
+    row, shared = json.loads(run("list", "--json")[1])
+    assert (row["classes"], shared["classes"]) == ([PATH], [PATH])
+    assert run("list")[1].count(PATH) == 2
     assert [row[name] for name in ("name", "value", "taken", "allowed", "parked")] == ["customer", "acme", 1, 1, 1]
     status, shown = run("show", "customer=acme")
     assert status == 0
@@ -77,6 +79,7 @@ def test_the_keys_that_are_in_use_are_listed_and_shown_without_importing_their_c
 def test_other_numbers_are_set_and_unset(run: Run) -> None:
     of_acme = PATH, "customer=acme"
     assert run("set", *of_acme, "concurrency=5", "share=2") == (0, "concurrency=5 share=2\n")
+    assert "concurrency=5 share=2" in run("list")[1]
     assert run("set", *of_acme, "concurrency=", "share=") == (0, "as the class says\n")
     assert run("pause", *of_acme)[0] == 0
     assert "paused" in run()[1]
