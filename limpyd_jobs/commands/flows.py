@@ -119,7 +119,8 @@ def _value_of(text: str | None = None) -> Any:
 
 def _row(flow: FlowSummary) -> tuple[object, ...]:
     added, ended = (date.isoformat(" ", "seconds") if date else "" for date in (flow.added, flow.ended))
-    return flow.name or flow.id, shown_state(flow), flow.size, flow.open, flow.failed, added, ended, flow.id
+    label = f"{flow.id}, {flow.label}" if flow.spawner else flow.label
+    return label, shown_state(flow), flow.size, flow.open, flow.failed, added, ended, flow.id
 
 
 def _row_of_node(node: FlowNode) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.records import flows
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.redis.cluster.tags import at
-from limpyd_jobs.search.classes import connection_to, replies_to
+from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
 
 # How many flows of a kind are listed at most, and how many are read at once.
 MOST, CHUNK = 1000, 200
@@ -38,6 +38,8 @@ class FlowSummary(NamedTuple):
         When its last job ended, naive UTC.
     canceled: str
         Why it was canceled, if it was.
+    spawner: str
+        The ident of the job that spawned it; empty if none did.
     """
 
     id: str
@@ -49,6 +51,12 @@ class FlowSummary(NamedTuple):
     added: datetime | None
     ended: datetime | None
     canceled: str
+    spawner: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name; without one, what spawned it, or else its id."""
+        return self.name or (f"spawned by {self.spawner}" if self.spawner else self.id)
 
 
 def flows_of(database: Any = None) -> list[FlowSummary]:
@@ -64,16 +72,16 @@ def flows_of(database: Any = None) -> list[FlowSummary]:
     keys = [at(connection, key) for key in (flows.BUILDING, flows.LIVE, flows.ENDED)]
     found = replies_to(connection, [("ZREVRANGE", key, 0, MOST - 1) for key in keys])
     ids = dict.fromkeys(flow for some in found for flow in some or ())
-    return [each for some in chunks(ids, CHUNK) for each in _read(connection, some)]
+    return [each for some in chunks(ids, CHUNK) for each in _read(connection, some, database)]
 
 
 def flow_summary(flow: str, database: Any = None) -> FlowSummary | None:
     """Return how far a flow is, by its id; None if there is none, or no longer."""
-    return next(iter(_read(connection_to(database or BaseJobsModel.database), [flow])), None)
+    return next(iter(_read(connection_to(database or BaseJobsModel.database), [flow], database)), None)
 
 
-def _read(connection: Any, ids: list[str]) -> list[FlowSummary]:
-    names = ("name", "state", "size", "added", "ended", "canceled")
+def _read(connection: Any, ids: list[str], database: Any) -> list[FlowSummary]:
+    names = ("name", "state", "size", "added", "ended", "canceled", "spawner")
     commands = [
         command
         for flow in ids
@@ -85,13 +93,22 @@ def _read(connection: Any, ids: list[str]) -> list[FlowSummary]:
     ]
     replies = replies_to(connection, commands)
     rows = zip(ids, replies[::3], replies[1::3], replies[2::3], strict=True)
-    return [_summary(flow, *row) for flow, *row in rows if row[0] and row[0][1]]
+    found = [_summary(flow, *row) for flow, *row in rows if row[0] and row[0][1]]
+    return _with_idents(found, database) if any(each.spawner for each in found) else found
+
+
+def _with_idents(found: list[FlowSummary], database: Any) -> list[FlowSummary]:
+    """Put the ident of each job that spawned a flow in place of the beginning of its keys."""
+    paths = {known.name: path for path, known in classes_of(database or BaseJobsModel.database).items()}
+    parts = [each.spawner.rpartition(":") for each in found]
+    idents = [f"{paths.get(name, name)}{colon}{pk}" for name, colon, pk in parts]
+    return [each._replace(spawner=ident) for each, ident in zip(found, idents, strict=True)]
 
 
 def _summary(flow: str, stored: list[str | None], number: int | None, failed: int | None) -> FlowSummary:
     """Return what was read. Another program may have written anything there."""
-    name, state, size, added, ended, canceled = stored
+    name, state, size, added, ended, canceled, spawner = stored
+    jobs = flows.size_in(size)
     when = parse_datetime(added), parse_datetime(ended)
-    return FlowSummary(
-        flow, name or "", state or "", flows.size_in(size), number or 0, failed or 0, *when, canceled or ""
-    )
+    texts = canceled or "", spawner or ""
+    return FlowSummary(flow, name or "", state or "", jobs, number or 0, failed or 0, *when, *texts)

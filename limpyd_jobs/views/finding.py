@@ -143,7 +143,7 @@ def _places(text: str, database: JobsDatabase | None) -> Iterator[Place]:
     yield from (Place("class", path) for path in near(classes_of(database)))
     if " " not in text:
         yield from causes
-    yield from (Place("flow", each.id, each.name or each.id) for each in flows_named(text, MAX_NAMES, database))
+    yield from (Place("flow", each.id, each.label) for each in flows_named(text, MAX_NAMES, database))
     yield from (Place("schedule", each.name) for each in schedules(text, MAX_NAMES, CAUSES_TIMEOUT, database).found)
     number = sum(low in f"{each.who} {each.filter} {each.how}".lower() for each in audit_entries(MAX_ENTRIES, database))
     if number:

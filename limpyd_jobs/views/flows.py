@@ -139,7 +139,7 @@ def flow_rows(text: str = "", database: JobsDatabase | None = None) -> list[Flow
     """Return the flows in whose names a text is: those that go on first, those of them first in which something failed;
     then those that have ended, the last ones first. See `flows_of`."""
     low = text.lower()
-    found = [each for each in flows_of(database) if low in (each.name or each.id).lower()]
+    found = [each for each in flows_of(database) if low in f"{each.id} {each.label}".lower()]
     return sorted(found, key=lambda each: (each.state == "ended", each.state != "ended" and not each.failed))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from flow_kinds import Page, Report
+from flow_kinds import Page, Report, Spawning
+from running import work
 
 from limpyd_jobs import Flow, chain
 from limpyd_jobs.commands.flows import Flows
@@ -39,6 +40,16 @@ def test_all_are_listed_the_last_ones_first(capsys: pytest.CaptureFixture[str]) 
     ]
     assert run("list", "--json") == 0
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["", "report:7", "ended"]
+
+
+def test_one_that_a_job_spawned_is_listed_with_its_id_and_that_job(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Spawning.add_job()
+    work("spawning", callback=None)
+    assert run() == 0
+    children = job.waits.hget().partition("children ")[2].partition("\n")[0]
+    assert f"{children}, spawned by {job.ident}" in capsys.readouterr().out
+    assert run("list", "--json") == 0
+    assert [each["spawner"] for each in json.loads(capsys.readouterr().out)] == [job.ident]
 
 
 def test_the_jobs_of_one_are_shown_with_why_they_were_canceled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,9 @@ def test_what_a_node_waits_for_is_said() -> None:
     assert "waiting for a signal: approval" in page.shown
     assert f'"/flows/flow?name={children}"' in page.text
     assert Dashboard().read(f"/flows/flow?name={children}")["flow"]["size"] == 3
+    spawner = flow.nodes()[1].ident
+    assert f'href="/jobs/{spawner}">{spawner}</a>' in Dashboard().get(f"/flows/flow?name={children}").text
+    assert f"spawned by {spawner}" in Dashboard().get("/flows").shown
 
 
 def is_idle(flow: Flow) -> bool:

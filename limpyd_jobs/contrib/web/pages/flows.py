@@ -95,7 +95,7 @@ class FlowShown:
 
     @property
     def name(self) -> str:
-        return self.flow.name or self.flow.id
+        return self.flow.label
 
 
 def show(asked: Asked) -> FlowsShown:
@@ -169,7 +169,7 @@ def requeue(asked: Asked, form: Form) -> Plan:
 def _plan(verb: str, flow: FlowSummary, number: int, do: Callable[[OnStep], str]) -> Plan:
     danger, stays = SAID[verb]
     return Plan(
-        title=f"{verb} the flow {flow.name or flow.id}",
+        title=f"{verb} the flow {flow.label}",
         do=do,
         count=lambda: Tally.of(Counter(done=number)),
         danger=danger,
