@@ -155,8 +155,11 @@ A filter is made of words. All of them must be met:
         ),
         *for_verbs(
             "list",
-            WorkerOption("--after", help="the value that the previous page ended with"),
             WorkerOption("--oldest-first", action="store_true", help="the oldest first (default: the newest)"),
+        ),
+        *for_verbs(
+            "list follow",
+            WorkerOption("--after", help="the value that the previous page ended with; the id of a chunk of output"),
         ),
         *for_verbs(
             "count", WorkerOption("--by", metavar="FIELD", help="class, queue, status, error, fingerprint or any other")
@@ -367,9 +370,9 @@ A filter is made of words. All of them must be met:
         idents = self._idents("follow", words)
         if len(idents) > 1:
             self.parser.error("follow takes one job")
-        if self.options.json or self.options.jsonl:
-            self.parser.error("follow does not support --json and --jsonl: see show")
-        return Following(idents[0]).until_end()
+        if self.options.json:
+            self.parser.error("follow does not support --json: --jsonl prints each chunk of output as a line")
+        return Following(idents[0], self.options.after, is_jsonl=bool(self.options.jsonl)).until_end()
 
     def _show(self, words: Sequence[str]) -> None:
         idents = self._idents("show", words)

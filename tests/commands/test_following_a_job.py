@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -63,6 +64,20 @@ def test_its_output_is_shown_as_it_comes() -> None:
     assert (status, lines[-1]) == (0, "success")
     assert lines[:3] == ['> {"delta":"Hel"}', '> "\\u001b[31m"', "its output begins anew"]
     assert lines[3:-1] == [f"> {number}" for number in range(250)]
+
+
+def test_a_script_gets_its_output_alone_and_goes_on_after_a_chunk() -> None:
+    job = Job.add_job("one", "queue")
+    claim = job.claim("ann")
+    job.progress(0.5)
+    job.emit("a", {"b": 1})
+    claim.fail(ValueError("failed"))
+    status, out, _ = limpyd_jobs("jobs", "follow", job.ident, "--jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (status, [(each["value"], each["run"]) for each in rows]) == (1, [("a", 1), ({"b": 1}, 1)])
+    assert limpyd_jobs("jobs", "follow", job.ident, "--jsonl", f"--after={rows[0]['id']}")[1] == out.splitlines(True)[1]
+    status, _, error = limpyd_jobs("jobs", "follow", job.ident, "--after=rubbish")
+    assert (status, "'rubbish'" in error, "Traceback" in error) == (2, True, False)
 
 
 def test_the_exit_status_says_how_a_job_ended() -> None:

@@ -64,20 +64,21 @@ def watch(look: Callable[[], object], every: float) -> int:
 
 
 class Following:
-    """Prints what becomes of a job, until its end: its status, its progress, the lines of its log, and its output."""
+    """Prints what becomes of a job, until its end: its status, its progress, the lines of its log, and its output; of
+    that, what comes after a chunk, if its id is given. With `is_jsonl`, it prints each chunk as JSON, and no more."""
 
-    def __init__(self, ident: str) -> None:
-        self._ident = ident
+    def __init__(self, ident: str, after: str | None = None, *, is_jsonl: bool = False) -> None:
+        self._ident, self._is_jsonl = ident, is_jsonl
         self._log: Sequence[str] = ()
         self._status = self._bar = ""
         self._tries = "0"
-        self._last, self._run = "", 0
+        self._last, self._run = after or "", 0
         self._is_terminal = sys.stdout.isatty()
 
     def until_end(self) -> int:
         """Return the exit status, by how the job ended."""
         details = job_details(self._ident, most=MOST)
-        output = job_output(self._ident)
+        output = job_output(self._ident, after=self._last)
         while True:
             if details.status in ENDS:
                 output.close()
@@ -112,6 +113,8 @@ class Following:
         if chunk.run > self._run > 0:
             self._say("its output begins anew")
         self._last, self._run = chunk.id, chunk.run
+        if self._is_jsonl:
+            print(dump_compact(chunk._asdict()), flush=True)
         self._say(f"> {one_line(dump_compact(chunk.value), MESSAGE)}")
 
     def _print(self, details: JobDetails) -> None:
@@ -141,11 +144,15 @@ class Following:
         )
 
     def _say(self, text: str) -> None:
+        if self._is_jsonl:
+            return
         end = "\x1b[K" if self._is_terminal and self._bar else ""
         print(f"{text}{end}", flush=True)
 
     def _show_bar(self, bar: str, fraction: float) -> None:
         """Print how far the job is: on a terminal in one line, which the next one replaces."""
+        if self._is_jsonl:
+            return
         if not self._is_terminal:
             print(bar, flush=True)
             return
