@@ -34,6 +34,15 @@ def test_less_is_given_back_and_more_is_a_debt_whatever_was_said_before(world: W
         assert ahead(world) == expected
 
 
+def test_a_debt_is_no_longer_than_a_hundred_years(world: World) -> None:
+    job = world.job(str(ask(world)))
+    for amount in (1e300, 10**30):
+        assert transitions.settle(job, TOKEN, "model", amount) == "done"
+        assert ahead(world) == pytest.approx(100 * 365.25 * 24, rel=0.01)
+        transitions.settle(job, TOKEN, "model", 0)
+        assert ahead(world) == 0
+
+
 def test_what_is_given_back_lets_the_next_one_begin(world: World) -> None:
     job = world.job(str(ask(world, "30")))
     assert ask(world, "1", "next") is None

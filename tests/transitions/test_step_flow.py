@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -110,3 +111,16 @@ def test_a_list_of_flows_of_a_wrong_type_keeps_no_flow_waiting(key: str, redis_c
     redis_client.set(key, "x")
     look_after_flows()
     assert flow._nodes[1].job.status.hget() == STATUSES.CANCELED
+
+
+@each("listed, key", [("building", ""), ("live", ""), ("live", ":open")])
+def test_the_id_of_a_flow_forges_no_line_of_the_log(
+    listed: str, key: str, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    flow_that_missed_an_end(redis_client)
+    redis_client.zadd(f"limpyd-jobs:flows:{listed}", {"aaa\n[1] INFO forged\x1b[31m": 0})
+    redis_client.set(f"limpyd-jobs:flow:aaa\n[1] INFO forged\x1b[31m{key}", "x")
+    with caplog.at_level(logging.INFO, "limpyd-jobs"):
+        look_after_flows()
+    assert any("aaa" in message for message in caplog.messages)
+    assert not [message for message in caplog.messages if "\n" in message or "\x1b" in message]

@@ -162,9 +162,13 @@ local function text_of_needs(needs)
   return #lines > 0 and table.concat(lines, '\n') or nil
 end
 
+-- How far in the future all that was used of a rate may be free again, at most: a hundred years, in microseconds.
+local LONGEST_DEBT = 3155760000000000
+
 -- Notes when all that was used of a rate will be free again: if that is so already, there is nothing to note.
 --@rarely
 local function use_rate(limit, used_until)
+  used_until = math.min(used_until, now() + LONGEST_DEBT)
   if used_until <= now() then
     redis.call('DEL', limit .. ':rate')
     return

@@ -67,7 +67,7 @@ class FlowKeeper:
     def _drop(context: Context, client: Any, flow: str) -> None:
         while send(transitions.drop_flow(client, flow, MAKING_SECONDS)):
             pass
-        context.log(f"The flow {flow} was not made to its end, and is dropped")
+        context.log(f"The flow {one_line(flow)} was not made to its end, and is dropped")
 
     @staticmethod
     def _refresh_classes(client: Any) -> None:
@@ -104,7 +104,7 @@ class FlowKeeper:
             if cursor == "0":
                 break
         if found:
-            context.log(f"{found} jobs of the flow {flow} had ended without its notice")
+            context.log(f"{found} jobs of the flow {one_line(flow)} had ended without its notice")
 
 
 def _readable(reply: Any) -> Any:
@@ -125,6 +125,7 @@ def _others_go_on(context: Context, flow: str) -> Iterator[None]:
         if not is_of_wrong_type(error):
             raise
         context.log(
-            f"The flow {flow} cannot be looked after, as another program wrote to its keys: {one_line(error)}",
+            f"The flow {one_line(flow)} cannot be looked after, as another program wrote to its keys: "
+            f"{one_line(error)}",
             "warning",
         )

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import redis
 from asking import Dashboard
 
 from limpyd_jobs import Job
@@ -107,6 +108,18 @@ def test_what_is_secret_is_masked() -> None:
     assert "secret plan" not in text
     assert '"n": 1' in text
     assert "(masked)" in Dashboard(masked=["output"]).get(f"/output/{job.ident}").text
+
+
+def test_what_another_program_wrote_is_sent_as_json_that_browsers_read(redis_client: redis.Redis) -> None:
+    job = Answer.add_job()
+    with job.claim("ann"):
+        job.emit("a")
+        for number, value in enumerate((b'"\xff"', b'"\\ud800"', b"1e400", b"[NaN]"), 2):
+            redis_client.xadd(f"{Answer._name}:{job.pk.get()}:_output", {"value": value}, id=f"1-{number}")
+        text = Dashboard(streams=False).get(f"/output/{job.ident}").text
+    assert [chunk for chunk, _ in events(text)] == ["1-1", "1-2", "1-3", "1-4", "1-5"]
+    assert "Infinity" not in text
+    assert ": [NaN" not in text
 
 
 def test_what_cannot_be_followed_is_refused() -> None:

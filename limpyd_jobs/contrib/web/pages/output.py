@@ -101,4 +101,13 @@ def _all_now(follow: Callable[[], Any], mask: Mask, is_again: bool) -> Response:
 
 def _event(chunk: Any, mask: Mask) -> str:
     value = HIDDEN if mask.is_secret("output") else mask.value(chunk.value)
-    return f"id: {chunk.id}\ndata: {json.dumps({'value': value, 'run': chunk.run}, ensure_ascii=False)}\n\n"
+    return f"id: {chunk.id}\ndata: {_json({'value': value, 'run': chunk.run})}\n\n"
+
+
+def _json(data: dict[str, Any]) -> str:
+    """Return data as JSON that browsers read, in ASCII. Other programs may have written numbers that JSON has not, and
+    halves of characters."""
+    try:
+        return json.dumps(data, allow_nan=False)
+    except ValueError:
+        return json.dumps({**data, "value": str(data["value"])})
