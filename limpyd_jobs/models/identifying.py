@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -69,6 +70,14 @@ def _values(job_class: type[RedisModel], fields: Mapping[str, Any]) -> SimpleNam
 
 _lock = threading.Lock()
 _last = 0
+
+
+_MADE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def is_made(identifier: str) -> bool:
+    """Whether an identifier looks like one that `sortable_identifier` made."""
+    return bool(_MADE.fullmatch(identifier))
 
 
 def sortable_identifier() -> str:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 
 from limpyd_jobs.models import Job, Queue, queue_name
+from limpyd_jobs.models.identifying import is_made
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.texts import LOGGED, MESSAGE, as_lines, one_line
 
@@ -58,27 +59,28 @@ class ClassNames:
     """The paths of the job classes that a worker met, by the name of the queue."""
 
     def __init__(self) -> None:
-        self.are_several = False  # whether there are several in any queue, or one is made from a function
+        self.are_several = False  # whether there are several in any queue, or the class is always named
         self.of_queue: defaultdict[str, set[str]] = defaultdict(set)
-        self._functions: set[str] = set()
+        self._always_named: set[str] = set()
 
-    def add(self, queue_name: str, path: str, job_class: type[Job] | None = None) -> None:
-        """Note that there is a job of a class in a queue."""
+    def add(self, queue_name: str, path: str, job_class: type[Job] | None = None, identifier: str | None = "") -> None:
+        """Note that there is a job of a class in a queue: the first one, of an identifier. If that was made for it, or
+        the class of a function, the identifiers say nothing, so the class is always named."""
         paths = self.of_queue[queue_name]
         if path not in paths:
             paths.add(path)
-            if hasattr(job_class, "_function"):  # its identifier says nothing, as that of a class may do
-                self._functions.add(path)
-            self.are_several |= len(paths) > 1 or path in self._functions
+            if hasattr(job_class, "_function") or is_made(identifier or ""):
+                self._always_named.add(path)
+            self.are_several |= len(paths) > 1 or path in self._always_named
 
     def mark(self, queue_name: str, path: str) -> str:
         """Return the end of a message on a job: its class in brackets, nothing if there is no other class and it is
-        not made from a function.
+        not always named.
 
         It is the name of the class, or its whole path if another one has the same name.
         """
         paths = self.of_queue.get(queue_name, ())
-        if len(paths) < 2 and path not in self._functions:
+        if len(paths) < 2 and path not in self._always_named:
             return ""
         name = path.rpartition(".")[2]
         is_clear = sum(other.rpartition(".")[2] == name for other in paths) < 2

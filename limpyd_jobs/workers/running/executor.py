@@ -117,7 +117,7 @@ class Executor:
         )
         vars(run.queue)["_cached_name"] = delivery.queue_name
         if delivery.path not in self.runs.class_names.of_queue[delivery.queue_name]:
-            self.runs.class_names.add(delivery.queue_name, delivery.path, type(run.job))
+            self.runs.class_names.add(delivery.queue_name, delivery.path, type(run.job), delivery.identifier)
             self.code.met(type(run.job))
 
     def _execute(self, run: Run, call: Callable[[Run], Any]) -> None:

@@ -66,6 +66,15 @@ class TestClasses:
         Worker("posts", max_loops=1, terminate_gracefuly=False).run()
         assert [line for line in log.messages if line.endswith(" (post)")] == log.messages[-3:-1]
 
+    def test_a_class_whose_identifiers_are_made_is_named_from_its_first_job_on(
+        self, log: pytest.LogCaptureFixture
+    ) -> None:
+        Mail.add_job()
+        Push.add_job()
+        work(callback=None, max_loops=2)
+        lines = [line.rpartition(" ")[2] for line in messages(log) if not line.startswith("Run ")]
+        assert lines == ["(Mail)", "(Mail)", "(Push)", "(Push)"]
+
     def test_classes_of_one_name_are_told_apart_by_their_paths(self) -> None:
         names = ClassNames()
         for path in ("shop.jobs.Mail", "news.jobs.Mail", "shop.jobs.Push"):
