@@ -113,6 +113,18 @@ class Seated(Asking):
     limits = (Limit("signal", concurrency=1),)
 
 
+class Dropped(Asking):
+    """One that waits for a signal; one too many is dropped."""
+
+    limits = (Limit("signal", name="dropped", concurrency=1, on_limit="drop"),)
+
+
+class Newest(Asking):
+    """One that waits for a signal; of those that may not begin, only the newest is kept."""
+
+    limits = (Limit("signal", name="newest", concurrency=1, on_limit="newest"),)
+
+
 class Spawning(Job):
     """A job that spawns pages, some of which fail, and returns what they returned."""
 
@@ -130,6 +142,12 @@ class Spawning(Job):
         results = self.children_results()
         self.answer.hset(results)
         return sum(results.values())
+
+
+class Replaced(Spawning):
+    """One that spawns pages, of which the newest takes the place of the one that runs."""
+
+    limits = (Limit("on_error", name="replaced", concurrency=1, on_limit="replace"),)
 
 
 @job(queue="asking")
@@ -168,7 +186,7 @@ async def give_up_in_a_group(error: str) -> None:
 
 
 MODELS = (
-    *(Asking, Seated, Spawning, ask.job_class, ask_later.job_class, ask_both.job_class),
+    *(Asking, Seated, Dropped, Newest, Spawning, Replaced, ask.job_class, ask_later.job_class, ask_both.job_class),
     *(ask_in_a_group.job_class, give_up_in_a_group.job_class),
     *(Page, Report, Stubborn, Numbered, add.job_class, total.job_class, Queue, Error),
 )

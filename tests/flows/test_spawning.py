@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from flow_kinds import Page, Report, Spawning, Tagged
+from flow_kinds import Page, Replaced, Report, Spawning, Tagged
 from running import work
 
 from limpyd_jobs import (
@@ -271,6 +271,18 @@ class TestKeys:
             run()
             assert job.status.hget() == STATUSES.DELAYED
             job.cancel()
+
+
+def test_what_a_job_spawned_is_canceled_once_a_newer_one_takes_its_place() -> None:
+    job = Replaced.add_job()
+    with job.claim("me") as claim:
+        job.spawn(Page.prepare())
+        Replaced.add_job()
+        Report.add_job()
+        run(1, "spawning,reports")  # the report, as the newer one may not begin yet
+        claim.cancel()
+    [page] = Page.collection().instances()
+    assert page.status.hget() == STATUSES.CANCELED
 
 
 def test_it_is_explained() -> None:

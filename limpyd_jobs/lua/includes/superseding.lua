@@ -56,11 +56,13 @@ end
 local function cancel_parked(entry, reason)
   local job = entry.job
   redis.call('ZREM', entry.key, entry.text)
-  if unpark(entry.base, job.ident) == 0 or redis.call('HGET', job.key, 'status') ~= STATUSES.WAITING then return end
+  local status, spawned = unpack(redis.call('HMGET', job.key, 'status', '_spawned'))
+  if unpark(entry.base, job.ident) == 0 or status ~= STATUSES.WAITING then return end
   update(job.model, job.pk, {
     status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false,
     _last_claim = false,
   })
+  if spawned then cancel_spawned(spawned) end
 end
 
 -- Cancels the job that holds a slot of a limit and began first, unless one that does is canceled already.
@@ -69,14 +71,16 @@ local function cancel_first_holder(limit, rule, classes, reason)
   local first, began
   for _, ident in ipairs(redis.call('ZRANGE', limit .. ':slots', 0, MOST_COMPARED - 1)) do
     local job = job_superseded_by(rule, ident, classes, 'replaces')
-    local status, start, token, queue_key = unpack(job and redis.call(
-      'HMGET', job.key, 'status', 'start', '_claim_token', '_queue_key') or NOTHING)
+    local status, start, token, queue_key, spawned = unpack(job and redis.call(
+      'HMGET', job.key, 'status', 'start', '_claim_token', '_queue_key', '_spawned') or NOTHING)
     if token and status == STATUSES.CANCELED then return end
     if token and status == STATUSES.RUNNING and (not began or (start or '') < began) then
-      first, began = {job = job, token = token, queue_key = queue_key}, start or ''
+      first, began = {job = job, token = token, queue_key = queue_key, spawned = spawned}, start or ''
     end
   end
-  if first then cancel_running(first.job, first.token, first.queue_key, reason) end
+  if not first then return end
+  cancel_running(first.job, first.token, first.queue_key, reason)
+  if first.spawned then cancel_spawned(first.spawned) end
 end
 
 -- Lets only the newest of the jobs wait that a limit keeps from beginning, if its rule says so. One more is in a lane now.
