@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 import redis
 from cases import each
-from flow_kinds import Asking, Page, Seated, ask, ask_both, ask_in_a_group, ask_later, give_up_in_a_group
+from flow_kinds import (
+    Asking,
+    Dropped,
+    Newest,
+    Page,
+    Seated,
+    ask,
+    ask_both,
+    ask_in_a_group,
+    ask_later,
+    give_up_in_a_group,
+)
 from running import work
 
 from limpyd_jobs import (
@@ -149,6 +160,24 @@ class TestWaiting:
             assert send_signal(job, "approval", 1) == "received"
         run(3, concurrency=3)
         assert [job.answer.value() for job in jobs] == [1, 1, 1]
+
+    @each("job_class", [Dropped, Newest])
+    @each("is_for_flow", [False, True])
+    def test_a_job_that_waited_is_not_dropped_by_its_limit(self, job_class: type[Asking], is_for_flow: bool) -> None:
+        with Flow() as flow:
+            node = flow.add(job_class.prepare())
+        run()
+        other = job_class.add_job()
+        with other.claim("me"):
+            assert send_signal(flow if is_for_flow else node.job, "approval", "yes") == "received"
+            if job_class is Newest:
+                Newest.add_job()
+            Page.add_job()
+            run()  # the page, as none of the others may begin
+            assert node.job.status.hget() == STATUSES.WAITING
+        run()
+        assert node.job.answer.value() == "yes"
+        Newest.collection().delete_all()
 
     def test_a_job_that_is_canceled_while_it_is_about_to_wait_is_canceled(self) -> None:
         job = Asking.add_job()

@@ -162,11 +162,13 @@ end
 -- Puts a job in its queue if it waits for something, with other changes. Returns whether it did.
 --@rarely
 local function place_if_it_waits(job, what, changes)
-  local status, queued, token, waits, delayed_until, base, flow = unpack(redis.call(
-    'HMGET', job.key, 'status', 'queued', '_claim_token', '_waits', 'delayed_until', '_queue_key', '_flow'))
+  local status, queued, token, waits, delayed_until, base, flow, signals = unpack(redis.call(
+    'HMGET', job.key, 'status', 'queued', '_claim_token', '_waits', 'delayed_until', '_queue_key', '_flow', '_signals'))
   local is_waiting = queued == '1' and not token and base and is_parked(status, delayed_until, waits)
   if not is_waiting or not (wait_for(waits, what) or is_unreadable(waits)) then return false end
   local known = {status = status, queued = queued, _flow = flow, _unique_for = false}
+  changes = changes or {}
+  changes._signals = changes._signals or signals or '{}'  -- so that it is known that it has begun
   let_run({model = job.model, pk = job.pk, ident = job.ident, base = base, known = known}, changes)
   return true
 end

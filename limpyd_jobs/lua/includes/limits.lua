@@ -23,6 +23,14 @@ local LOOK_AT_LIMITS = 60000000
 
 local LONGEST_KEY = 200
 
+-- Whether a job has begun, and goes on: it waited for a signal, or for what it spawned, or stopped in the middle of a loop. A
+-- limit may let it wait, but it is not one too many: what it did would be left half-done.
+--@rarely
+local function has_begun(job)
+  local signals, spawned, cursor, waits = unpack(redis.call('HMGET', job.key, '_signals', '_spawned', '_cursor', '_waits'))
+  return signals or spawned or cursor or string.find(waits or '', '^[^\n]*\n%l+ %S')
+end
+
 -- The beginning of the keys of a limit, and the whole key for a value of its field.
 --@rarely
 local function keys_of_limit(rule, base, value)

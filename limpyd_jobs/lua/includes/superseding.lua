@@ -35,7 +35,7 @@ local function parked_for(limit, base, lane, rule, classes)
     seen[key] = true
     for i = 1, #found, 2 do
       local job = job_superseded_by(rule, string.match(found[i], ' (.*)$') or '', classes, 'newest')
-      if job and type(redis.pcall('ZSCORE', queue .. ':_parked', job.ident)) == 'string' then
+      if job and not has_begun(job) and type(redis.pcall('ZSCORE', queue .. ':_parked', job.ident)) == 'string' then
         local entry = {job = job, place = tonumber(found[i + 1]), text = found[i], key = key, base = queue}
         entries[#entries + 1] = entry
         newest = is_newer(entry, newest) and entry or newest
@@ -94,5 +94,5 @@ local function supersede(base, lane, need, classes)
   for i = 1, math.min(#entries, MOST_SUPERSEDED) do
     if entries[i] ~= newest then cancel_parked(entries[i], reason) end
   end
-  if rule.replaces and need.is_full then cancel_first_holder(need.limit, rule, classes, reason) end
+  if rule.replaces and need.is_full and newest then cancel_first_holder(need.limit, rule, classes, reason) end
 end
