@@ -84,10 +84,13 @@ Without a word, it lists."""
         if len(words) not in (2, 3):
             self.parser.error("signal needs a flow or the ident of a job, the name of the signal, and maybe a value")
         to, name, value = words[0], words[1], _value_of(*words[2:])
-        with self.audited("flows signal", f"{to} {name}", needs_room=True, refusals=self.refusals):
+        with self.audited("flows signal", f"{to} {name}", needs_room=True, refusals=self.refusals) as entry:
             outcome = _sent(to, name, value)
+            is_taken = outcome in ("received", "kept")
+            if not is_taken:
+                entry.numbers, entry.outcome = {"refused": 1}, f"refused: {SIGNALED[outcome]}"
         self._print(outcome, SIGNALED[outcome])
-        return 0 if outcome in ("received", "kept") else 1
+        return 0 if is_taken else 1
 
     def _named(self, verb: str, words: Sequence[str]) -> str:
         if len(words) != 1:

@@ -145,7 +145,8 @@ class TestMistakes:
             ({"name": ""}, ValueError, "The name of a node must be a printable text"),
             ({"name": 7}, TypeError, "The name of a node must be a text, not 7"),
             ({"name": "taken"}, ValueError, "The flow has a node of the name 'taken' already"),
-            ({"wait_at_most": "soon"}, ValueError, "soon"),
+            ({"wait_at_most": "soon"}, ValueError, "wait_at_most must be a number of seconds above 0, .* not 'soon'"),
+            ({"wait_at_most": -3}, ValueError, "wait_at_most must be a number of seconds above 0"),
             (
                 {"after": Page},
                 TypeError,
@@ -161,6 +162,15 @@ class TestMistakes:
         flow.add(Page.prepare(), name="taken")
         with pytest.raises(kind, match=message):
             flow.add(Page.prepare(), **options)
+
+    def test_two_jobs_of_one_identifier_are_refused(self) -> None:
+        message = "'Page' and 'Page 3' are one job of .*Page, with the identifier 'first': leave one of them out"
+        flow = Flow()
+        for call in (Page.prepare("first"), Report.prepare("first"), Page.prepare("first")):
+            flow.add(call)
+        with pytest.raises(ValueError, match=message):
+            flow.make()
+        assert len(Page.collection()) == 0
 
     def test_a_node_of_another_flow_is_refused(self) -> None:
         other = Flow().add(Page.prepare())

@@ -67,3 +67,16 @@ def test_its_place_in_the_turn_is_said() -> None:
         look()
         said = [reasons(job).get("parked_turn", "") for job in jobs]
     assert sorted(said) == ["", "1 other key has its turn before it.", "2 other keys have their turns before it."]
+
+
+class Heavy(Job):
+    namespace = "digging"
+    queue_name = "heavy"
+    kilos = fields.InstanceHashField()
+    limits = [Limit(name="crane", rate="100/h", weight="kilos")]
+
+
+def test_why_a_job_failed_before_it_began_is_said() -> None:
+    job = Heavy.add_job(kilos="101")
+    Worker("heavy", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+    assert "before its code began: its weight of 101 is above the 100 that" in reasons(job)["error"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import check_size, delay_argument
+from limpyd_jobs.arguments import check_size, delay_argument, is_number
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.exceptions import ConfigurationException
@@ -71,7 +71,12 @@ def checked_name(what: str, name: object) -> str:
 
 def checked_wait(seconds: float | timedelta | None) -> str:
     """Return for how long a node waits for others at most, as scripts take it; empty for no limit."""
-    return "" if seconds is None else delay_argument(seconds, None)
+    if seconds is None:
+        return ""
+    number = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if not is_number(number) or not number > 0:
+        raise ValueError(f"wait_at_most must be a number of seconds above 0, or a timedelta, not {seconds!r}")
+    return delay_argument(seconds, None)
 
 
 def row_of(call: Any) -> NodeRow:
@@ -137,6 +142,7 @@ class Plan(NamedTuple):
 
 def made(plan: Plan) -> Steps[list[str]]:
     """Make a flow; return the pks of its jobs. If that fails, none is left."""
+    _check_identifiers(plan.nodes)
     pks: list[str] = []
     calls = list(_calls(plan))
     try:
@@ -149,6 +155,16 @@ def made(plan: Plan) -> Steps[list[str]]:
             yield from dropped(plan)
         raise
     return pks
+
+
+def _check_identifiers(nodes: Sequence[Any]) -> None:
+    """Refuse two jobs of one class and identifier, which would be queued at once."""
+    first: dict[tuple[Any, str], Any] = {}
+    for node in nodes:
+        other = first.setdefault((node.row.job_class, node.row.identifier), node)
+        if other is not node:
+            what = f"of {path_of(node.row.job_class)}, with the identifier {node.row.identifier!r}"
+            raise ValueError(f"{other.name!r} and {node.name!r} are one job {what}: leave one of them out")
 
 
 def dropped(plan: Plan) -> Steps[None]:

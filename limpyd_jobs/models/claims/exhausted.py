@@ -4,6 +4,7 @@ module is imported only where a class has a method `on_exhausted`."""
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -11,10 +12,10 @@ from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs.classes.awaitable import in_thread
 from limpyd_jobs.classes.binding import bound_like
-from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.job_classes import job_classes, path_of
 from limpyd_jobs.exceptions import JobFailed
 from limpyd_jobs.fields.argument import Argument, know_all_arguments
-from limpyd_jobs.functions import is_async, takes
+from limpyd_jobs.functions import is_async, memoized, takes
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.adding import checked_for_new
 from limpyd_jobs.models.following.results import failure_of
@@ -23,9 +24,17 @@ from limpyd_jobs.records.known_classes import masked_fields_of, unwritten
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.texts import MESSAGE, one_line, printable
 
+logger = logging.getLogger("limpyd-jobs")
+
 # How many bytes of the type and the message are kept with the job that handles the failure; the record of the error has
 # all of it.
 MAX_TYPE = 200
+
+
+@memoized
+def _warn_of(job_class: type[Job]) -> None:
+    """Say once that a method is not called, as it may be the application's own, or a mistake."""
+    logger.warning(f"{path_of(job_class)}.on_exhausted is not called: it must take an error, and nothing else")
 
 
 class Handler(NamedTuple):
@@ -59,6 +68,7 @@ class OnExhausted(Job):
         """Return what handles the last failure of a job; None if the class uses the name ``on_exhausted`` otherwise."""
         job_class, hook = type(job), type(job).on_exhausted
         if not takes(hook, None, None):
+            _warn_of(job_class)
             return None
         handler: Any = bound_like(OnExhaustedAsync if is_async(hook) else OnExhausted, job_class)
         given = {"failed_job": job.ident, "error_type": type(error).__name__[:MAX_TYPE]}

@@ -345,13 +345,16 @@ def _presumed(seconds: float) -> str:
     return f"No worker has a claim on it: a worker of version 2 may run it, or have left it. {left} {sooner}"
 
 
+_NO_ERROR = ". No error of it is found: the log of its worker may tell more"
+
+
 def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
-    told = (
-        f": {_last_error(details)}"
-        if details.errors
-        else ". No error of it is found: the log of its worker may tell more"
-    )
-    yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
+    why = stored.get("_cancel_reason")
+    if why and not details.errors:  # its code was not begun
+        yield Reason("error", f"It failed, at {end}, before its code began: {one_line(why, MESSAGE)}")
+    else:
+        told = f": {_last_error(details)}" if details.errors else _NO_ERROR
+        yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
     yield _proposing("not_requeued", "It is not tried again by itself: ", f"jobs requeue {quote(details.ident)}")
 
 

@@ -238,3 +238,22 @@ def test_a_job_with_limits_has_it_too() -> None:
     PayLimited.add_job("a")
     run(2)
     assert [error.type for _, error in called] == ["ValueError"]
+
+
+class Otherwise(Job):
+    namespace = "exhausted"
+    queue_name = "queue"
+
+    def run(self, queue: Any) -> None:
+        raise ValueError("on purpose")
+
+    def on_exhausted(self) -> None:
+        raise AssertionError
+
+
+def test_one_that_does_not_take_the_error_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        Otherwise.add_job()
+        work(callback=None, max_loops=1, logger_level=30)
+    warnings = [message for message in caplog.messages if "Otherwise.on_exhausted is not called" in message]
+    assert len(warnings) == 1
