@@ -112,3 +112,10 @@ def test_a_flow_whose_nodes_are_of_a_wrong_type_does_not_end_the_check(redis_cli
     redis_client.delete(f"limpyd-jobs:flow:{flow.id}:nodes")
     redis_client.set(f"limpyd-jobs:flow:{flow.id}:nodes", "x")
     assert f"limpyd-jobs:flow:{flow.id}" in problems()
+
+
+def test_a_flow_of_a_wrong_type_that_was_not_made_does_not_end_the_check(redis_client: redis.Redis) -> None:
+    redis_client.set("limpyd-jobs:flow:aaa", "x")
+    redis_client.zadd("limpyd-jobs:flows:building", {"aaa": 0})
+    assert [*problems()] == ["limpyd-jobs:flow:aaa"]
+    repair()
