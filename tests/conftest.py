@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -296,9 +297,12 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+TESTS = Path(__file__).parent
+
+
 def _is_of_tests(module: str) -> bool:
-    """Whether a module is one of tests, or of the application of Django that they have."""
-    return module.rpartition(".")[2].startswith("test_") or module.partition(".")[0] == "bookshop"
+    """Whether a module is one of tests, or of what they share, such as the application of Django that they have."""
+    return str(getattr(sys.modules.get(module), "__file__", "")).startswith(f"{TESTS}/")
 
 
 def _is_on_a_server_that_is_gone(model: Any) -> bool:
@@ -313,8 +317,10 @@ def _is_on_a_server_that_is_gone(model: Any) -> bool:
 
 @functools.cache
 def _modules_of(module: ModuleType) -> set[str]:
-    """A module of tests, and those of the classes in it."""
-    return {module.__name__, *(value.__module__ for value in vars(module).values() if isinstance(value, type))}
+    """A module of tests, those of the classes in it, and those that it names."""
+    values = list(vars(module).values())
+    modules = {value.__name__ for value in values if isinstance(value, ModuleType)}
+    return {module.__name__, *modules, *(value.__module__ for value in values if isinstance(value, type))}
 
 
 class Commands(list[str]):

@@ -55,7 +55,7 @@ class Rated(Parcel):
 
 
 class Two(Parcel):
-    limits = [Limit("label", concurrency=1000), Limit(name="all", concurrency=1000)]
+    limits = [Limit("label", concurrency=1000), Limit(name="all-of-two", concurrency=1000)]
 
 
 class Fair(Parcel):
