@@ -292,14 +292,18 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
-        used = models.job_classes._resolved
-        patch.setattr(models.job_classes, "_resolved", {path: each for path, each in used.items() if concrete(each)})
+        patch.setattr(models.job_classes, "_resolved", _resolved_in.get(request.module, {}))
         yield
+        _resolved_in[request.module] = models.job_classes._resolved
 
 
 TESTS = Path(__file__).parent
 
+# The job classes that were used in each module of tests: to look for all takes a while.
+_resolved_in: dict[ModuleType, Any] = {}
 
+
+@functools.cache
 def _is_of_tests(module: str) -> bool:
     """Whether a module is one of tests, or of what they share, such as the application of Django that they have."""
     return str(getattr(sys.modules.get(module), "__file__", "")).startswith(f"{TESTS}/")
