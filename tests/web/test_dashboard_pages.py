@@ -35,7 +35,10 @@ MAX_PICTURE = 150_000
 # A picture has the path of no machine.
 AT_HOME = """
 for (const each of document.querySelectorAll(".frame-of p")) {
-  each.innerHTML = each.innerHTML.replaceAll(arguments[0], "/srv/shop");
+  const texts = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    texts.currentNode.nodeValue = texts.currentNode.nodeValue.replaceAll(arguments[0], "/srv/shop");
+  }
 }
 """
 
