@@ -23,7 +23,7 @@ from limpyd_jobs.arguments import is_number
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import Steps, commanded, finish
+from limpyd_jobs.redis.calls import Steps, commanded, finish, is_of_wrong_type
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.texts import OncePer, described, one_line
 
@@ -427,7 +427,7 @@ def refusing_other_keys(kind: str, *keys: str) -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        if not str(error).startswith("WRONGTYPE"):
+        if not is_of_wrong_type(error):
             raise
         names = ", or ".join(keys)
         raise LimpydJobsException(f"{names} is not {kind}: another program wrote it; rename or delete it") from error
