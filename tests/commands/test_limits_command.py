@@ -46,6 +46,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield folder
+        import_module("dealing").Deal.abstract = True  # so that it is not among the classes of other tests
 
 
 @pytest.fixture
