@@ -41,11 +41,6 @@ class AwaitedOutput(Following):
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    def __del__(self) -> None:
-        follower = vars(self).get("_follower")
-        if follower is not None:
-            follower.is_gone = True
-
     async def read(self, timeout: float | None = None) -> list[Chunk]:
         """Wait for chunks and return them: see `Output.read`."""
         deadline, pause = deadline_of(self._timeout if timeout is None else checked_timeout(timeout)), FIRST_RETRY

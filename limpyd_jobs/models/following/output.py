@@ -85,6 +85,11 @@ class Following:
         self._leave: Callable[[], None] | None = None
         self._has_to_look, self.is_closed, self.has_ended = True, False, False
 
+    def __del__(self) -> None:
+        follower = vars(self).get("_follower")
+        if follower is not None:
+            follower.is_gone = True
+
     def _begin_following(self, notify: Callable[[], object]) -> None:
         client, hash_key, key = self._place
         self._follower = Follower(hash_key, key, self._after, notify)
@@ -172,11 +177,6 @@ class Output(Following):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        follower = vars(self).get("_follower")
-        if follower is not None:
-            follower.is_gone = True
 
     def read(self, timeout: float | None = None) -> list[Chunk]:
         """Wait for chunks and return them. The result is empty if the job has ended, none came in time, or after
