@@ -247,6 +247,16 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
     return f"+{round(delayed_for * 1_000_000)}" if until > utcnow() else ""
 
 
+def wait_argument(name: str, seconds: float | timedelta | None) -> str:
+    """Return for how long to wait at most, as scripts take it: ``'+<microseconds>'``, or ``''`` for no limit."""
+    if seconds is None:
+        return ""
+    number = checked_duration(name, seconds)
+    if not number:
+        raise ValueError(f"{name} must be more than 0 seconds, not {seconds!r}")
+    return f"+{round(number * 1_000_000)}"
+
+
 def shown_delay(argument: str) -> str:
     """Return a delay, as `delay_argument` makes it, as people read it: ``+60 s``, or the date."""
     if argument.startswith("+"):

@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 from limpyd_jobs import dates, transitions
 from limpyd_jobs.arguments import MAX_DURATION, is_number
-from limpyd_jobs.exceptions import ClaimLost, JobInterrupted, LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, JobInterrupted
 from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.records.lazy_fields import held_token
 from limpyd_jobs.redis.calls import Steps
 
 
@@ -66,10 +67,7 @@ def _check_name(job: Any, limit: str) -> None:
 
 
 def _token_of(job: Any) -> str:
-    token = vars(job).get("_held_token")
-    if not token:
-        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can say this of its limits")
-    return str(token)
+    return held_token(job, "say this of its limits")
 
 
 def _check_held(job: Any, outcome: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from limpyd.fields import RedisField
 
 from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.records.limpyd_types import RedisModel
 
@@ -166,3 +167,11 @@ def hash_key_of(record: RedisModel) -> str:
 def queue_key_of(queue: RedisModel) -> str:
     """Return the beginning of the keys of a queue: its model's name and its pk."""
     return f"{queue._name}:{vars(queue).get('_pk') or pk_of(queue)}"  # most have it
+
+
+def held_token(job: Any, act: str) -> str:
+    """Return the token of the claim that a job holds while its code runs here, for an act that only that may do."""
+    token = vars(job).get("_held_token")
+    if not token:
+        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can {act}")
+    return str(token)

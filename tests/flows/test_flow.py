@@ -145,8 +145,13 @@ class TestMistakes:
             ({"name": ""}, ValueError, "The name of a node must be a printable text"),
             ({"name": 7}, TypeError, "The name of a node must be a text, not 7"),
             ({"name": "taken"}, ValueError, "The flow has a node of the name 'taken' already"),
-            ({"wait_at_most": "soon"}, ValueError, "wait_at_most must be a number of seconds above 0, .* not 'soon'"),
-            ({"wait_at_most": -3}, ValueError, "wait_at_most must be a number of seconds above 0"),
+            (
+                {"wait_at_most": "soon"},
+                TypeError,
+                "wait_at_most must be a number of seconds or a timedelta",
+            ),
+            ({"wait_at_most": -3}, ValueError, "wait_at_most must be from 0 to .* seconds, not -3"),
+            ({"wait_at_most": 0}, ValueError, "wait_at_most must be more than 0 seconds, not 0"),
             (
                 {"after": Page},
                 TypeError,

@@ -424,7 +424,7 @@ def test_a_job_whose_weight_is_no_number_is_an_error(limited: World) -> None:
     delivery = world.claim(classes=CLASSES)
     assert delivery
     assert (delivery.outcome, delivery.status) == ("found", "e")
-    assert "many" in delivery.reason
+    assert delivery.reason == "its weight for the limit model is not a number of units from 0"
     assert world.places(job) == ["q/0 errors"]
 
 

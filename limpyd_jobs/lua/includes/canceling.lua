@@ -26,12 +26,13 @@ local function tell_worker(job, token, base)
   redis.pcall('PEXPIRE', key, CANCELS_EXPIRE)
 end
 
--- Asks whoever runs a job to stop. One that is held in error by its worker may still run again. A failure sets another status,
+-- Asks whoever runs a job to stop, and cancels what it spawned, given its `_spawned`. One that is held in error by its worker may still run again. A failure sets another status,
 -- and version 2, with all that was written for it, then puts the job back: the field prevents that.
 --@rarely
-local function cancel_running(job, token, queue_key, reason)
+local function cancel_running(job, token, queue_key, spawned, reason)
   update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1', _cancel_reason = reason})
   if token then tell_worker(job, token, queue_key) end
+  if spawned then cancel_spawned(spawned) end
 end
 
 -- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
@@ -45,8 +46,7 @@ local function cancel_job(job, where)
     'HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_spawned'))
 
   if token or status == STATUSES.RUNNING then  -- workers of version 2 run jobs without a claim
-    cancel_running(job, token, queue_key, where.reason)
-    if spawned then cancel_spawned(spawned) end
+    cancel_running(job, token, queue_key, spawned, where.reason)
     return 'done'
   elseif status == STATUSES.SUCCESS or status == STATUSES.ERROR then
     return 'ended'

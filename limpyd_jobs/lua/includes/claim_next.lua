@@ -73,7 +73,7 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
   local needs, lane = needs_of(model, base, values)
   local wrong = wrong_weight(needs)
   if wrong then
-    local reason = 'its weight is not a number of units, but ' .. cjson.encode(string.sub(wrong, 1, 100))
+    local reason = 'its weight for the limit ' .. wrong.rule.name .. ' is not a number of units from 0'
     return nil, end_for_limit(key, queue, job, STATUSES.ERROR, reason)
   end
   local limit, moment, need

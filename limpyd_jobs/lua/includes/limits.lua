@@ -202,7 +202,7 @@ end
 local function wrong_weight(needs)
   for _, need in ipairs(needs) do
     local weight = tonumber(need.weight)
-    if not weight or not (weight >= 0 and weight < 1e15) then return need.weight end
+    if not weight or not (weight >= 0 and weight < 1e15) then return need end
     need.weight = weight
   end
 end

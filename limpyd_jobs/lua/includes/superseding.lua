@@ -78,9 +78,7 @@ local function cancel_first_holder(limit, rule, classes, reason)
       first, began = {job = job, token = token, queue_key = queue_key, spawned = spawned}, start or ''
     end
   end
-  if not first then return end
-  cancel_running(first.job, first.token, first.queue_key, reason)
-  if first.spawned then cancel_spawned(first.spawned) end
+  if first then cancel_running(first.job, first.token, first.queue_key, first.spawned, reason) end
 end
 
 -- Lets only the newest of the jobs wait that a limit keeps from beginning, if its rule says so. One more is in a lane now.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import check_size, delay_argument, is_number
+from limpyd_jobs.arguments import check_size, delay_argument, wait_argument
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.exceptions import ConfigurationException
@@ -71,12 +71,7 @@ def checked_name(what: str, name: object) -> str:
 
 def checked_wait(seconds: float | timedelta | None) -> str:
     """Return for how long a node waits for others at most, as scripts take it; empty for no limit."""
-    if seconds is None:
-        return ""
-    number = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if not is_number(number) or not number > 0:
-        raise ValueError(f"wait_at_most must be a number of seconds above 0, or a timedelta, not {seconds!r}")
-    return delay_argument(seconds, None)
+    return wait_argument("wait_at_most", seconds)
 
 
 def row_of(call: Any) -> NodeRow:

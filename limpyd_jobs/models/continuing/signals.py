@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import checked_duration
+from limpyd_jobs.arguments import wait_argument
 from limpyd_jobs.exceptions import ClaimLost, JobInterrupted, LimpydJobsException, SignalTimeout
 from limpyd_jobs.fields.codecs import load_json
 from limpyd_jobs.models.continuing.cursors import cursors_of
+from limpyd_jobs.records.lazy_fields import held_token
 from limpyd_jobs.redis.calls import Steps
 from limpyd_jobs.texts import one_line
 
@@ -20,10 +21,8 @@ MAX_NAME = 100  # characters
 
 def waiting(job: Any, name: str, timeout: float | timedelta | None = None) -> Steps[Any]:
     """Do what `Job.wait_for` says."""
-    name, delay = checked_signal(name), _checked_wait(timeout)
-    token = vars(job).get("_held_token")
-    if not token:
-        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can wait for a signal")
+    name, delay = checked_signal(name), wait_argument("timeout", timeout)
+    token = held_token(job, "wait for a signal")
     cursors_of(job).check()
     with only_wait(job, token, f"the signal {name!r}"):
         outcome, value = yield transitions.ask_signal.call(job, token, name, delay)
@@ -66,15 +65,6 @@ def checked_signal(name: Any) -> str:
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
         raise ValueError(f"The name of a signal is a printable text of 1 to {MAX_NAME} characters, not {name!r:.200}")
     return name
-
-
-def _checked_wait(timeout: float | timedelta | None) -> str:
-    if timeout is None:
-        return ""
-    seconds = checked_duration("timeout", timeout)
-    if seconds <= 0:
-        raise ValueError(f"timeout must be more than 0 seconds, not {timeout!r}")
-    return f"+{round(seconds * 1_000_000)}"
 
 
 def _loaded(job: Any, name: str, text: str) -> Any:

@@ -23,6 +23,7 @@ from limpyd_jobs.models.continuing.cursors import cursors_of
 from limpyd_jobs.models.continuing.signals import only_wait
 from limpyd_jobs.models.following.nodes import check_succeeded, nodes_of, results_of
 from limpyd_jobs.records.flows import MAX_NODES, checked, key_of, size_in
+from limpyd_jobs.records.lazy_fields import held_token
 from limpyd_jobs.records.records import check_database, redis_of
 from limpyd_jobs.redis.calls import Commands, Steps
 
@@ -95,7 +96,8 @@ def _results(job: Any, flow: str, policy: str) -> Steps[dict[str, Any]]:
     if not size_in(size):
         raise LimpydJobsException(f"What {job.ident} spawned is not kept any more: another program deleted it")
     if failed and policy != "run":
-        for node in (yield from nodes_of(client, flow, sorted(failed, key=int))):
+        numbers = sorted((each for each in failed if each.isdecimal() and len(each) < 10), key=int)  # not a foreign one
+        for node in (yield from nodes_of(client, flow, numbers)):
             yield partial(check_succeeded, type(job).database, node)
         raise LimpydJobsException(f"A job that {job.ident} spawned failed, or was deleted")
     return (yield from results_of(client, flow, [str(number) for number in range(1, size_in(size) + 1)]))
@@ -103,7 +105,4 @@ def _results(job: Any, flow: str, policy: str) -> Steps[dict[str, Any]]:
 
 def _token_of(job: Any, name: str) -> str:
     checked_name("The name of a spawn", name)
-    token = vars(job).get("_held_token")
-    if not token:
-        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can spawn jobs")
-    return str(token)
+    return held_token(job, "spawn jobs")

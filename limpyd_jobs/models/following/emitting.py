@@ -11,12 +11,12 @@ from limpyd.model import RedisModel
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import check_size, own_seconds
-from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, JobGone
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.models.following.changes import refusing_other_keys
 from limpyd_jobs.models.following.results import storable
 from limpyd_jobs.records.layout import OUTPUT_KEY
-from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.lazy_fields import held_token, pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Call, Steps, listed, outcome_of
 from limpyd_jobs.redis.scripting import Script
@@ -135,11 +135,9 @@ def _claim_lost(job: Any) -> ClaimLost:
 def _emission_of(job: Any) -> Emission:
     """Return the emission of this run of a job."""
     known = vars(job)
-    token = known.get("_held_token")
     if known.get("_claim_lost"):
         raise _claim_lost(job)
-    if not token:
-        raise LimpydJobsException(f"{job.ident} does not run here: only its own code can emit its output")
+    token = held_token(job, "emit its output")
     found = known.get("_emission")
     if found is None or found.token != token:
         found = known.setdefault("_emission", Emission(token))
