@@ -185,3 +185,8 @@ class OncePer:
 def count_of(number: int, one: str, many: str = "") -> str:
     """Return a number of things: ``1 job``, ``1,200 jobs``."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def some_named(names: Sequence[str], most: int) -> str:
+    """Return the first names of several in a row, and ``…`` if there are more."""
+    return ", ".join([*names[:most], *(["…"] if len(names) > most else [])])

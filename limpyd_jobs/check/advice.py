@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.primary import PrimaryPool
 from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, memory_of
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import one_line, some_named
 
 # From how many jobs on a list of finished jobs without a limit is warned of.
 MANY = 10_000
@@ -62,23 +62,19 @@ def _of_limits(reader: Reader, catalogue: Catalogue) -> Iterator[str]:
     limited = [model for model in catalogue.jobs.values() if limits_of_class(model)]
     if not limited:
         return
-    classes = _some(sorted(model.get_model_repr() for model in limited))
+    classes = some_named(sorted(model.get_model_repr() for model in limited), MOST_NAMED)
     exceeded = f"more jobs may run than the limits of {classes} allow"
     models = {without_tag(model.queue_model._name) for model in limited}
     workers = [each for each in _workers(catalogue) if without_tag(each.queue_model) in models]
     names = [one_line(each.name) for each in workers if not heeds_limits(each)]
     if names:
         who = f"The worker {names[0]} ignores" if len(names) == 1 else f"{len(names):,} workers ignore"
-        named = "" if len(names) == 1 else f": {_some(names)}"
+        named = "" if len(names) == 1 else f": {some_named(names, MOST_NAMED)}"
         yield f"{who} limits, as a version from before them{named}. Until you stop it, {exceeded}."
     number = sum(_unclaimed(reader, model) for model in limited)
     if number:
         jobs = f"1 job of {classes} runs" if number == 1 else f"{number:,} jobs of {classes} run"
         yield f"{jobs} without a claim, as in version 2. Its workers ignore limits: {exceeded}."
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join([*names[:MOST_NAMED], *["…"][: len(names) > MOST_NAMED]])
 
 
 def heeds_limits(worker: AliveWorker) -> bool:

@@ -32,7 +32,7 @@ from limpyd_jobs.search.classes import (
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import one_line, some_named
 
 # After how many seconds a schedule that is due needs attention.
 LATE_SCHEDULE = 60.0
@@ -107,8 +107,7 @@ def kept_without_limit(seen: Overview) -> str:
         for name in _unlimited(seen, state, models):
             numbers[name] = numbers.get(name, 0) + lengths[name]
             names |= {one_line(state.name): None} if lengths[name] else {}
-    many = ", …" if len(names) > MAX_NAMES else ""
-    return kept_for_ever(f"{', '.join([*names][:MAX_NAMES])}{many}", numbers)
+    return kept_for_ever(some_named([*names], MAX_NAMES), numbers)
 
 
 def _unlimited(seen: Overview, state: QueueState, models: dict[str, Any]) -> list[str]:

@@ -351,5 +351,5 @@ def _audited(verb: str, name: str, act: Callable[[Flow], T], database: JobsDatab
     how: dict[str, Any] = {"verb": verb, "filter": flow.name or flow.id, "unaudited": unaudited}
     with audited(connection_to(database), needs_room=True, refusals=(LimpydJobsException,), **how) as entry:
         done = act(flow)
-        entry.numbers = {"done": 1}
+        entry.numbers = {"done": 1 if done else 0}
     return done

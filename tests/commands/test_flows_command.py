@@ -72,8 +72,9 @@ def test_one_is_canceled_and_requeued_and_the_audit_has_it(capsys: pytest.Captur
     assert run("requeue", flow.id) == 0
     assert [node.state for node in flow.nodes()] == ["waiting", "waiting for others"]
     assert capsys.readouterr().out.splitlines() == ["canceled", "had ended before", "2 jobs are open"]
-    verbs = [entry.verb for entry in audit_entries()]
-    assert sorted(verbs) == ["flows cancel", "flows cancel", "flows requeue"]
+    assert sorted((entry.verb, entry.done) for entry in audit_entries()) == [
+        *[("flows cancel", 0), ("flows cancel", 1), ("flows requeue", 1)],
+    ]
 
 
 def test_one_that_is_not_there_is_refused_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from limpyd_jobs.query.overview import Overview
 from limpyd_jobs.query.queues import QueueState, together
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.search.classes import is_board, unread_text
-from limpyd_jobs.texts import count_of, one_line, size_text
+from limpyd_jobs.texts import count_of, one_line, size_text, some_named
 
 # After how many seconds a job has waited for long.
 LONG_WAIT = 60.0
@@ -102,8 +102,8 @@ def _unread(seen: Overview) -> Iterator[Incident]:
         text = f"Not looked at: {unread_text(seen.unread, MAX_SHOWN)}."
         yield Incident("unread", WARNING, "Not all of Redis may be read", text)
     if seen.foreign:
-        known, more = seen.foreign[:MAX_SHOWN], ", …" if len(seen.foreign) > MAX_SHOWN else ""
-        text = f"Another program wrote to keys of this library: {', '.join(known)}{more}. What is in them is not shown."
+        keys = some_named(seen.foreign, MAX_SHOWN)
+        text = f"Another program wrote to keys of this library: {keys}. What is in them is not shown."
         yield Incident("foreign", WARNING, "Not all of Redis can be read", text)
 
 

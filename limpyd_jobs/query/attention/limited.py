@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from math import inf
@@ -10,7 +11,7 @@ from limpyd_jobs.dates import span
 from limpyd_jobs.query.attention.evidence import Glance
 from limpyd_jobs.query.attention.values import WARNING, Fact, Incident
 from limpyd_jobs.query.limits.keys import LimitKey
-from limpyd_jobs.texts import count_of, one_line
+from limpyd_jobs.texts import count_of, one_line, some_named
 
 # How many keys are named at most, and how many characters of one.
 MAX_KEYS, LONGEST_LABEL = 3, 100
@@ -21,18 +22,24 @@ def limited(seen: Glance, long: float) -> Iterator[Incident]:
     stuck = [key for key in seen.limits if _why(key)]
     if stuck:
         what = f"{_label(stuck[0])} {_why(stuck[0])}" if len(stuck) == 1 else f"{len(stuck):,} limits let no job begin"
-        named = "" if len(stuck) == 1 else f": {_named([f'{_label(key)} {_why(key)}' for key in stuck])}"
+        named = "" if len(stuck) == 1 else f": {some_named([f'{_label(key)} {_why(key)}' for key in stuck], MAX_KEYS)}"
         yield _incident(seen, "limit_stuck", stuck, what, named)
     slow = [key for key in seen.limits if not _why(key) and (key.waited or 0) > long]
     if slow:
         what = f"A limit keeps jobs of {_label(slow[0])}" if len(slow) == 1 else f"{len(slow):,} limits keep jobs"
-        named = "" if len(slow) == 1 else f", those of {_named([_label(key) for key in slow])} for longest"
+        named = (
+            "" if len(slow) == 1 else f", those of {some_named([_label(key) for key in slow], MAX_KEYS)} for longest"
+        )
         yield _incident(seen, "limit_waits", slow, f"{what} waiting for long", named)
 
 
 def _incident(seen: Glance, code: str, keys: Sequence[LimitKey], what: str, named: str) -> Incident:
-    longest, parked = max(key.waited or 0.0 for key in keys), sum(key.parked for key in keys)
-    waiting = f"{count_of(parked, 'job')} waiting, the first for {span(longest)}"
+    longest, numbers = max(key.waited or 0.0 for key in keys), Counter[tuple[str, str]]()
+    for key in keys:
+        numbers[key.owner, key.name] += key.parked
+    parked = max(numbers.values())
+    jobs = f"{'' if len(numbers) == 1 else 'at least '}{count_of(parked, 'job')}"  # one may wait for several limits
+    waiting = f"{jobs} waiting, the first for {span(longest)}"
     return Incident(
         code,
         WARNING,
@@ -40,7 +47,7 @@ def _incident(seen: Glance, code: str, keys: Sequence[LimitKey], what: str, name
         f"{what}{named}: {waiting}.",
         since=seen.at - timedelta(seconds=longest),
         numbers={"waiting": parked, "latency_s": longest},
-        facts=[Fact("Waiting", count_of(parked, "job")), Fact("Oldest", span(longest))],
+        facts=[Fact("Waiting", jobs), Fact("Oldest", span(longest))],
     )
 
 
@@ -51,7 +58,3 @@ def _why(key: LimitKey) -> str:
 
 def _label(key: LimitKey) -> str:
     return one_line(key.label, LONGEST_LABEL)
-
-
-def _named(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:MAX_KEYS]) + (", …" if len(labels) > MAX_KEYS else "")
