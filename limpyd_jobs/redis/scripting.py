@@ -21,6 +21,10 @@ FOLDER = Path(__file__).parent.parent / "lua"
 # are counted that are not used, and the table is one more.
 MOST_UPVALUES = 50
 
+# How many names each level of a script declares, and how many levels there are: the innermost one uses the names of
+# all others, and Lua allows 60.
+NAMES_OF_LEVEL, LEVELS = 18, 4
+
 # What the table of rare functions is called in a script.
 _TABLE = "rare_functions"
 
@@ -64,7 +68,7 @@ def load(name: str, folder: Path = FOLDER) -> str:
     moved = dates.moved_time // dates.MICROSECOND
     if moved:
         whole = whole.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}")
-    return with_rare_functions_apart(without_unused(with_constants(whole)))
+    return in_levels(with_rare_functions_apart(without_unused(with_constants(whole))))
 
 
 def _with_values(source: str, names: list[str]) -> str:
@@ -122,6 +126,20 @@ def with_rare_functions_apart(source: str) -> str:
     calls = "".join(f"  make_{number}({_TABLE})\n" for number in range(1, len(others) + 1))
     body = f"  local {_TABLE} = {{}}\n  rarely = function() return {_TABLE} end\n{first}{calls}  return {_TABLE}\n"
     return f"local rarely\n{start}{makers}rarely = function()\n{body}end\n{end}"
+
+
+def in_levels(source: str) -> str:
+    """Return a source whose later parts are functions in the earlier ones. To make a function, Lua looks for each name
+    that it uses among all those that functions of the same level have used, one after the other, but takes the names
+    of outer levels as they are."""
+    parts: list[str] = []
+    start = names = 0
+    for match in _LOCAL.finditer(source):
+        if names >= NAMES_OF_LEVEL and len(parts) < LEVELS - 1:
+            parts.append(source[start : match.start()])
+            start, names = match.start(), 0
+        names += len(_WORD.findall(match[1]))
+    return "".join(f"{part}return (function()\n" for part in parts) + source[start:] + "end)()\n" * len(parts)
 
 
 def _rare_functions(source: str) -> list[re.Match[str]]:

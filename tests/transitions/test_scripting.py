@@ -111,6 +111,19 @@ class TestLoad:
         source = load("a", folder(a=f"--@include b\nreturn {calls}\n", _b=defined + functions))
         assert redis_client.eval(source, 0) == 2 * sum(range(90))
 
+    def test_later_names_are_in_functions_of_their_own_and_use_the_earlier_ones(
+        self, folder: Callable[..., Path], redis_client: redis.Redis
+    ) -> None:
+        names = [f"name_{number}" for number in range(120)]
+        functions = "".join(
+            f"local function {name}(n)\n  return n + 1{' + name_1(n) - n - 1' if number > 1 else ''}\nend\n\n"
+            for number, name in enumerate(names)
+        )
+        calls = ", ".join(f"{name}({number})" for number, name in enumerate(names[::2]))
+        source = load("a", folder(a=f"--@include b\nlocal list = {{{calls}}}\nreturn list\n", _b=functions))
+        assert source.count("\nreturn (function()\n") == source.count("\nend)()") == 3
+        assert redis_client.eval(source, 0) == list(range(1, 61))
+
     def test_no_other_use_of_such_a_function_is_in_a_script_of_ours(self) -> None:
         for name in NAMES:
             start, _, rest = re.sub(r"--.*", "", load(name)).partition("\nlocal function make_1(")

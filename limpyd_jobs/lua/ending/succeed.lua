@@ -24,7 +24,7 @@ local job, finish = job_of(request.job_model, request.ident), now_text()
 local token = checked_token(request.token, request.unclaimed)
 
 local obstacle = end_in_success(
-  job, token, request.queue_key, {['end'] = finish}, request.erase, request.result, request.kept_for)
+  job, token, request.queue_key, nil, finish, request.erase, request.result, request.kept_for)
 if not obstacle then
   return ended('done', finish)
 elseif obstacle == 'gone' and request.erase == 'again' then

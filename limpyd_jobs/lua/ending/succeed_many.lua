@@ -35,7 +35,7 @@ local function record(row)
   local job = job_of(classes[parse_ident(ident)], ident)
   token = checked_token(token)
   local start, finish = date_text(now() - began), date_text(now() - ended_at)
-  local obstacle = end_in_success(job, token, queue, {start = start, ['end'] = finish}, erase == '1', result, kept_for)
+  local obstacle = end_in_success(job, token, queue, start, finish, erase == '1', result, kept_for)
   if obstacle == 'gone' and erase == '1' then
     forget_gone(job, queue)
     obstacle = nil

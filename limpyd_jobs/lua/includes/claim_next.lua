@@ -192,13 +192,14 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, turn
   local is_among_others = (number or is_concurrent) and beside ~= 1
   token = is_among_others and one_of_several(token, number or 1) or token
   local start, tries = now_text(), string.format('%d', (tonumber(tries_before) or 0) + 1)
-  local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
+  local is_run = not is_only_taken(token)
+  local changes = {
+    queued = '1', _queue_key = base, _claim_token = token, _last_claim = false, status = is_run and STATUSES.RUNNING or nil,
+    start = is_run and start or nil, tries = is_run and tries or nil,
+  }
   if followed then
     end_followed(model, followed, pk)
     changes._follows = false
-  end
-  if not is_only_taken(token) then
-    changes.status, changes.start, changes.tries = STATUSES.RUNNING, start, tries
   end
   if needs then changes._slots = text_of_needs(needs) end
   update(model, pk, changes, {status = status, queued = queued, _last_claim = last_claim, _flow = flow})

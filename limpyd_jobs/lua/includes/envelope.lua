@@ -52,7 +52,9 @@ local unfinished_flows
 -- `flows`, and `reindex`, if there are indexes to maintain. An empty list is an object.
 local function answer(outcome, reply)
   reply = reply or {}
-  reply.outcome, reply.not_audited, reply.flows = outcome, not_audited, unfinished_flows
+  reply.outcome = outcome
+  if not_audited then reply.not_audited = not_audited end
+  if unfinished_flows then reply.flows = unfinished_flows end
   if #reindex > 0 then reply.reindex = reindex end
   return cjson.encode(reply)
 end

@@ -15,9 +15,9 @@ local function forget_gone(job, queue)
   leave_running(queue, job)
 end
 
--- Ends the claim on a job that succeeded, with more changes to its hash, or deletes it; the token comes from
+-- Ends the claim on a job that succeeded, and sets its times, if given, or deletes it; the token comes from
 -- `checked_token`. If it cannot, it changes nothing, and returns why. The same holds for a caller that did that already, and whose first reply was lost.
-local function end_in_success(job, token, queue, changes, is_erased, result, kept_for)
+local function end_in_success(job, token, queue, start, finish, is_erased, result, kept_for)
   local status = claim_of(job).status
   if status == STATUSES.CANCELED then
     return 'canceled'
@@ -35,8 +35,10 @@ local function end_in_success(job, token, queue, changes, is_erased, result, kep
     return leave_running(queue, job)
   end
   probe('LLEN', queue .. ':success')
-  changes.status, changes.queued, changes._cursor = STATUSES.SUCCESS, false, false
-  end_claim(queue, job, changes, token)
+  end_claim(queue, job, {
+    status = STATUSES.SUCCESS, queued = false, start = start, ['end'] = finish, _cursor = false,
+    _claim_token = false, _rescues = false, _last_claim = false,  -- as end_claim sets them: a table that grows costs time
+  }, token)
   send('RPUSH', queue .. ':success', job.ident)
   if result and tonumber(kept_for) > 0 then keep_result(job, result, kept_for) end
 end
