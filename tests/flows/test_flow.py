@@ -243,6 +243,16 @@ class TestByHand:
         assert Page.add_job("mine", on_duplicate="replace").add_outcome == "existing"
         assert states(flow) == ["waiting", "waiting for others"]
 
+    def test_a_node_in_its_queue_that_is_replaced_is_still_that_node(self) -> None:
+        with Flow() as flow:
+            first = flow.add(Page.prepare(identifier="first", number=1))
+            late = flow.add(Page.prepare(identifier="late", number=1, delayed_for=timedelta(days=1)))
+            flow.add(Report.prepare(), after=[first, late])
+        for identifier, number in (("first", 2), ("late", 3)):
+            assert Page.add_job(identifier, number=number, on_duplicate="replace").add_outcome == "replaced"
+        run(3)
+        assert flow.result(timeout=0) == {"Page": 2, "Page 2": 3}
+
     def test_with_another_priority_it_still_waits(self) -> None:
         flow = self.flow()
         Page.collection(identifier="mine").move_all(priority=7)

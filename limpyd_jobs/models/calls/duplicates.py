@@ -13,6 +13,7 @@ from limpyd_jobs.texts import one_line
 # What a job keeps that is replaced, or what a script gives it anew.
 _KEPT = {"identifier", "status", "priority", "added", "delayed_until", "queued"}
 _KEPT |= {"_queue_key", "_claim_token", "_last_claim", "_followed_by"}
+_KEPT |= {"_flow", "_after", "_emitted"}  # it is the same node of its flow, and its output is still there
 
 
 def replaces(job_class: Any, fields: dict[str, Any]) -> str:
