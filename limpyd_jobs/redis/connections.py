@@ -1,16 +1,18 @@
-"""Connections to Redis that are kept, so that a command over them takes less time."""
+"""Connections to Redis: what they do beside those of redis-py; and some that are kept, which takes less time."""
 
 from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from inspect import Parameter, signature
 from math import inf
 from time import monotonic
 from typing import Any
 
+import redis
 from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError, ResponseError
 
@@ -18,6 +20,7 @@ from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.cluster import tags
 from limpyd_jobs.redis.cluster.refusals import resent
 from limpyd_jobs.redis.forks import this_process
+from limpyd_jobs.redis.servers import as_lost, note_default, reasons_to_leave, refuse_other_protocol
 
 try:
     import hiredis
@@ -257,3 +260,75 @@ def _reply_or_error(connection: Any) -> Any:
         return connection.read_response()
     except ResponseError as error:
         return error
+
+
+# -- What all connections do
+
+
+@cache
+def escaping(connection_class: Any) -> Any:
+    """Return a class of connections that writes any text that was read, and that no coroutine of a guarded loop waits
+    for."""
+
+    # hiredis, which redis-py uses if it is installed, knows no surrogate escapes, and has shorter error messages
+
+    class Connection(connection_class):  # type: ignore[misc]
+        def _connect(self) -> Any:
+            if guarded:
+                refuse_on_guarded_loop()
+            return super()._connect()
+
+        def send_command(self, *args: Any, **kwargs: Any) -> Any:
+            if guarded:
+                refuse_on_guarded_loop()
+            try:
+                return super().send_command(*args, **kwargs)
+            except (UnicodeEncodeError, redis.DataError):
+                return super().send_command(*map(self.encoder.encode, args), **kwargs)
+
+        def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
+            if guarded:
+                refuse_on_guarded_loop()
+            commands = list(commands)
+            try:
+                return super().pack_commands(commands)
+            except (UnicodeEncodeError, redis.DataError):
+                return super().pack_commands([map(self.encoder.encode, command) for command in commands])
+
+    return Connection
+
+
+@cache
+def improved(connection_class: Any) -> Any:
+    """Return the same class, but its connections also leave a server that is not a primary any more."""
+    reasons, is_tls = reasons_to_leave(connection_class), issubclass(connection_class, redis.SSLConnection)
+
+    class Connection(escaping(connection_class)):  # type: ignore[misc]
+        def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
+            super().__init__(socket_timeout=socket_timeout, **settings)
+            self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
+
+        def connect(self) -> None:
+            try:
+                super().connect()
+            except redis.RedisError as error:
+                host, port = getattr(self, "host", None), getattr(self, "port", 0)
+                refuse_other_protocol(error, host, port, is_tls=is_tls)
+                note_default(error, host, port)
+                raise
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().read_response(*args, **kwargs)
+            except redis.ResponseError as error:
+                lost = as_lost(error, reasons)
+                if not lost:
+                    raise
+                self.disconnect()
+                raise lost from error
+            except (ValueError, AttributeError) as error:
+                if isinstance(error, UnicodeError):
+                    raise
+                raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
+
+    return Connection

@@ -19,9 +19,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import Any
 
 import redis
@@ -33,24 +32,19 @@ from redis.sentinel import SentinelConnectionPool
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.redis.addresses import ACCEPTED, hide_passwords, name_of, read
-from limpyd_jobs.redis.blocking import guarded, refuse_on_guarded_loop
 from limpyd_jobs.redis.cluster.client import ClusterCommands, DatabasePipeline
 from limpyd_jobs.redis.cluster.names import rename_models
 from limpyd_jobs.redis.cluster.pool import NOTICING_DEAD_HOSTS, ClusterPool, _to_owner
 from limpyd_jobs.redis.cluster.tags import check_tag, prefix_of
-from limpyd_jobs.redis.connections import SharedConnection
+from limpyd_jobs.redis.connections import SharedConnection, escaping, improved
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
 from limpyd_jobs.redis.replication import SETTINGS, Copies, CopyingSender
 from limpyd_jobs.redis.servers import (
     VARIABLE,
-    as_lost,
     check_server,
-    note_default,
     of_cluster,
-    reasons_to_leave,
     refuse_cluster,
-    refuse_other_protocol,
 )
 
 Settings = dict[str, Any]
@@ -271,7 +265,7 @@ def settings_of(client: redis.Redis) -> Settings:
     """Return the settings of a client, as `JobsDatabase` takes them, if they tell completely how it reaches the
     primary."""
     pool: Any = client.connection_pool
-    ours = (__name__, _to_owner.__module__)
+    ours = (escaping.__module__, _to_owner.__module__)
     of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ not in ours)
     if not of_redis_py.__module__.startswith("redis."):
         raise ConfigurationException(f"Connections of its own kind cannot be made anew: {pool.connection_class!r}")
@@ -448,7 +442,7 @@ def _client(settings: Settings) -> redis.Redis:
     }
     client = _client_of_several(settings) if {*settings} & {"sentinels", "cluster"} else Redis(**settings)
     pool = client.connection_pool
-    pool.connection_class = _improved(pool.connection_class)
+    pool.connection_class = improved(pool.connection_class)
     return client
 
 
@@ -539,78 +533,9 @@ def tolerant(client: redis.Redis, settings: Settings) -> redis.Redis:
         if not {"max_connections", "connection_pool"} & settings.keys():
             pool.max_connections = UNLIMITED
         pool.connection_kwargs["encoding_errors"] = "surrogateescape"
-        pool.connection_class = _escaping(pool.connection_class)
+        pool.connection_class = escaping(pool.connection_class)
         pool.reset()  # for the existing connections
     return client
-
-
-@cache
-def _escaping(connection_class: Any) -> Any:
-    """Return a class of connections that writes any text that was read, and that no coroutine of a guarded loop waits
-    for."""
-
-    # hiredis, which redis-py uses if it is installed, knows no surrogate escapes, and has shorter error messages
-
-    class Connection(connection_class):  # type: ignore[misc]
-        def _connect(self) -> Any:
-            if guarded:
-                refuse_on_guarded_loop()
-            return super()._connect()
-
-        def send_command(self, *args: Any, **kwargs: Any) -> Any:
-            if guarded:
-                refuse_on_guarded_loop()
-            try:
-                return super().send_command(*args, **kwargs)
-            except (UnicodeEncodeError, redis.DataError):
-                return super().send_command(*map(self.encoder.encode, args), **kwargs)
-
-        def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
-            if guarded:
-                refuse_on_guarded_loop()
-            commands = list(commands)
-            try:
-                return super().pack_commands(commands)
-            except (UnicodeEncodeError, redis.DataError):
-                return super().pack_commands([map(self.encoder.encode, command) for command in commands])
-
-    return Connection
-
-
-@cache
-def _improved(connection_class: Any) -> Any:
-    """Return the same class, but its connections also leave a server that is not a primary any more."""
-    reasons, is_tls = reasons_to_leave(connection_class), issubclass(connection_class, redis.SSLConnection)
-
-    class Connection(_escaping(connection_class)):  # type: ignore[misc]
-        def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
-            super().__init__(socket_timeout=socket_timeout, **settings)
-            self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
-
-        def connect(self) -> None:
-            try:
-                super().connect()
-            except redis.RedisError as error:
-                host, port = getattr(self, "host", None), getattr(self, "port", 0)
-                refuse_other_protocol(error, host, port, is_tls=is_tls)
-                note_default(error, host, port)
-                raise
-
-        def read_response(self, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return super().read_response(*args, **kwargs)
-            except redis.ResponseError as error:
-                lost = as_lost(error, reasons)
-                if not lost:
-                    raise
-                self.disconnect()
-                raise lost from error
-            except (ValueError, AttributeError) as error:
-                if isinstance(error, UnicodeError):
-                    raise
-                raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
-
-    return Connection
 
 
 # What sends to the database of a model

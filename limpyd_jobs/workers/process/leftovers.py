@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import warnings
+from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -61,7 +62,7 @@ class Leftovers:
     the log, each once, because an application may mean it.
     """
 
-    terminate: Any = None  # the handler of SIGTERM before the first job
+    terminate: Any = None  # the handler of SIGTERM before the first job, as `_signal` gives it
     due = inf  # when to look again in any case, by the clock of `monotonic`
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
@@ -72,7 +73,7 @@ class Leftovers:
     def begin(self) -> None:
         """Remember how it is before the first job."""
         self._handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        self.terminate = self._handlers[TERMINATE]
+        self.terminate = getsignal(TERMINATE)
         self._found = {what: _said(say) for what, say in KNOWN.items()}
         self.due = monotonic() + INTERVAL
 
