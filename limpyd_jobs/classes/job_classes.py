@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -275,6 +276,14 @@ def imported_job_class(path: str) -> Any:
     return found if isinstance(found, type) and issubclass(found, job_classes.base) else None
 
 
+# The durations that a class has as attributes, and a text that is likely meant as one.
+_DURATIONS = (
+    "start_within", "retry_for", "max_run_time", "unique_for", "keep_output", "keep_result", "default_job_timeout",
+    "kill_after",
+)  # fmt: skip
+_TIME = re.compile(r"\s*-?\d+(\.\d+)?\s*([smhdw]|ms|secs?|seconds?|mins?|minutes?|hours?|days?|weeks?)?\s*", re.ASCII)
+
+
 def check_addable(job_class: Any) -> None:
     """Check a class before its first job is added; warn if workers in other processes could not import it.
 
@@ -283,8 +292,7 @@ def check_addable(job_class: Any) -> None:
     ConfigurationException
         If a worker that calls its `run` method would not run its code, or a time limit of the class is not valid.
     """
-    for name in ("start_within", "retry_for", "max_run_time", "unique_for"):
-        _check_limit(job_class, name)
+    check_durations(job_class)
     kind = unrun_kind(getattr(job_class, "run", None))
     if kind:
         raise ConfigurationException(f"{path_of(job_class)}.run is {kind}: a worker would run nothing of it. {REMEDY}.")
@@ -297,14 +305,19 @@ def check_addable(job_class: Any) -> None:
         )
 
 
-def _check_limit(job_class: Any, name: str) -> None:
-    """Refuse a number that is not a time limit. Anything else of that name is the application's own."""
-    value = getattr(job_class, name, None)
-    try:
-        if is_number(value) or isinstance(value, timedelta):
-            checked_duration(f"{path_of(job_class)}.{name}", value)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationException(str(error)) from None
+def check_durations(job_class: Any) -> None:
+    """Raise `ConfigurationException` if a class has a number, a timedelta or a text such as ``"1h"`` in place of a
+    duration, and it is none. Anything else of that name is the application's own."""
+    for name in _DURATIONS:
+        value = getattr(job_class, name, None)
+        is_meant = isinstance(value, timedelta) or (isinstance(value, str) and _TIME.fullmatch(value))
+        if isinstance(value, timedelta) and name in ("default_job_timeout", "kill_after"):
+            raise ConfigurationException(f"{path_of(job_class)}.{name} must be a number of seconds, not {value!r}")
+        if is_meant or is_number(value):
+            try:
+                checked_duration(f"{path_of(job_class)}.{name}", value)
+            except (TypeError, ValueError) as error:
+                raise ConfigurationException(str(error)) from None
 
 
 def _place_out_of_reach(cls: type) -> str:

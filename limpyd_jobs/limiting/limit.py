@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, Literal
@@ -121,6 +121,10 @@ class Limit:
             raise self._refused(f"no job could begin: its weight is above all that {self.rate!r} allows")
         if self.weight != 1 and self.rate is None:
             raise self._refused("weight says how much of a rate a job uses: give a rate, too")
+        if self.burst != 1 and self.rate is None:
+            raise self._refused("burst says how much of a rate may begin at once: give a rate, too")
+        if not isinstance(self.fair, bool):
+            raise self._refused(f"fair must be True or False, not {self.fair!r}")
         if self.on_limit not in ("wait", "drop", "newest", "replace"):
             raise self._refused(f"on_limit must be 'wait', 'drop', 'newest' or 'replace', not {self.on_limit!r}")
         if self.on_limit == "replace" and (self.rate is not None or self.concurrency is None):
@@ -277,17 +281,43 @@ def _described(model: Any, limit: Limit, fields: list[str]) -> Mapping[str, Any]
 def check_declared(job_class: Any) -> None:
     """Raise `ConfigurationException` if a class that is being made cannot have the limits that it declares."""
     given = vars(job_class).get("limits")
-    limits = limits_of_class(job_class) if given else ()
-    some = given if isinstance(given, (list, tuple)) else (given,)
-    if not limits and any(isinstance(each, Limit) for each in some):
-        raise ConfigurationException(f"limits of {job_class.__name__} must be a list of Limit, not {given!r}")
+    if not given or isinstance(given, RedisField):
+        return
+    inherited = {name: getattr(job_class, f"_redis_attr_{name}", None) for name in getattr(job_class, "_fields", ())}
+    fields = {**inherited, **{name: value for name, value in vars(job_class).items() if isinstance(value, RedisField)}}
+    limits = limits_of_class(job_class)
     if limits:
-        inherited = {
-            name: getattr(job_class, f"_redis_attr_{name}", None) for name in getattr(job_class, "_fields", ())
-        }
-        own = {name: value for name, value in vars(job_class).items() if isinstance(value, RedisField)}
-        check_limits(job_class, limits, {**inherited, **own})
+        check_limits(job_class, limits, fields)
         _compare_with_others(job_class, limits)
+    else:
+        _check_own(job_class, given, fields)
+
+
+def _check_own(job_class: Any, given: Any, fields: Mapping[str, Any]) -> None:
+    """Refuse what has a `Limit` in it, but is no list of them. Warn of names of fields, which are likely meant to be
+    limited. Anything else is the application's own."""
+    if any(isinstance(each, Limit) or each is Limit for each in _members_of(given)):
+        raise ConfigurationException(f"limits of {job_class.__name__} must be a list of Limit, not {given!r}")
+    if isinstance(given, (list, tuple, set, frozenset, Mapping)) and all(
+        isinstance(each, str) and each in fields for each in given
+    ):
+        name = next(iter(given))
+        warnings.warn(
+            f"limits of {job_class.__name__} is {given!r}, which limits nothing: to limit its jobs by the field "
+            f"{name!r}, write limits = [Limit({name!r}, concurrency=1)]",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _members_of(given: Any) -> Iterator[Any]:
+    if isinstance(given, Mapping):
+        given = list(given.values())
+    if isinstance(given, (list, tuple, set, frozenset)):
+        for each in given:
+            yield from _members_of(each)
+    else:
+        yield given
 
 
 def check_limits(model: Any, limits: tuple[Limit, ...], fields: Mapping[str, RedisField]) -> None:

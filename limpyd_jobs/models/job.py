@@ -15,7 +15,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.classes.awaitable import awaitable, awaited, finished, in_thread
 from limpyd_jobs.classes.binding import bound_like
-from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.job_classes import check_durations, job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
@@ -162,6 +162,7 @@ class Job(JobRecord):
         """Refuse what the class declares and cannot be; let `run` be given the resources that its parameters name."""
         super().__init_subclass__(**kwargs)
         check_declared(cls)
+        check_durations(cls)
         if roots.prepare_run is not None and "run" in vars(cls):
             roots.prepare_run(cls, vars(cls)["run"])
 

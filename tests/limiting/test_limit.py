@@ -36,6 +36,13 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "limits of Limited must be a list of Limit, not Limit(concurrency=1)",
     ),
     "a name among them": (class_saying([Limit(concurrency=1), "account"]), "must be a list of Limit, not [Limit("),
+    "no list, but a set of limits": (class_saying({Limit(concurrency=1)}), "must be a list of Limit, not {Limit("),
+    "a list in a list": (class_saying([[Limit(concurrency=1)]]), "must be a list of Limit, not [[Limit("),
+    "limits by name": (
+        class_saying({"account": Limit(concurrency=1)}),
+        "must be a list of Limit, not {'account': Limit(",
+    ),
+    "no limit, but its class": (class_saying([Limit]), "must be a list of Limit, not [<class"),
     "nothing": (lambda: Limit("account"), r"Limit('account'): it limits nothing: give concurrency, rate, or both"),
     "no rate": (lambda: Limit(rate="ten/s"), "'ten/s' is not a rate: write how much in which time, such as '10/s'"),
     "an empty rate": (lambda: Limit(rate="0/s"), "'0/s' is not a rate"),
@@ -50,6 +57,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "no job could begin: its weight is above all that '10/s' allows",
     ),
     "a weight of no rate": (lambda: Limit(concurrency=1, weight=2), "give a rate, too"),
+    "a burst of no rate": (
+        lambda: Limit(concurrency=1, burst=2),
+        "how much of a rate may begin at once: give a rate, too",
+    ),
+    "fair to some": (lambda: Limit("a", concurrency=1, fair="yes"), "fair must be True or False, not 'yes'"),  # type: ignore[arg-type]
     "fair to nothing": (class_with(Limit(concurrency=1, fair=True)), "fair needs a field, whose values take turns"),
     "another end": (
         lambda: Limit(concurrency=1, on_limit="skip"),
@@ -106,6 +118,15 @@ def test_a_shared_limit_with_two_numbers_is_warned_of() -> None:
             limits = [Limit(name="shared_in_a_test", concurrency=2)]
 
     assert limits_of_class(First) != limits_of_class(Second)
+
+
+def test_names_of_fields_in_place_of_limits_are_warned_of() -> None:
+    for limits in (["identifier"], {"priority": 2}):
+        with pytest.warns(
+            UserWarning, match=r"limits of Limited is .*, which limits nothing: .*\[Limit\('(ident|prio)"
+        ):
+            made = class_saying(limits)()
+        assert limits_of_class(made) == ()
 
 
 def test_limits_of_an_application_are_its_own() -> None:

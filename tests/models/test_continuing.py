@@ -536,9 +536,8 @@ class TestWrongUse:
 
     @pytest.mark.parametrize("value", [-1, float("inf"), timedelta(days=-1)])
     def test_of_the_limit_is_refused(self, value: Any) -> None:
-        wrong = type("Wrong", (Long,), {"__module__": __name__, "abstract": True, "max_run_time": value})
         with pytest.raises(ConfigurationException, match=r"Wrong\.max_run_time must be from 0 to"):
-            wrong.add_job("1")
+            type("Wrong", (Long,), {"__module__": __name__, "abstract": True, "max_run_time": value})
 
 
 def stepping(names: tuple[str, ...], done: list[Any], **at: Callable[[Any], Any]) -> Any:

@@ -160,12 +160,19 @@ class TestHowItIsGiven:
                 add("1", **{name: value})
         assert redis_client.keys("deadlines:letter:*") == []
 
-    @pytest.mark.parametrize("value", [-1, float("nan"), timedelta(days=-1)])
+    @pytest.mark.parametrize("value", [-1, float("nan"), timedelta(days=-1), "1h", "30 seconds"])
     def test_a_class_with_a_wrong_one_is_refused(self, value: Any) -> None:
-        for name in ("start_within", "retry_for"):
-            wrong = type("Wrong", (Letter,), {"__module__": __name__, "abstract": True, name: value})
-            with pytest.raises(ConfigurationException, match=rf"Wrong\.{name} must be from 0 to"):
-                wrong.add_job("1")
+        for name in ("start_within", "retry_for", "unique_for", "keep_output", "default_job_timeout"):
+            with pytest.raises(ConfigurationException, match=rf"Wrong\.{name} must be (from 0 to|a number of seconds)"):
+                type("Wrong", (Letter,), {"__module__": __name__, "abstract": True, name: value})
+
+    def test_a_class_whose_time_limit_is_no_number_is_refused(self) -> None:
+        with pytest.raises(ConfigurationException, match=r"kill_after must be a number of seconds, not datetime"):
+            type("Wrong", (Letter,), {"__module__": __name__, "abstract": True, "kill_after": timedelta(hours=1)})
+
+    def test_a_text_that_is_no_time_is_the_applications_own(self) -> None:
+        own = type("Own", (Letter,), {"__module__": __name__, "abstract": True, "unique_for": "customer"})
+        assert own.unique_for == "customer"  # type: ignore[attr-defined]
 
     def test_schedules_give_it_too(self, redis_client: redis.Redis) -> None:
         schedule = Schedule.add("often", Letter, interval=3600, start_within=timedelta(seconds=5), job_timeout=3)

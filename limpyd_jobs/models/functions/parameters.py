@@ -110,6 +110,11 @@ def _without_limits(
             f"the parameter {name!r} has no annotation: say what it is, as {name}: str, or {name}: Any for JSON",
         )
     kind = annotations[name]
+    if Limit in getattr(kind, "__metadata__", ()):
+        refuse(
+            function,
+            f"the annotation of {name!r} has the class Limit: write Limit(concurrency=1), or Limit(rate='10/s')",
+        )
     limits = [each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Limit)]
     if limits:
         others = [each for each in kind.__metadata__ if not isinstance(each, Limit)]

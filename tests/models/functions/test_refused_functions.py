@@ -37,6 +37,10 @@ def importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Impor
 
 
 REFUSED = {
+    "a limit that limits nothing": (
+        "@job\ndef send(to: Annotated[str, Limit]): ...",
+        r"the annotation of 'to' has the class Limit: write Limit\(concurrency=1\), or Limit\(rate='10/s'\)",
+    ),
     "a limit of another field": (
         "@job\ndef send(to: Annotated[str, Limit('cc', concurrency=1)]): ...",
         "in the annotation of 'to' names a field: it is of this parameter",
