@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, Literal
@@ -17,7 +17,12 @@ from limpyd_jobs.exceptions import ConfigurationException
 OnLimit = Literal["wait", "drop", "newest", "replace"]
 
 # What a script does if a limit keeps a job from beginning, and for which values of `on_limit`.
-_WAYS = {"drops": ("drop",), "newest": ("newest", "replace"), "replaces": ("replace",)}
+_WAYS = {
+    "acts": ("drop", "newest", "replace"),
+    "drops": ("drop",),
+    "newest": ("newest", "replace"),
+    "replaces": ("replace",),
+}
 
 _PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(\d*)([smhd])", re.ASCII)
@@ -252,12 +257,23 @@ def described_limits(model: Any) -> Mapping[str, Any]:
     fields = list(
         dict.fromkeys(name for limit in limits for name in (limit.field, limit.weight) if isinstance(name, str))
     )
+    ways = {
+        "acts": any(limit.on_limit in _WAYS["acts"] for limit in limits),
+        "drops": any(limit.on_limit in _WAYS["drops"] for limit in limits),
+        "ways": ways_of(limits),
+    }
     return {
+        **{name: way for name, way in ways.items() if way},
         "fields": fields,
         "fair": any(limit.fair for limit in limits),
-        "newest": any(limit.on_limit in _WAYS["newest"] for limit in limits),
         "rules": [dict(_described(model, limit, fields)) for limit in limits],
     }
+
+
+def ways_of(limits: Sequence[Limit]) -> str:
+    """Return how the names of the lanes of a class end: with what it says of limits that other classes may share."""
+    ways = [limit.on_limit for limit in limits if limit.name]
+    return f"\t{','.join(ways)}" if any(way != "wait" for way in ways) else ""
 
 
 def _described(model: Any, limit: Limit, fields: list[str]) -> Mapping[str, Any]:
@@ -347,23 +363,18 @@ def _check_field(model: Any, limit: Limit, name: str, fields: Mapping[str, Redis
         raise ConfigurationException(f"{limit}: {model.__name__} {has}; its fields are {names}")
 
 
-# The shared limits of this process: the class that named each first, what it allows, and what becomes of one too many.
-_shared: dict[str, tuple[Any, Mapping[str, Any], OnLimit]] = {}
+# The shared limits of this process, by the model of the queues and the name: what named each first, and what it allows.
+_shared: dict[tuple[str, str], tuple[str, Mapping[str, Any]]] = {}
 
 
 def _compare_with_others(model: Any, limits: tuple[Limit, ...]) -> None:
-    """Warn if another class shares a limit, and gives it other numbers, or another `on_limit`."""
+    """Warn if another class shares a limit, and gives it other numbers."""
     for limit in limits:
         if not limit.name:
             continue
         path = f"{model.__module__}.{model.__name__}"
-        first, numbers, on_limit = _shared.setdefault(limit.name, (path, limit.numbers, limit.on_limit))
-        if first == path:
-            continue
-        both = f"{path} and {first} share the limit {limit.name!r}"
-        if numbers != limit.numbers:
+        first, numbers = _shared.setdefault((model.queue_model._name, limit.name), (path, limit.numbers))
+        if first != path and numbers != limit.numbers:
+            both = f"{path} and {first} share the limit {limit.name!r}"
             said = f"{both}, but give it other numbers: for the jobs of each, its own hold"
-            warnings.warn(said, UserWarning, stacklevel=2)
-        if on_limit != limit.on_limit:
-            said = f"{both}, but on_limit is {limit.on_limit!r} for one, and {on_limit!r} for the other: say the same"
-            warnings.warn(said, UserWarning, stacklevel=2)
+            warnings.warn(said, UserWarning, stacklevel=4)

@@ -60,6 +60,11 @@ def words_of(text: str | None) -> dict[str, str]:
     return {name: value for name, _, value in (word.partition("=") for word in (text or "").split())}
 
 
+def limits_in(lane: str) -> list[str]:
+    """Return the keys of the limits of a lane, given its name: see ``lua/includes/lanes.lua``."""
+    return lane.partition("\t")[0].split("\n")
+
+
 def waits_for_ever(connection: Any, queue_key: str) -> bool:
     """Return whether all jobs that wait in a queue are parked for limits that let none begin: they are paused, or 0."""
     pipe = connection.pipeline(transaction=False)
@@ -71,7 +76,7 @@ def waits_for_ever(connection: Any, queue_key: str) -> bool:
     lanes = [lane for place in places for lane in place if lane.strip("\n")]
     for lane in lanes:
         pipe.exists(f"{queue_key}:_lane\n{lane}")
-        keys = [each for key in lane.split("\n") for each in (_prefix_of_key(key), key)]
+        keys = [each for key in limits_in(lane) for each in (_prefix_of_key(key), key)]
         pipe.hmget(f"{queue_key.rpartition(':')[0]}:_limits", keys)
     replies = pipe.execute(raise_on_error=False)
     return all(not is_there or _is_stuck(texts) for is_there, texts in zip(replies[::2], replies[1::2], strict=True))

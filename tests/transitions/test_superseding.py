@@ -60,18 +60,34 @@ class Patient(Job):
     limits = [Limit("page", name="shared", concurrency=1)]
 
 
-with pytest.warns(UserWarning, match="share the limit 'shared', but on_limit is 'replace' for one, and 'wait' for the"):
+class Hasty(Job):
+    """Only the newest of a page waits, of this class."""
 
-    class Hasty(Job):
-        """Only the newest of a page waits, of this class."""
-
-        namespace = "newest"
-        queue_name = "q"
-        page = fields.InstanceHashField()
-        limits = [Limit("page", name="shared", concurrency=1, on_limit="replace")]
+    namespace = "newest"
+    queue_name = "q"
+    page = fields.InstanceHashField()
+    limits = [Limit("page", name="shared", concurrency=1, on_limit="replace")]
 
 
-CLASSES = {cls.get_model_repr(): cls for cls in (Render, Preview, Fair, Trailing, Patient, Hasty)}
+class Picky(Job):
+    """None of a page waits, of this class."""
+
+    namespace = "newest"
+    queue_name = "q"
+    page = fields.InstanceHashField()
+    limits = [Limit("page", name="shared", concurrency=1, on_limit="drop")]
+
+
+class Turning(Job):
+    """None of a page waits; pages take turns."""
+
+    namespace = "newest"
+    queue_name = "q"
+    page = fields.InstanceHashField()
+    limits = [Limit("page", concurrency=1, fair=True, on_limit="drop")]
+
+
+CLASSES = {cls.get_model_repr(): cls for cls in (Render, Preview, Fair, Trailing, Patient, Hasty, Picky, Turning)}
 SUPERSEDED = "a newer job waits for its limit page"
 
 
@@ -92,7 +108,7 @@ def add(world: World, pages: str, **options: Any) -> list[Job]:
 def begin(world: World, token: str = TOKEN, *keys: str) -> str | None:
     """Claim the next job; return its pk."""
     delivery = world.claim(*keys, token=token, classes=CLASSES)
-    while delivery and delivery.outcome == "sorted":
+    while delivery and delivery.outcome in ("sorted", "found"):
         delivery = world.claim(*keys, token=token, classes=CLASSES)
     assert delivery is None or delivery.outcome == "claimed", delivery
     return delivery and delivery.pk
@@ -193,6 +209,50 @@ def test_jobs_of_a_class_that_lets_them_wait_are_left_to_classes_that_share_its_
     begin(world, "1")
     assert begin(world, "none") is None
     assert statuses(jobs) == "rcww"
+
+
+@each("first, second", [(Patient, Hasty), (Patient, Picky), (Hasty, Patient), (Picky, Hasty), (Hasty, Picky)])
+def test_each_class_that_shares_a_limit_says_what_becomes_of_its_own_jobs(
+    first: type[Job], second: type[Job], redis_client: redis.Redis
+) -> None:
+    redis_client.flushdb()
+    world = World(redis_client, Render)
+    holder = add(of(world, Patient), "a")
+    assert begin(world, "1") == pk_of(holder[0])
+    jobs = [job for job_class in (first, first, second, second) for job in add(of(world, job_class), "a")]
+    assert begin(world, "none") is None
+    left = {Patient: "ww", Hasty: "cw", Picky: "cc"}
+    assert statuses([*holder, *jobs]) == "r" + left[first] + left[second]
+    assert check(pause=0).findings == []
+    waiting, running = {job.ident: job for job in jobs if job.status.hget() == "w"}, holder[0]
+    while waiting:
+        world.succeed(running, "1")
+        delivery = world.claim(token="1", classes=CLASSES)
+        assert delivery is not None
+        assert delivery.outcome == "claimed"
+        running = waiting.pop(delivery.ident)
+
+
+def test_a_job_that_runs_is_replaced_by_its_own_class_only(world: World) -> None:
+    patient, hasty = add(of(world, Patient), "a"), of(world, Hasty)
+    begin(world, "1")
+    jobs = add(hasty, "a")
+    assert begin(world, "none") is None
+    assert statuses([*patient, *jobs]) == "rw"
+    world.succeed(patient[0], "1")
+    assert begin(world, "2") == pk_of(jobs[0])
+    patient += add(of(world, Patient), "aa")
+    jobs += add(hasty, "a")
+    assert begin(world, "none") is None
+    assert statuses([*patient, *jobs]) == "swwcw"
+    assert check(pause=0).findings == []
+
+
+def test_jobs_that_take_turns_are_dropped_too(world: World) -> None:
+    jobs = add(of(world, Turning), "aaab")
+    assert {begin(world, "1"), begin(world, "2")} == {pk_of(jobs[0]), pk_of(jobs[3])}
+    assert begin(world, "none") is None
+    assert statuses(jobs) == "rccr"
 
 
 def test_an_explicit_claim_is_refused_and_cancels_nothing(world: World) -> None:

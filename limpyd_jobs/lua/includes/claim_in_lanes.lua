@@ -20,13 +20,13 @@ local function note_lanes(base, queue, is_fair)
 end
 
 -- Parks some jobs, given places and idents, and by lane places and entries. A lane that was nowhere may be tried; so is one
--- where only the newest job counts.
+-- where jobs that may not begin do not just wait.
 --@rarely
 local function park_all(base, parked, lanes)
   local names, rows, turn = {}, {'ZADD', base .. ':_turns', 'NX'}, nil
   for lane, entries in pairs(lanes) do
     redis.call('ZADD', lane_key(base, lane), unpack(entries))
-    if entries.newest then redis.call('ZREM', base .. ':_later', lane) end
+    if entries.acts then redis.call('ZREM', base .. ':_later', lane) end
     names[#names + 1] = lane
   end
   redis.call('ZADD', base .. ':_parked', unpack(parked))
@@ -55,7 +55,7 @@ local function park_first(key, queue, classes, wanted)
     if not lane or wanted and lane ~= wanted then break end
     local entries, own_ident = lanes[lane] or {}, job.model.path .. ':' .. job.pk
     entries[#entries + 1], entries[#entries + 2] = spot, entry_in_lane(own_ident)
-    entries.newest = job.model.limits and job.model.limits.newest
+    entries.acts = job.model.limits and job.model.limits.acts
     parked[#parked + 1], parked[#parked + 2] = spot, own_ident
     lanes[lane] = entries
   end
@@ -92,16 +92,16 @@ local function pass_on(lane, limit)
 end
 
 -- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits; where
--- only the newest job counts, it does so once it was tried.
+-- jobs that may not begin do not just wait, it does so once it was tried.
 --@rarely
 local function end_turn(base, queue, lane, turn, needs)
   local share, fair, full, moment = 1, nil, nil, nil
   for _, need in ipairs(needs) do
     if need.rule.fair then share, fair = set_value(need, 'share') or 1, need.limit end
     local is_rate_used = need.interval and need.used_until - need.ahead > now()
-    if need.is_last and not need.rule.newest then
+    if need.is_last and not need.rule.acts then
       full, moment = need.limit, nil
-    elseif is_rate_used and not need.rule.newest then
+    elseif is_rate_used and not need.rule.acts then
       full, moment = need.limit, need.used_until - need.ahead
     end
   end

@@ -85,7 +85,7 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
     return nil, {outcome = 'limited', key = key, ident = job.ident, lane = lane, turn = later}
   end
   local is_to_be_parked = is_first and (model.limits.fair or queue.lanes and redis.call('EXISTS', lane_key(base, lane)) == 1)
-  if not is_to_be_parked then limit, moment, need = obstacle_of(needs, base, job.ident, lane) end
+  if not is_to_be_parked or model.limits.drops then limit, moment, need = obstacle_of(needs, base, job.ident, lane) end
   if need and need.above then
     local allowed = string.format('%.12g that its limit %s allows in the time of its rate', need.above, need.rule.name)
     return nil, end_for_limit(key, queue, job, STATUSES.ERROR, string.format('its weight of %.12g is above the ', need.weight) .. allowed)

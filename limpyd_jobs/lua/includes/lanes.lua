@@ -1,6 +1,7 @@
 -- Lanes: where jobs of a queue are parked that a limit keeps from beginning. A lane has the jobs of the queue that need
--- the same limits: so all of them may begin, or none. Its name are the keys of these limits, one in a line. Beside a queue,
--- there are:
+-- the same limits: so all of them may begin, or none. Its name are the keys of these limits, one in a line, and, behind a
+-- tabulator, what becomes of jobs that may not begin, if other classes share a limit and may say something else: so all jobs
+-- of a lane are treated alike. Beside a queue, there are:
 --   _lane\n<lane>       sorted set of its jobs, as texts that begin with the pk, by when each was added or due
 --   _parked             sorted set of the idents that are parked, by the same: another entry of a lane is only left over
 --   _turns              sorted set of the lanes that may be tried, by their turns; its member '\n', which is no lane, has
@@ -23,7 +24,7 @@ end
 --@rarely
 local function limits_in(lane)
   local limits = {}
-  for limit in string.gmatch(lane, '[^\n]+') do limits[#limits + 1] = limit end
+  for limit in string.gmatch(string.match(lane, '[^\t]*'), '[^\n]+') do limits[#limits + 1] = limit end
   return limits
 end
 

@@ -2,8 +2,9 @@
 -- limits of a class are part of its model: {fields: the names of what is to be read of a job, fair: whether lanes take
 -- turns, rules: [{key: of its limits, or none if they are shared, name, field: the number of its field, concurrency,
 -- rate: microseconds for each unit, most: how many units in the time of the rate, drops: whether jobs that may not begin are canceled, newest: whether the older ones
--- that wait are, replaces: whether one that runs is, too, burst, weight: a number, or that of its field}…], newest: whether
--- one of the rules says so}.
+-- that wait are, replaces: whether one that runs is, too, acts: whether it is any of these, burst, weight: a number, or
+-- that of its field}…], acts: whether one of the rules does, drops: whether one does, ways: what the names of its lanes end
+-- with}.
 --
 -- What was set for a limit holds in place of what the class says: a hash beside the queues has a text for all keys of a
 -- limit, and one for each key, such as 'concurrency=3 share=2'.
@@ -58,7 +59,7 @@ local function needs_of(model, base, values)
       limits[#limits + 1] = limit
     end
   end
-  return needs, table.concat(limits, '\n')
+  return needs, table.concat(limits, '\n') .. (#limits > 0 and model.limits.ways or '')
 end
 
 -- A number among some words; nil if another program wrote something else there.
@@ -96,7 +97,7 @@ end
 -- Whether one slot of a limit is left to another lane, which is the elder.
 --@rarely
 local function is_for_elder(limit, elder, own)
-  return elder and elder ~= own and string.find(elder .. '\n', '\n' .. limit .. '\n', 1, true)
+  return elder and elder ~= own and string.find(string.match(elder, '[^\t]*') .. '\n', '\n' .. limit .. '\n', 1, true)
 end
 
 -- When to look again, if so many run that no other job may begin; nil if there is room.

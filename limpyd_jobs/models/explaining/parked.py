@@ -10,8 +10,8 @@ from typing import Any
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.limiting.limit import Limit, key_of, prefix_of
-from limpyd_jobs.limiting.live import LiveLimit, words_of
+from limpyd_jobs.limiting.limit import Limit, key_of, prefix_of, ways_of
+from limpyd_jobs.limiting.live import LiveLimit, limits_in, words_of
 from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.search.classes import replies_to
 from limpyd_jobs.texts import one_line
@@ -40,7 +40,7 @@ def reasons_of_parked(
         for each in _of_limit(connection, model, limit, key, _label(limit, stored, mask), job_class.path)
     ]
     yield from told or [("parked", "It was parked for a limit that has room now: the next worker begins it.", "")]
-    yield from _of_lane(connection, queue_key, "\n".join(keys), ident)
+    yield from _of_lane(connection, queue_key, "\n".join(keys) + ways_of(job_class.limits), ident)
 
 
 def _key(job_model: str, queue_model: str, limit: Limit, stored: Mapping[str, str]) -> str:
@@ -110,7 +110,7 @@ def _named(connection: Any, holders: Sequence[str]) -> str:
 
 def _of_lane(connection: Any, queue_key: str, lane: str, ident: str) -> Iterator[Told]:
     pk = Ident.of(ident).pk
-    places = [f"{queue_key}:_turns", *(f"{queue_key}:_blocked\n{key}" for key in lane.split("\n"))]
+    places = [f"{queue_key}:_turns", *(f"{queue_key}:_blocked\n{key}" for key in limits_in(lane))]
     asked = [("ZRANK", f"{queue_key}:_lane\n{lane}", f"{pk.rjust(18, '0')} {ident}")]
     last, before, *turns = replies_to(
         connection, [("ZRANK", places[0], "\n"), *asked, *(("ZRANK", place, lane) for place in places)]

@@ -13,7 +13,7 @@ from limpyd_jobs.arguments import read_seconds
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
-from limpyd_jobs.limiting.live import LiveLimit, words_of
+from limpyd_jobs.limiting.live import LiveLimit, limits_in, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.records.known_classes import known_classes, names_by_path
@@ -190,7 +190,7 @@ def _keys_of(connection: Any, queue_model: str, bases: Sequence[str]) -> list[Li
             elif line.startswith("r ") and line.count(" ") > 2:  # else another program wrote it
                 seen[line.split(" ", 3)[3]]  # it used something of a rate
     for lane, number, first in _lanes(connection, bases):
-        for key in lane.split("\n"):
+        for key in limits_in(lane):
             of_key = seen[key]
             of_key.parked += number
             of_key.first = first if of_key.first is None else min(of_key.first, first)
