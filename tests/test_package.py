@@ -12,6 +12,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from email import message_from_bytes
+from functools import cache
 from graphlib import TopologicalSorter
 from hashlib import sha256
 from operator import itemgetter
@@ -40,14 +41,26 @@ BESIDE_THE_CODE = {
 VENDORED = ("limpyd_jobs/contrib/web/static/vendor", "tests/web/vendor")
 
 
-def imported_by(path: Path) -> Iterator[str]:
+@cache
+def imported_by(path: Path) -> list[str]:
     """The files of this library that a file imports, also inside functions, or for types only."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    found = []
+    for node in statements_in(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "limpyd_jobs":
             for each in node.names:
                 package = (node.module or "").replace(".", "/")
                 names = (f"{package}/{each.name}.py", f"{package}/{each.name}/__init__.py", f"{package}.py")
-                yield next((name for name in names if (ROOT / name).exists()), f"{package}/__init__.py")
+                found.append(next((name for name in names if (ROOT / name).exists()), f"{package}/__init__.py"))
+    return found
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements, without the expressions in them, which are many."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        inner = getattr(node, name, None)
+        for statement in inner if isinstance(inner, list) else ():
+            yield statement
+            yield from statements_in(statement)
 
 
 @pytest.mark.proof

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,13 @@ def names_in(source: str) -> list[str]:
 def load(name: str, folder: Path = FOLDER) -> str:
     """Return the source of ``<name>.lua``, such as ``placing/add``. The first ``--@include <file>`` line of a file is
     replaced by that file, without its comments, and ``--@moved`` by code that moves the time, if tests do."""
+    source = _load(name, folder)
+    moved = dates.moved_time // dates.MICROSECOND
+    return source.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}") if moved else source
+
+
+@cache
+def _load(name: str, folder: Path) -> str:
     included: set[str] = set()
 
     def expand(source: str) -> str:
@@ -65,9 +72,6 @@ def load(name: str, folder: Path = FOLDER) -> str:
 
     source = (folder / f"{name}.lua").read_text("utf-8")
     whole = _with_values(expand(source), names_in(source))
-    moved = dates.moved_time // dates.MICROSECOND
-    if moved:
-        whole = whole.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}")
     return in_levels(with_rare_functions_apart(without_unused(with_constants(whole))))
 
 

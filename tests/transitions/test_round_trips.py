@@ -148,8 +148,10 @@ class WithMessages(Worker):
 @pytest.fixture(autouse=True)
 def _scripts_are_known(redis_client: redis.Redis) -> None:
     """Sending a script whole, once for each server, is no part of the budget."""
-    for script in ALL_SCRIPTS:
-        redis_client.script_load(script.source)
+    known = redis_client.script_exists(*(script.sha for script in ALL_SCRIPTS))
+    for script, is_known in zip(ALL_SCRIPTS, known, strict=True):
+        if not is_known:
+            redis_client.script_load(script.source)
 
 
 def verbs(sent: Iterable[str]) -> list[str]:
@@ -225,10 +227,10 @@ class TestTheOtherMethods:
         job = Task.add_job("a")
         assert sent_by(job.cancel, commands) == ["cancel"]
 
-    def test_a_job_may_ask_a_million_times_whether_it_is_cancelled(self, commands: Recorder) -> None:
+    def test_a_job_may_ask_as_often_as_it_likes_whether_it_is_cancelled(self, commands: Recorder) -> None:
         job = Task.add_job("a")
         job._next_question = float("inf")
-        assert sent_by(lambda: [job.is_cancelled() for _ in range(1_000_000)], commands) == []
+        assert sent_by(lambda: [job.is_cancelled() for _ in range(10_000)], commands) == []
         job._next_question = 0
         assert sent_by(job.is_cancelled, commands) == ["HMGET"]
 
