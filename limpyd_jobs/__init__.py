@@ -92,11 +92,15 @@ __all__ = [
     "Worker",
     "WorkerPresence",
     "asend_signal",
+    "asent_signals",
+    "atake_back_signal",
     "chain",
     "current_job",
     "job",
     "job_resource",
     "send_signal",
+    "sent_signals",
+    "take_back_signal",
     "typed",
     "worker_resource",
 ]
@@ -104,7 +108,13 @@ __all__ = [
 # Half of the package runs jobs, or looks at them. An application that adds jobs does not import it: these names, and
 # modules that code may name without an import of its own, as ``limpyd_jobs.workers``, are imported when asked for.
 _IMPORTED_WHEN_ASKED_FOR = {
-    **dict.fromkeys(("Flow", "FlowNode", "asend_signal", "chain", "send_signal"), "flows"),
+    **dict.fromkeys(
+        (
+            *("Flow", "FlowNode", "asend_signal", "asent_signals", "atake_back_signal", "chain"),
+            *("send_signal", "sent_signals", "take_back_signal"),
+        ),
+        "flows",
+    ),
     "Schedule": "schedules",
     "Worker": "workers",
     **dict.fromkeys(("job_resource", "worker_resource"), "models.functions.resources"),
@@ -112,7 +122,17 @@ _IMPORTED_WHEN_ASKED_FOR = {
 _MODULES = ("events", "schedules", "shards", "workers")
 
 if TYPE_CHECKING:
-    from limpyd_jobs.flows import Flow, FlowNode, asend_signal, chain, send_signal
+    from limpyd_jobs.flows import (
+        Flow,
+        FlowNode,
+        asend_signal,
+        asent_signals,
+        atake_back_signal,
+        chain,
+        send_signal,
+        sent_signals,
+        take_back_signal,
+    )
     from limpyd_jobs.models.functions.resources import job_resource, worker_resource
     from limpyd_jobs.schedules import Schedule
     from limpyd_jobs.workers import Worker

@@ -9,6 +9,7 @@ from limpyd_jobs.commandline.options import time_span as time_span
 from limpyd_jobs.commandline.programs import run_program as run_program
 from limpyd_jobs.dates import parse_datetime as parse_datetime
 from limpyd_jobs.exceptions import GracePeriodOver as GracePeriodOver
+from limpyd_jobs.exceptions import JobInterrupted as JobInterrupted
 from limpyd_jobs.exceptions import as_written as as_written
 from limpyd_jobs.fields.codecs import codec_of as codec_of
 from limpyd_jobs.fields.form import Form as Form
@@ -34,6 +35,7 @@ from limpyd_jobs.records.known_classes import masked_fields_of as masked_fields_
 from limpyd_jobs.redis.calls import is_of_wrong_type as is_of_wrong_type
 from limpyd_jobs.redis.database import JobsDatabase as JobsDatabase
 from limpyd_jobs.redis.servers import is_transient as is_transient
+from limpyd_jobs.retrying import wish_among as wish_among
 from limpyd_jobs.schedules.search_budget import SearchBudget as SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger as describe_trigger
 from limpyd_jobs.schedules.triggers import trigger_of as trigger_of

@@ -175,9 +175,12 @@ PROBLEMS = {
         "I10", "is a flow of which a step was left, and no worker went on with it", "gone on with"
     ),
     "ends not noticed": Problem("I10", "is a flow that takes {0} jobs for open ones that have ended", "noticed"),
+    "flow of a wrong type": Problem(
+        "I10", "is a {0}: what the flow knew is lost. Delete the key: workers then cancel the jobs that wait for others"
+    ),
     "left of a flow": Problem("I10", "is left of a flow that does not exist", "deleted"),
     "waits for a flow that is gone": Problem(
-        "I10", "waits for other jobs of the flow {0}, which does not exist: cancel it, or put it in its queue"
+        "I10", "waits for other jobs of the flow {0}, which does not exist", "canceled"
     ),
     "waits for spawned jobs that are gone": Problem(
         "I10", "waits for the jobs that it spawned, whose flow {0} does not exist", "put in its queue, where it fails"

@@ -29,7 +29,7 @@ SHARED = {
     audit.BEGUN: "hash",
     relocations.KEY: "hash",
     **dict.fromkeys((flows.LIVE, flows.BUILDING, flows.TODO, flows.ENDED), "zset"),
-    flows.CLASSES: "hash",
+    **dict.fromkeys((flows.CLASSES, flows.SPAWNERS), "hash"),
 }
 
 

@@ -19,6 +19,9 @@ LIVE, BUILDING, TODO, ENDED = (f"{FLOWS}{name}" for name in ("live", "building",
 # A hash: the models of the jobs and queues in flows, as scripts take them, by the beginning of their keys.
 CLASSES = f"{FLOWS}classes"
 
+# A hash: of the flows that jobs spawned, the beginning of the keys of that job.
+SPAWNERS = f"{FLOWS}spawners"
+
 # The id of the last flow of a name.
 NAMES = f"{FLOWS}name:"
 

@@ -88,7 +88,8 @@ class Renaming:
             return {self._of_class(field): self._class(text) for field, text in values.items()}
         if key == f"{self._from}{flows.CLASSES}":
             return {self.new(name): self._layout(text) for name, text in values.items()}
-        if key.startswith(f"{self._from}{flows.FLOW}") and key.endswith(":nodes"):
+        of_flow = key.startswith(f"{self._from}{flows.FLOW}") and key.endswith(":nodes")
+        if of_flow or key == f"{self._from}{flows.SPAWNERS}":
             return {number: self.new(text) for number, text in values.items()}
         if key.startswith(f"{self._from}{flows.FLOW}") and "spawner" in values:
             return {**values, "spawner": self.new(values["spawner"])}

@@ -66,6 +66,8 @@ from limpyd_jobs.transitions.flows import (
     running,
     send_signal,
     signal_flow,
+    take_back_from_flow,
+    take_back_signal,
     tend_flow,
     wake_spawner,
 )

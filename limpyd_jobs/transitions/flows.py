@@ -20,6 +20,7 @@ _add_flow = Script("flows/add_flow")
 _ask_children = Script("flows/ask_children")
 _ask_signal = Script("flows/ask_signal")
 _send_signal = Script("flows/send_signal")
+_take_back_signal = Script("flows/take_back_signal")
 _signal_flow = Script("flows/signal_flow")
 _cancel_flow = Script("flows/cancel_flow")
 _drop_flow = Script("flows/drop_flow")
@@ -142,19 +143,33 @@ def _outcome_of_children(reply: Mapping[str, Any]) -> tuple[str, str, str]:
     return reply["outcome"], reply.get("flow", ""), reply.get("policy", "")
 
 
+def _outcome_and_other(reply: Mapping[str, Any]) -> tuple[str, str]:
+    return reply["outcome"], reply.get("waits") or ""
+
+
 def _outcome_and_value(reply: Mapping[str, Any]) -> tuple[str, str]:
     return reply["outcome"], reply.get("value", "")
 
 
-def send_signal(job_class: type[RedisModel], ident: str, name: str, value: str) -> Call[str]:
-    """Send a signal to a job; return what became of it, as the script says."""
+def send_signal(job_class: type[RedisModel], ident: str, name: str, value: str) -> Call[tuple[str, str]]:
+    """Send a signal to a job; return what became of it, as the script says, and which other one the job waits for."""
     request = {**_to(job_class, ident, name), "value": value}
-    return Call(sender_of(job_class), _send_signal, request, outcome_of, [job_class])
+    return Call(sender_of(job_class), _send_signal, request, _outcome_and_other, [job_class])
 
 
-def signal_flow(sender: Any, flow: str, name: str, value: str) -> Call[str]:
-    """Send a signal to all jobs of a flow; return what became of it, as the script says."""
-    return Call(sender, _signal_flow, {"flow": flow, "name": name, "value": value}, outcome_of)
+def signal_flow(sender: Any, flow: str, name: str, value: str) -> Call[tuple[str, str]]:
+    """Send a signal to all jobs of a flow; return the same."""
+    return Call(sender, _signal_flow, {"flow": flow, "name": name, "value": value}, _outcome_and_other)
+
+
+def take_back_signal(job_class: type[RedisModel], ident: str, name: str) -> Call[str]:
+    """Forget a signal that was sent to a job; return ``done``, or ``asked``, ``none`` or ``gone``."""
+    return Call(sender_of(job_class), _take_back_signal, _to(job_class, ident, name), outcome_of, [job_class])
+
+
+def take_back_from_flow(sender: Any, flow: str, name: str) -> Call[str]:
+    """Forget a signal that was sent to a flow; return the same."""
+    return Call(sender, _take_back_signal, {"flow": flow, "name": name}, outcome_of)
 
 
 def _to(job_class: type[RedisModel], ident: str, name: str) -> dict[str, Any]:

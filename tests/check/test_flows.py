@@ -77,9 +77,17 @@ def test_keys_and_jobs_of_a_flow_that_is_gone_are_found(redis_client: redis.Redi
     found = problems()
     assert found.pop(report.pk.get()).startswith(f"waits for other jobs of the flow {flow.id}, which does not exist")
     assert {*found} == {f"limpyd-jobs:flow:{flow.id}:{part}" for part in ("nodes", "open", "after")}
-    assert [finding.kind for finding in check(pause=0, repair=True).left] == ["waits for a flow that is gone"]
-    report.cancel()
-    assert problems() == {}
+    repair()
+    assert report.status.hget() == STATUSES.CANCELED
+
+
+def test_a_flow_that_runs_and_is_of_a_wrong_type_is_said(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare(), Report.prepare())
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}")
+    redis_client.set(f"limpyd-jobs:flow:{flow.id}", "x")
+    assert problems()[f"limpyd-jobs:flow:{flow.id}"].startswith("is a string: what the flow knew is lost")
+    redis_client.delete(f"limpyd-jobs:flow:{flow.id}")
+    repair()
 
 
 def test_signals_of_a_flow_and_of_jobs_are_known_and_what_is_left_of_them_is_deleted(redis_client: redis.Redis) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from opentelemetry import context, trace
 from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
@@ -23,6 +24,7 @@ from running import fail, succeed, work, worker_of
 from limpyd_jobs import Argument, Cancel, Job, Queue, Requeue, Schedule, events
 from limpyd_jobs.contrib.opentelemetry import Tracing, conventions
 from limpyd_jobs.dates import utcnow
+from limpyd_jobs.exceptions import JobInterrupted
 from limpyd_jobs.query import job_details
 from limpyd_jobs.records import records
 from limpyd_jobs.schedules.model import score_of
@@ -91,8 +93,8 @@ def start(traces: Traces) -> Iterator[Start]:
         return begun[-1]
 
     yield begin
-    for each in begun:
-        events.unsubscribe(each)
+    for some in begun:
+        events.unsubscribe(some)
 
 
 def test_the_names_are_those_of_the_conventions() -> None:
@@ -170,6 +172,24 @@ def test_what_the_code_asks_for_is_no_failure(ask: type[Exception], outcome: str
     ran = traces.only("run queue")
     assert told(ran)["messaging.limpyd_jobs.outcome"] == outcome
     assert ran.status.status_code == StatusCode.UNSET
+
+
+@each("in_a_group", [False, True])
+@each("waits, outcome", [("signal approval", "waits"), ("", "released")])
+def test_what_waits_or_gives_way_is_no_failure(
+    in_a_group: bool, waits: str, outcome: str, traces: Traces, start: Start
+) -> None:
+    def callback(job: Job, queue: Queue) -> None:
+        wish = JobInterrupted("it goes on later", waits=waits)
+        raise BaseExceptionGroup("tasks", [wish]) if in_a_group else wish
+
+    start()
+    Parcel.add_job("one")
+    work(callback=callback)
+    ran = traces.spans[-1]
+    assert told(ran)["messaging.limpyd_jobs.outcome"] == outcome
+    assert ran.status.status_code == StatusCode.UNSET
+    Parcel.collection().delete_all()
 
 
 def test_jobs_that_are_added_together_have_one_parent(traces: Traces, start: Start) -> None:

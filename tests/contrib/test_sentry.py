@@ -138,3 +138,12 @@ def test_without_a_client_nothing_happens() -> None:
         assert work(callback=fail).num_loops == 1
     finally:
         events.unsubscribe(sentry)
+
+
+def test_a_job_that_waits_is_not_reported(sent: list[Any], sentry: Sentry) -> None:
+    def wait(job: Parcel, queue: Queue) -> None:
+        job.wait_for("approval")
+
+    Parcel.add_job("one")
+    work(callback=wait)
+    assert sent == []

@@ -240,7 +240,6 @@ class TestByHand:
         flow = self.flow()
         again = Page.add_job("mine", priority=5, prepend=True)
         assert again.add_outcome == "existing"
-        assert Page.add_job("mine", on_duplicate="replace").add_outcome == "existing"
         assert states(flow) == ["waiting", "waiting for others"]
 
     def test_a_node_in_its_queue_that_is_replaced_is_still_that_node(self) -> None:
@@ -252,6 +251,13 @@ class TestByHand:
             assert Page.add_job(identifier, number=number, on_duplicate="replace").add_outcome == "replaced"
         run(3)
         assert flow.result(timeout=0) == {"Page": 2, "Page 2": 3}
+
+    def test_the_last_edit_of_a_job_that_waits_wins_and_it_still_waits(self) -> None:
+        flow = self.flow()
+        assert Page.add_job("mine", number=7, on_duplicate="replace").add_outcome == "replaced"
+        assert states(flow) == ["waiting", "waiting for others"]
+        run(2)
+        assert flow.result(0) == 7
 
     def test_with_another_priority_it_still_waits(self) -> None:
         flow = self.flow()

@@ -24,6 +24,7 @@ from flow_kinds import (
     give_up_in_a_group,
 )
 from running import work
+from servers import wait_until
 
 from limpyd_jobs import (
     STATUSES,
@@ -33,8 +34,12 @@ from limpyd_jobs import (
     LimpydJobsException,
     NotClaimable,
     asend_signal,
+    asent_signals,
+    atake_back_signal,
     chain,
     send_signal,
+    sent_signals,
+    take_back_signal,
 )
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import JobInterrupted
@@ -77,6 +82,37 @@ class TestWaiting:
         job = a_waiting_job()
         assert send_signal(job, "other", 1) == "kept"
         assert job.status.hget() == STATUSES.DELAYED
+
+    def test_what_the_job_waits_for_instead_is_said(self) -> None:
+        with Flow("misspelt") as flow:
+            flow.add(Asking.prepare())
+        run()
+        for to in (flow, flow.nodes()[0].ident, "misspelt"):
+            outcome = send_signal(to, "aproval", 1)
+            assert (outcome, outcome.waits_for) == ("kept", "approval")
+        assert send_signal(flow, "approval", 1).waits_for == ""
+        assert send_signal(flow, "aproval", 1).waits_for == ""  # now it waits for none
+
+    @each("is_for_flow", [False, True])
+    def test_one_that_none_has_asked_for_can_be_taken_back(self, is_for_flow: bool) -> None:
+        with Flow() as flow:
+            node = flow.add(Asking.prepare())
+        to = flow if is_for_flow else node.job
+        send_signal(to, "approval", "wrong")
+        assert sent_signals(to) == [("approval", "wrong", False)]
+        assert take_back_signal(to, "approval")
+        _refused(LimpydJobsException, take_back_signal, to, "approval")
+        run()
+        send_signal(to, "approval", "too early")
+        assert asyncio.run(atake_back_signal(to, "approval"))
+        run()
+        assert node.job.status.hget() == STATUSES.DELAYED
+        send_signal(to, "approval", "right")
+        run()
+        assert node.job.answer.value() == "right"
+        assert not take_back_signal(to, "approval")
+        assert asyncio.run(asent_signals(to)) == [("approval", "right", True)]
+        node.job.delete()
 
     def test_one_that_comes_while_its_job_is_about_to_wait_is_not_missed(self) -> None:
         job = Asking.add_job()
@@ -127,10 +163,10 @@ class TestWaiting:
         assert send_signal(other, "approval", "yes") == "late"
 
     def test_one_that_comes_after_the_deadline_and_before_its_job_runs_again_counts(self) -> None:
-        job = Asking.add_job(within=0.01)
+        job = Asking.add_job(within=0.5)
         with job.claim("me"):
             job.run(None)
-        work("nothing", max_loops=0)
+        wait_until(lambda: str(utcnow()) > job.delayed_until.hget(), "the deadline has passed")
         assert send_signal(job, "approval", "just in time") == "received"
         run()
         assert job.answer.value() == "just in time"
@@ -178,6 +214,26 @@ class TestWaiting:
         run()
         assert node.job.answer.value() == "yes"
         Newest.collection().delete_all()
+
+    def test_a_job_that_has_run_is_not_dropped_by_its_limit_if_it_is_tried_again(self) -> None:
+        job = Dropped.add_job()
+        job.claim("me").fail(ValueError("no"))
+        job.requeue()
+        with Dropped.add_job().claim("me") as claim:
+            Page.add_job()
+            run()  # the page
+            assert job.status.hget() == STATUSES.WAITING
+            claim.cancel()
+        run()
+        assert job.status.hget() == STATUSES.DELAYED  # for its signal
+
+    @each("how", ["replace", "replace_or_follow"])
+    def test_an_edit_of_a_job_that_waits_is_refused_as_it_has_begun(self, how: str) -> None:
+        job = a_waiting_job(identifier="mine")
+        assert Asking.add_job("mine", signal="other", on_duplicate=how).add_outcome == "running"
+        assert send_signal(job, "approval", 1) == "received"
+        run()
+        assert job.status.hget() == STATUSES.SUCCESS
 
     def test_a_job_that_is_canceled_while_it_is_about_to_wait_is_canceled(self) -> None:
         job = Asking.add_job()
@@ -354,8 +410,11 @@ def test_it_can_be_sent_from_the_command_line(capsys: pytest.CaptureFixture[str]
     from limpyd_jobs.commands.flows import Flows
 
     def signal(*words: str) -> int:
+        return flows("signal", *words)
+
+    def flows(*words: str) -> int:
         try:
-            return Flows("limpyd-jobs flows", ["signal", *words]).execute()
+            return Flows("limpyd-jobs flows", [*words]).execute()
         except SystemExit as error:
             return int(str(error))
 
@@ -366,8 +425,14 @@ def test_it_can_be_sent_from_the_command_line(capsys: pytest.CaptureFixture[str]
     assert signal("flow_kinds.Nothing:1", "approval") == 2
     assert signal(job.ident) == 2
     assert "what waited for it goes on" in capsys.readouterr().out
+    assert [signal(job.ident, "other"), flows("signals", job.ident)] == [0, 0]
+    assert re.search(r'approval +kept +{"by": "ann"}\nother +kept +null\n', capsys.readouterr().out)
+    assert [flows("take-back", job.ident, "other"), flows("take-back", job.ident, "other")] == [0, 2]
     run()
     assert job.answer.value() == {"by": "ann"}
+    waiting = a_waiting_job()
+    assert signal(waiting.ident, "aproval") == 0
+    assert "kept, but what waits does so for 'approval'" in capsys.readouterr().out
 
 
 def test_what_other_programs_write_does_no_harm(redis_client: redis.Redis) -> None:

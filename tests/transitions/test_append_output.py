@@ -67,14 +67,18 @@ def test_the_last_chunks_are_kept_by_their_number_and_their_size() -> None:
     assert 900_000 < len("".join(kept)) <= emitting.MAX_BYTES
 
 
-def test_it_expires_after_the_end_of_the_job(redis_client: redis.Redis) -> None:
+def test_it_expires_after_the_end_of_the_job_and_not_before(redis_client: redis.Redis) -> None:
     for kind, seconds in ((Answer, 3600), (Short, 20)):
         claimed = kind.add_job("a")
         claim = claimed.claim("ann")
         claimed.emit("a")
         key = f"{kind._name}:{claimed.pk.get()}:_output"
-        assert redis_client.ttl(key) > 6 * 86400
-        claim.succeed()
+        assert redis_client.ttl(key) == -1
+        claim.fail(ValueError("later"))
+        assert seconds - 10 < redis_client.ttl(key) <= seconds
+        claimed.requeue()
+        assert redis_client.ttl(key) == -1
+        claimed.claim("ann").succeed()
         assert seconds - 10 < redis_client.ttl(key) <= seconds
 
 

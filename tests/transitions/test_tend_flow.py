@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 from cases import each
-from flow_kinds import MODELS, Page, Report
+from flow_kinds import MODELS, Page, Report, Spawning
 from invariants import violations
+from running import work
 
-from limpyd_jobs import STATUSES, Flow, transitions
+from limpyd_jobs import STATUSES, Flow, chain, transitions
 from limpyd_jobs.redis.calls import go_on_with, send
 
 
@@ -92,3 +93,20 @@ def test_a_job_that_waits_for_one_that_has_failed_waits_no_longer(policy: str, r
     go_on_with(redis_client, [flow.id])
     assert [node.state for node in flow.nodes()][1] == STATES_AFTER[policy]
     assert tend(redis_client, flow) == []
+
+
+def test_jobs_that_wait_for_a_flow_that_is_gone_do_so_no_longer(redis_client: redis.Redis) -> None:
+    flow, spawning = chain(Page.prepare(), Report.prepare(), Page.prepare()), Spawning.add_job(pages=1)
+    work("spawning", callback=None)
+    ids = redis_client.zrange("limpyd-jobs:flows:live", 0, -1)
+    redis_client.delete(*(f"limpyd-jobs:flow:{some}" for some in ids))
+    for some in ids:
+        send(transitions.tend_flow(redis_client, some))
+    jobs = [node.job for node in flow._nodes]
+    assert [job.status.hget() for job in jobs] == [STATUSES.WAITING, STATUSES.CANCELED, STATUSES.CANCELED]
+    assert [job.cancel_reason.hget() for job in jobs[1:]] == ["its flow is gone"] * 2
+    assert spawning.status.hget() == STATUSES.WAITING
+    assert not redis_client.exists("limpyd-jobs:flows:live", "limpyd-jobs:flows:spawners")
+    work("spawning", callback=None, logger_level=60)
+    assert spawning.status.hget() == STATUSES.ERROR
+    redis_client.delete(*redis_client.keys("limpyd-jobs:flow:*"))

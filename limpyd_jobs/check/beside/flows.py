@@ -57,6 +57,10 @@ class Flows:
                 go_on_with(client, [flow])
             yield None, key_of(client, flow), "flow left to do", ()
         for flow in self._silent(flows.LIVE, inf):
+            (kind,) = self._reader.all([("TYPE", key_of(client, flow))])
+            if kind not in ("hash", "none"):
+                yield None, key_of(client, flow), "flow of a wrong type", (kind,)
+                continue
             number = self._unnoticed(flow)
             if number and repair:
                 self._tend(flow)
@@ -119,7 +123,9 @@ class Flows:
                     flow, has_spawned_it = _flow_of_parked(found)
                     if not flow or client.exists(key_of(client, flow)):
                         continue
-                    if has_spawned_it and repair:
+                    if repair and not has_spawned_it:
+                        model.get_from_ident(f"{model.get_model_repr()}:{pk}").cancel()
+                    elif repair:
                         send(transitions.wake_spawner(model, f"{model.get_model_repr()}:{pk}", flow))
                     kind = "waits for spawned jobs that are gone" if has_spawned_it else "waits for a flow that is gone"
                     yield model, pk, kind, (flow,)

@@ -28,11 +28,13 @@ from limpyd_jobs.integration import (
     Adding,
     GracePeriodOver,
     Instrument,
+    JobInterrupted,
     Running,
     described,
     events,
     one_line,
     traceback_of,
+    wish_among,
 )
 
 FLUSH_TIMEOUT = 5000  # milliseconds
@@ -50,6 +52,7 @@ OUTCOMES: Mapping[type[BaseException], str] = {
     Cancel: "canceled",
     GracePeriodOver: "released",
     KeyboardInterrupt: "released",
+    JobInterrupted: "released",
 }
 
 
@@ -158,13 +161,21 @@ def _current(span: Span) -> Iterator[None]:
         with trace.use_span(span, record_exception=False, set_status_on_exception=False):
             yield
     except BaseException as error:
-        outcome = next((outcome for kind, outcome in OUTCOMES.items() if isinstance(error, kind)), None)
+        outcome = _outcome_of(error)
         if outcome:
             span.set_attribute(names.OUTCOME, outcome)
         else:
             _record(span, error)
         span.end()
         raise
+
+
+def _outcome_of(error: BaseException) -> str | None:
+    """Return what the code asks for; None if it failed."""
+    wish = wish_among(error) if isinstance(error, BaseExceptionGroup) else error
+    if isinstance(wish, JobInterrupted) and wish.waits:
+        return "waits"
+    return next((outcome for kind, outcome in OUTCOMES.items() if isinstance(wish, kind)), None)
 
 
 def _record(span: Span, error: BaseException) -> None:

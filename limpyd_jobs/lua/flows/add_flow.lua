@@ -172,7 +172,9 @@ local function begin()
   if not request.first then return end
   redis.call('HSET', key, 'state', 'building', 'size', request.size, 'added', now_text(), 'final', request.final)
   if spawner then
-    redis.call('HSET', key, 'spawner', spawner.model.name .. ':' .. spawner.pk, 'policy', request.policy or '')
+    local of_spawner = spawner.model.name .. ':' .. spawner.pk
+    redis.call('HSET', key, 'spawner', of_spawner, 'policy', request.policy or '')
+    redis.call('HSET', FLOWS .. ':spawners', flow, of_spawner)
     if not is_whole then note_spawned('making ' .. flow) end
   end
   if name then

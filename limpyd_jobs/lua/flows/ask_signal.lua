@@ -22,10 +22,17 @@ local waits, text = unpack(redis.call('HMGET', job.key, '_waits', '_signals'))
 local signals = signals_of(text)
 local date, since = wait_for(waits, 'signal ' .. name)
 local due = parse_date(date) and {at = parse_date(date), text = date} or due_at(request.delay)
-local value = signals[name] or signal_of_flow(claim_of(job)._flow, name)
+local of_flow = not signals[name] and signal_of_flow(claim_of(job)._flow, name)
+local value, is_unasked = value_in(signals[name] or of_flow)
 
 if not value and due and due.at <= now() then
   value, signals[name] = IN_VAIN, IN_VAIN
+  update(job.model, job.pk, {_signals = cjson.encode(signals)}, claim_of(job))
+end
+if is_unasked and of_flow then
+  redis.call('HSET', FLOW .. parse_flow(claim_of(job)._flow).flow .. ':signals', name, value)
+elseif is_unasked then
+  signals[name] = value
   update(job.model, job.pk, {_signals = cjson.encode(signals)}, claim_of(job))
 end
 if value then

@@ -52,4 +52,5 @@ for _, part in ipairs({'', ':open', ':after', ':failed', ':results', ':todo', ':
 end
 if has_name(flow, name) then redis.call('UNLINK', FLOWS .. ':name:' .. name) end
 redis.call('ZREM', FLOWS .. ':building', flow)
+redis.call('HDEL', FLOWS .. ':spawners', flow)
 return answer('done', {more = false})

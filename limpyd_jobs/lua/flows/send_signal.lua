@@ -7,7 +7,7 @@
 --   value   JSON
 -- reply
 --   received
---   kept
+--   kept      {waits: the name of the other signal that it waits for, if it does}
 --     in all other cases nothing is changed:
 --   already   there is one of that name, with another value
 --   late      the job has waited for it in vain
@@ -18,7 +18,7 @@
 --@include signaling
 
 local job, name, value = job_of(request.job_model, request.ident), request.name, request.value
-local status, waits, text = unpack(redis.call('HMGET', job.key, 'status', '_waits', '_signals'))
+local status, waits, text, delayed_until = unpack(redis.call('HMGET', job.key, 'status', '_waits', '_signals', 'delayed_until'))
 if is_gone(job.model, job.pk, status) then return answer('gone') end
 local may_be_revived = status == STATUSES.CANCELED and waits and string.match(waits, '^undone')
 if status == STATUSES.SUCCESS or status == STATUSES.CANCELED and not may_be_revived then return answer('ended') end
@@ -26,10 +26,11 @@ if status == STATUSES.SUCCESS or status == STATUSES.CANCELED and not may_be_revi
 local signals = signals_of(text)
 local old = signals[name]
 if old == IN_VAIN then return answer('late') end
-if old and old ~= value then return answer('already') end
-signals[name] = value
+if old and value_in(old) ~= value then return answer('already') end
+signals[name] = old or UNASKED .. value
 text = cjson.encode(signals)
 if #text > MOST_TEXT then return answer('full') end
 if place_if_it_waits(job, 'signal ' .. name, {_signals = text}) then return answer('received') end
 update(job.model, job.pk, {_signals = text}, {status = status})
-return answer('kept')
+local what = is_parked(status, delayed_until, waits) and string.match(waits, '^[^\n]*\n([^\n]*)')
+return answer('kept', {waits = what and signal_in(what)})

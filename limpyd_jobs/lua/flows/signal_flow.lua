@@ -9,7 +9,7 @@
 --   value   JSON
 -- reply
 --   received    jobs of it waited
---   kept
+--   kept        {waits: the name of another signal that a job of it waits for, if one does}
 --     in all other cases nothing is changed:
 --   already   there is one of that name, with another value
 --   ended
@@ -24,9 +24,10 @@ local state = redis.call('HGET', key, 'state')
 if state ~= 'running' then return answer(state == 'ended' and 'ended' or 'gone') end
 redis.call('ZCARD', key .. ':waiters')  -- fails before anything is written
 local old = redis.call('HGET', key .. ':signals', name)
-if old and old ~= request.value then return answer('already') end
+if old and value_in(old) ~= request.value then return answer('already') end
 if not old and redis.call('HLEN', key .. ':signals') >= MOST_SIGNALS then return answer('full') end
-redis.call('HSET', key .. ':signals', name, request.value)
+if not old then redis.call('HSET', key .. ':signals', name, UNASKED .. request.value) end
 local has_more, number = place_waiters(flow, name)
 if has_more then leave_to_do(flow, 'signal 0 ' .. name) end
-return answer(number > 0 and 'received' or 'kept')
+if number > 0 then return answer('received') end
+return answer('kept', {waits = other_waited_for(flow, name)})

@@ -51,6 +51,19 @@ local function follow(model, ending, due, fields)
   return due_after(model, ending, due)
 end
 
+-- The same for a job that waits for others of its flow: it keeps its place there. One that waits for anything else has begun.
+--@rarely
+local function replace_parked(job, where, fields)
+  if has_begun(job) then return 'running', {pk = job.pk} end
+  local conflict = not_unique(job.model, fields, job.pk)
+  if conflict then return 'not unique', conflict end
+  local changes = replacement(job.model, where.replaces, fields)
+  for _, name in ipairs({'_flow', '_after', '_waits'}) do changes[name] = nil end
+  probe_indexes(job.model, job.pk, changes)
+  update(job.model, job.pk, changes)
+  return 'replaced', {pk = job.pk}
+end
+
 -- Lets the queued job of an identifier become the one that would be made, unless it is claimed, or its end is being
 -- recorded: then also whether the new one is to follow it. It keeps its place in its waiting list, unless it comes into another
 -- one.
@@ -59,7 +72,7 @@ local function replace_queued(model, pk, where, fields)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local status, token, known, follows, delayed_until, waits = unpack(redis.call(
     'HMGET', job.key, 'status', '_claim_token', '_queue_key', '_follows', 'delayed_until', '_waits'))
-  if is_parked(status, delayed_until, waits) then return 'existing', {pk = pk} end
+  if is_parked(status, delayed_until, waits) then return replace_parked(job, where, fields) end
   if token or status ~= STATUSES.WAITING and status ~= STATUSES.DELAYED then
     return 'running', {pk = pk}, token and string.sub(where.replaces, 1, 7) == 'follow '
   end

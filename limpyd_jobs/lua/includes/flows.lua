@@ -13,7 +13,7 @@
 -- cancel the others if one fails. The job has in its hash `_spawned`: JSON, by the name of each spawn, the id of the flow; or
 -- 'making' and the id, until its last step.
 -- Beside them are 'limpyd-jobs:flows:live', ':building' and ':todo', sorted sets of ids by when they were put there;
--- ':ended', by when they expire; ':name:…', the id of the last flow of a name; and ':classes', a hash of the models
+-- ':spawners', a hash: of those that a job spawned, that job, should the flow be gone; ':ended', by when they expire; ':name:…', the id of the last flow of a name; and ':classes', a hash of the models
 -- of jobs and queues in flows, by the beginning of their keys.
 --
 -- Each node has in its hash `_flow`: the id of the flow, its number, what to do if one that it comes after fails
@@ -302,6 +302,7 @@ local function expire_flow(flow, name)
   local key = FLOW .. flow
   local seconds = redis.call('EXISTS', key .. ':failed') == 1 and FAILED_FLOW_KEPT or FLOW_KEPT
   redis.call('ZREM', FLOWS .. ':live', flow)
+  redis.call('HDEL', FLOWS .. ':spawners', flow)
   redis.call('ZADD', FLOWS .. ':ended', score(now() + seconds * 1000000), flow)
   redis.call('ZREMRANGEBYSCORE', FLOWS .. ':ended', '-inf', score(now()))
   if has_name(flow, name) then redis.call('EXPIRE', FLOWS .. ':name:' .. name, seconds) end

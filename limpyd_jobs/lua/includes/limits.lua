@@ -43,6 +43,13 @@ local function keys_of_limit(rule, base, value)
   return prefix, prefix .. ':' .. value
 end
 
+-- Whether a job has run before, and is tried again, or was lost: it was let begin, and is not one too many now.
+--@rarely
+local function was_run_before(job)
+  local tries, rescues = unpack(redis.call('HMGET', job.key, 'tries', '_rescues'))
+  return rescues or (tonumber(tries or '') or 0) > 0
+end
+
 -- What a job needs to begin, given the values of the fields of its limits, and, behind them, what it holds; and the name of
 -- its lane. A limit does not hold for a job that has no value. One that was taken by hand has used its rate already.
 --@rarely

@@ -6,9 +6,6 @@
 -- entries there are, and how many bytes of values; for how many milliseconds they are kept after the end of the job; the
 -- token of the claim of the run. See append_output.lua, and `end_output` in records.lua.
 
--- For how long output is kept after the last chunk while the job runs, in milliseconds: seven days.
-local KEPT_WHILE_IT_RUNS = 604800000
-
 -- How many entries one look reads of those that are too many.
 local SOME_ENTRIES = 100
 

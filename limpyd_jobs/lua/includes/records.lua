@@ -145,11 +145,12 @@ local function values_before(model, pk, changes, values)
       names[#names + 1] = field
     end
   end
-  if changes.queued == '1' and values.queued ~= '1' and values._flow == nil and model.path then
+  if changes.queued == '1' and values.queued ~= '1' and model.path then
     names = names or {}
-    names[#names + 1] = '_flow'
+    if values._flow == nil then names[#names + 1] = '_flow' end
+    if values._emitted == nil then names[#names + 1] = '_emitted' end
   end
-  if names then
+  if names and names[1] then
     local found = redis.call('HMGET', hash_key(model, pk), unpack(names))
     for i = 1, #names do values[names[i]] = found[i] end
   end
@@ -275,6 +276,16 @@ local function end_output(model, pk, text, status)
   redis.call('HSET', hash_key(model, pk), '_emitted', stored_output(output))
 end
 
+-- What follows for its output if a job is queued again, or no longer: it expires only once the job has ended.
+--@rarely
+local function follow_output(model, pk, changes, values)
+  if not changes.queued then
+    end_output(model, pk, values._emitted, changes.status)
+  elseif values.queued ~= '1' then
+    redis.pcall('PERSIST', output_key(model.name, pk))
+  end
+end
+
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any:
 -- with `queued`, also `_unique_for`, `_flow` and `_emitted`. Whatever lets a node of a flow be queued, or no longer, comes
 -- through here. What a job held of its limits is free with the end of its claim.
@@ -287,7 +298,7 @@ local function update(model, pk, changes, known)
   if ends_claim and values._slots then free_slots(model.path .. ':' .. pk, values._slots) end
   if values._unique_for and changes.queued == false then throttle_ended(model, pk, changes, values) end
   if values._flow and changes.queued ~= nil then follow_change(model, pk, changes, values) end
-  if values._emitted and changes.queued == false then end_output(model, pk, values._emitted, changes.status) end
+  if values._emitted and changes.queued ~= nil then follow_output(model, pk, changes, values) end
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
   if model.history then note_history(model, pk, changes, values.status) end
 end

@@ -1,18 +1,19 @@
 -- Signaling: a job waits for a signal, which another program sends: a name, with a value. It is sent to a job, or to all jobs
 -- of a flow, and is never used up: who sends another one of that name is refused, and a job that asks again gets the same.
 --
--- A job has in its hash `_signals`: JSON, the value of each name, as JSON; or '!' if the job waited for it in vain. While it
+-- A job has in its hash `_signals`: JSON, the value of each name, as JSON, behind '?' until the job has asked for it; or '!'
+-- if the job waited for it in vain. While it
 -- waits, it is delayed until its deadline, if any, else until the end of all dates, and `_waits` has that date, 'signal' and
 -- the name, and since when, as seconds of the epoch, in three lines: it is parked, as in flows.lua. The lines stay until it
 -- has an answer, so that the deadline stays if the job is put in its queue by hand. A job that waits for the children that
 -- it spawned has 'children' and the id of their flow there. A flow has two keys more:
---   :signals   hash: of names, the value, as JSON
+--   :signals   hash: of names, the value, as JSON, behind '?' until a job has asked for it
 --   :waiters   sorted set, all scores 0: name and number of each node that waits, in two lines; some do so no more
 
 --@include claims
 --@include flows
 
-local IN_VAIN = '!'
+local IN_VAIN, UNASKED = '!', '?'
 
 -- How many bytes all signals of a job have at most, and how many signals a flow has at most.
 local MOST_TEXT, MOST_SIGNALS = 262144, 1000
@@ -34,6 +35,13 @@ local function signal_of_flow(text, name)
   local node = text and parse_flow(text)
   local value = node and redis.pcall('HGET', FLOW .. node.flow .. ':signals', name)
   return type(value) == 'string' and value or nil
+end
+
+-- The value of a stored signal, and whether no job has asked for it yet.
+--@rarely
+local function value_in(stored)
+  local is_unasked = stored and string.sub(stored, 1, 1) == UNASKED
+  return is_unasked and string.sub(stored, 2) or stored, is_unasked
 end
 
 -- The signal that a text names which says what a job waits for; nil if it waits for something else.
@@ -72,6 +80,17 @@ end
 local function note_waiter(text, what)
   local node, name = parse_flow(text), signal_in(what)
   if node and name then redis.pcall('ZADD', FLOW .. node.flow .. ':waiters', 0, name .. '\n' .. node.number) end
+end
+
+-- The name of another signal that some node of a flow waits for; nil if there is none.
+--@rarely
+local function other_waited_for(flow, name)
+  local entries = redis.call('ZRANGE', FLOW .. flow .. ':waiters', 0, MOST_DEPENDENTS)
+  for _, entry in ipairs(entries) do
+    local other, number = string.match(entry, '^(.*)\n(%d+)$')
+    local node = other and other ~= name and node_of(flow, number)
+    if node and node.is_parked and node.kind == 'signal ' .. other then return other end
+  end
 end
 
 -- Puts some of the nodes that wait for a signal of their flow in their queues; returns whether there are more, and how many

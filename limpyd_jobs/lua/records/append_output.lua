@@ -38,6 +38,6 @@ for _, text in ipairs(cjson.decode(request.chunks)) do
   number = number + 1
 end
 keep_last(key, output, tonumber(request.most), tonumber(request.most_bytes))
-redis.call('PEXPIRE', key, string.format('%.0f', tonumber(request.kept_for) + KEPT_WHILE_IT_RUNS))
+if redis.call('PTTL', key) > 0 then redis.call('PERSIST', key) end  -- a job that had ended was put back
 redis.call('HSET', job, '_emitted', stored_output(output))
 return answer('done')
