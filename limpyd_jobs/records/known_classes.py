@@ -47,9 +47,12 @@ MAX_CLASSES, LONGEST = 5_000, 500_000
 
 _read_classes = Script("records/read_classes")
 
-# Parts of the names of fields that are secret, and what stands for their values.
+# Parts of the names of fields that are secret, and what stands for their values. `tokens` and `token_count` are counts,
+# as of what a language model reads, unless the word before says which secrets they are; a `tokenizer` is none either.
 SECRET = re.compile(
-    r"passw|passphrase|pwd|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credential|authori[sz]ation|cookie"
+    r"passw|passphrase|pwd|secret|token(?!s|i[sz]|[_-]?(?:count|limit|budget|usage|rate))"
+    r"|(?:access|api|auth|bearer|csrf|device|login|oauth|push|refresh|reset|security)[_-]?tokens"
+    r"|api[_-]?key|private[_-]?key|access[_-]?key|credential|authori[sz]ation|cookie"
     r"|session[_-]?id|card[_-]?number|cvv|cvc|iban|ssn",
     re.IGNORECASE,
 )

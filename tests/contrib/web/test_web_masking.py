@@ -281,3 +281,14 @@ def test_a_hidden_identifier_of_a_schedule_is_not_sent_back_by_the_form(redis_cl
     assert sent["identifier"] == ""
     assert dashboard.post("/schedules/edit", sent).status == 303
     assert Schedule.get_by_name("nightly").identifier.hget() == f"{SECRET}-planned"
+
+
+@pytest.mark.parametrize(
+    ("names", "are_secret"),
+    [
+        ("token api_token apiToken token_value access_tokens authTokens refresh-tokens", True),
+        ("tokens max_tokens total_tokens maxTokens tokens_used token_count tokenLimit tokenizer tokenized", False),
+    ],
+)
+def test_a_token_is_secret_and_a_number_of_tokens_is_not(names: str, are_secret: bool) -> None:
+    assert {Mask(frozenset()).is_secret(name) for name in names.split()} == {are_secret}
