@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from limpyd.exceptions import DoesNotExist
 
@@ -13,22 +11,13 @@ from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, SentSignal, send_signal, sent_signals, take_back_signal
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, SentSignal, sent_signals
 from limpyd_jobs.views import cancel_flow, flow_rows, requeue_flow, shown_state
+from limpyd_jobs.views.flows import TAKEN, class_known, said_of_signal, signal, take_back, value_of_signal
 
 COLUMNS = ("flow", "state", "jobs", "open", "failed", "made (UTC)", "ended (UTC)", "id")
 NODE_COLUMNS = ("number", "name", "state", "after", "ident", "reason")
 SIGNAL_COLUMNS = ("signal", "state", "value")
-
-# What is said of a signal that was sent.
-SIGNALED = {
-    "received": "sent: what waited for it goes on",
-    "kept": "kept: nothing waits for it yet",
-    "already": "not sent: another one of that name was sent before, which counts",
-    "late": "not sent: the job waited for it in vain",
-    "ended": "not sent: it has ended",
-}
 
 
 class Flows(VerbCommand):
@@ -91,38 +80,22 @@ Without a word, it lists."""
     def _signal(self, words: Sequence[str]) -> int:
         if len(words) not in (2, 3):
             self.parser.error("signal needs a flow or the ident of a job, the name of the signal, and maybe a value")
-        to, name, value = words[0], words[1], _value_of(*words[2:])
-        with self.audited("flows signal", f"{to} {name}", needs_room=True, refusals=self.refusals) as entry:
-            with _class_known(to):
-                outcome = send_signal(to, name, value)
-            is_taken = outcome in ("received", "kept")
-            if not is_taken:
-                entry.numbers, entry.outcome = {"refused": 1}, f"refused: {SIGNALED[outcome]}"
-        if outcome.waits_for:
-            shown = f"kept, but what waits does so for {outcome.waits_for!r}: see limpyd-jobs flows take-back"
-            self._print(outcome, shown, waits_for=outcome.waits_for)
-        else:
-            self._print(outcome, SIGNALED[outcome])
-        return 0 if is_taken else 1
+        to, name, *value = words
+        outcome = signal(to, name, value_of_signal(value[0] if value else None), **self.how_audited)
+        self._print(outcome, said_of_signal(outcome), **{"waits_for": outcome.waits_for} if outcome.waits_for else {})
+        return 0 if outcome in TAKEN else 1
 
     def _signals(self, words: Sequence[str]) -> None:
         to = self._named("signals", words, "a flow, or the ident of a job,")
-        with _class_known(to):
+        with class_known(to):
             found = sent_signals(to)
         self.print_list(found, SIGNAL_COLUMNS, map(_row_of_signal, found), ())
 
     def _take_back(self, words: Sequence[str]) -> int:
         if len(words) != 2:
             self.parser.error("take-back needs a flow or the ident of a job, and the name of the signal")
-        to, name = words
-        with self.audited("flows take-back", f"{to} {name}", needs_room=True, refusals=self.refusals) as entry:
-            with _class_known(to):
-                is_done = take_back_signal(to, name)
-            if not is_done:
-                entry.numbers, entry.outcome = {"refused": 1}, "refused: a job has it already"
-        self._print(
-            "taken back" if is_done else "asked", "taken back" if is_done else "not taken back: a job has it already"
-        )
+        is_done = take_back(*words, **self.how_audited)
+        self._print(*("taken back",) if is_done else ("asked", "not taken back: a job has it already"))
         return 0 if is_done else 1
 
     def _named(self, verb: str, words: Sequence[str], what: str = "the name or the id of a flow") -> str:
@@ -134,24 +107,6 @@ Without a word, it lists."""
         if not self.print_as_json({"outcome": outcome, **details}):
             print(shown or outcome)
         return 0
-
-
-@contextmanager
-def _class_known(to: str) -> Iterator[None]:
-    try:
-        yield
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"The class of {one_line(to)} cannot be imported: {one_line(error, MESSAGE)}") from error
-
-
-def _value_of(text: str | None = None) -> Any:
-    """Return the value of a word: what it is as JSON, else the text."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _row(flow: FlowSummary) -> tuple[object, ...]:

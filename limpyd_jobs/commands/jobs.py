@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from shlex import quote
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -255,11 +256,13 @@ A filter is made of words. All of them must be met:
         self._note_indexes(asked[0], took, page.is_complete)
 
     def _with_messages(self, found: Sequence[FoundJob]) -> tuple[Sequence[str], list[Sequence[object]]]:
-        """Return a table of jobs: on a terminal, with the message of those that are in error."""
+        """Return a table of jobs: on a terminal, with the message of those that are in error, or wait for something."""
         rows: list[Sequence[object]] = [*map(_shown, found)]
-        if self.shards or not sys.stdout.isatty() or all(job.status != "error" for job in found):
+        if self.shards or not sys.stdout.isatty():
             return FoundJob._fields, rows
-        messages = (each.message for each in job_rows(found))
+        messages = [each.message for each in job_rows(found)]
+        if not any(messages):
+            return FoundJob._fields, rows
         return (*FoundJob._fields, "message"), [(*row, each) for row, each in zip(rows, messages, strict=True)]
 
     def _page(self, words: Sequence[str], database: JobsDatabase | None = None) -> _Look:
@@ -379,7 +382,7 @@ A filter is made of words. All of them must be met:
         found = [job_details(ident, error_model=self.options.error_model) for ident in idents]
         if not self.print_as_json(found):
             for job in found:
-                _print_details(job)
+                _print_details(job, self.as_here(f"limpyd-jobs jobs follow {quote(job.ident)}") if job.output else "")
 
     def _explain(self, words: Sequence[str]) -> None:
         idents = self._idents("explain", words)
@@ -560,8 +563,9 @@ def _print_earlier(stored: int, shown: int, what: str) -> None:
         print(f"  … {stored - shown:,} earlier {what} are not shown")
 
 
-def _print_details(job: JobDetails) -> None:
-    own = {"status": job.status, "queue": job.queue, "claimed by": job.owner}
+def _print_details(job: JobDetails, follow: str) -> None:
+    """Print a job; `follow` is the command that prints its output, if it has some."""
+    own = {"status": job.waits_for or job.status, "queue": job.queue, "claimed by": job.owner}
     if job.silence:
         own["claimed by"] = f"{job.owner}, {job.silence}"
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
@@ -571,6 +575,10 @@ def _print_details(job: JobDetails) -> None:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
     if job.cursor:
         fields["cursor"] = job.cursor
+    if job.signal:
+        fields["signal"] = one_line(job.signal)
+    if job.output:
+        fields["output"] = f"{count_of(job.output, 'chunk')}: {follow}"
     fields |= {"trace": job.trace_id or None, "result": job.result}
     print_fields([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
     for name, field in job.beside.items():

@@ -77,7 +77,12 @@ def flows_of(database: Any = None) -> list[FlowSummary]:
 
 def flow_summary(flow: str, database: Any = None) -> FlowSummary | None:
     """Return how far a flow is, by its id; None if there is none, or no longer."""
-    return next(iter(_read(connection_to(database or BaseJobsModel.database), [flow], database)), None)
+    return next(iter(flow_summaries([flow], database)), None)
+
+
+def flow_summaries(ids: list[str], database: Any = None) -> list[FlowSummary]:
+    """Return how far some flows are, by their ids, without those that are gone."""
+    return _read(connection_to(database or BaseJobsModel.database), ids, database)
 
 
 def _read(connection: Any, ids: list[str], database: Any) -> list[FlowSummary]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.redis.calls import Commands, Steps, chunks
 from limpyd_jobs.redis.cluster.tags import at
+from limpyd_jobs.statuses import STATUSES
 
 FLOW, FLOWS = "limpyd-jobs:flow:", "limpyd-jobs:flows:"
 
@@ -82,12 +83,26 @@ class Wait(NamedTuple):
         """The id of the flow of the jobs that it spawned, if it waits for these; else empty."""
         return self.what.removeprefix(_CHILDREN) if self.what.startswith(_CHILDREN) else ""
 
+    @property
+    def state(self) -> str:
+        """What it waits for, in words."""
+        if self.signal:
+            return "waiting for a signal"
+        return "waiting for its children" if self.children else "waiting for others"
+
 
 def read_wait(text: str | None) -> Wait:
     """Read the field ``_waits`` of a job."""
     date, _, rest = (text or "").partition("\n")
     what, _, since = rest.partition("\n")
     return Wait(date, what, since)
+
+
+def wait_of(status: str | None, waits: str | None, delayed_until: str | None) -> Wait | None:
+    """Return what a job waits for, given its status, ``_waits`` and ``delayed_until``; None if it waits for
+    no other jobs, and no signal."""
+    wait = read_wait(waits)
+    return wait if status == STATUSES.DELAYED and wait.date and wait.date == delayed_until else None
 
 
 def key_of(connection: Any, flow: str, part: str = "") -> str:

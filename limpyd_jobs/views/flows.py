@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from limpyd.exceptions import DoesNotExist
+
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, flows_of
-from limpyd_jobs.flows.listing import flow_summary
+from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, SignalOutcome, flows_of, send_signal, take_back_signal
+from limpyd_jobs.flows.listing import flow_summaries, flow_summary
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.following.nodes import nodes_of
 from limpyd_jobs.records import flows
 from limpyd_jobs.records.audit import audited
-from limpyd_jobs.records.flows import MAX_NODES, bounds_in, numbers_in, read_of_flow
+from limpyd_jobs.records.flows import MAX_NODES, bounds_in, numbers_in, read_nodes, read_of_flow
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
+from limpyd_jobs.texts import MESSAGE, one_line
 
 T = TypeVar("T")
 
@@ -328,6 +333,106 @@ def flows_named(text: str, most: int, database: JobsDatabase | None = None) -> l
     names = replies_to(connection, [("HGET", flows.key_of(connection, each), "name") for each in ids])
     some = [each for each, name in zip(ids, names, strict=True) if each in (exact, text) or low in (name or "").lower()]
     return [each for each in (flow_summary(flow, database) for flow in some[:most]) if each]
+
+
+class FlowBeside(NamedTuple):
+    """A flow that goes on, with the classes of some of its jobs that have not ended, and the keys of their queues."""
+
+    flow: FlowSummary
+    classes: Container[str]
+    queues: Container[str]
+
+
+# At how many flows, the newest ones, and at how many jobs of each it is looked for the pages of queues and classes.
+MOST_FLOWS_BESIDE, MOST_OPEN = 40, 12
+
+
+def flows_beside(database: JobsDatabase | None = None) -> list[FlowBeside]:
+    """Return the newest flows that go on, with where some of their jobs are that have not ended."""
+    connection = connection_to(database)
+    ids = replies_to(connection, [("ZREVRANGE", at(connection, flows.LIVE), 0, MOST_FLOWS_BESIDE - 1)])[0] or ()
+    asked = [("SRANDMEMBER", flows.key_of(connection, flow, ":open"), MOST_OPEN) for flow in ids]
+    open_of = dict(zip(ids, replies_to(connection, asked), strict=True))
+    nodes = {flow: finish(read_nodes(connection, flow, numbers)) for flow, numbers in open_of.items() if numbers}
+    keys = [node.job for some in nodes.values() for node in some]
+    stands = replies_to(connection, [("HGET", f"{key}:hash", "_queue_key") for key in keys])
+    queues = dict(zip(keys, stands, strict=True))
+    paths = {known.name: path for path, known in classes_of(database).items()}
+    return [
+        FlowBeside(
+            summary,
+            {paths.get(node.job.rpartition(":")[0], "") for node in nodes[summary.id]},
+            {queues[node.job] for node in nodes[summary.id]},
+        )
+        for summary in flow_summaries([*nodes], database)
+    ]
+
+
+# What is said of a signal that was sent.
+SIGNALED: Mapping[str, str] = {
+    "received": "sent: what waited for it goes on",
+    "kept": "kept: nothing waits for it yet",
+    "already": "not sent: another one of that name was sent before, which counts",
+    "late": "not sent: the job waited for it in vain",
+    "ended": "not sent: it has ended",
+}
+
+# What becomes of a signal that was taken.
+TAKEN = ("received", "kept")
+
+
+def said_of_signal(outcome: SignalOutcome) -> str:
+    """Return what to say of the outcome of a signal."""
+    if outcome.waits_for:
+        return f"kept, but what waits does so for {outcome.waits_for!r}: see limpyd-jobs flows take-back"
+    return SIGNALED[outcome]
+
+
+@contextmanager
+def class_known(to: str) -> Iterator[None]:
+    """Raise `ValueError` if the class of a job cannot be imported."""
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"The class of {one_line(to)} cannot be imported: {one_line(error, MESSAGE)}") from error
+
+
+def value_of_signal(text: str | None) -> Any:
+    """Return the value that a text stands for: what it is as JSON, else the text."""
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def signal(
+    to: str, name: str, value: Any, database: JobsDatabase | None = None, *, unaudited: bool = False
+) -> SignalOutcome:
+    """Send a signal to a job, by its ident, or to a flow, by its name or id: see `send_signal`. The audit has it,
+    without the value. If the class of the job cannot be imported: `ValueError`."""
+    with _noting("flows signal", to, name, database, unaudited) as entry:
+        outcome = send_signal(to, name, value, database)
+        if outcome not in TAKEN:
+            entry.numbers, entry.outcome = {"refused": 1}, f"refused: {SIGNALED[outcome]}"
+    return outcome
+
+
+def take_back(to: str, name: str, database: JobsDatabase | None = None, *, unaudited: bool = False) -> bool:
+    """Forget a signal that no job has asked for; return False if one has: see `take_back_signal`, and `signal`."""
+    with _noting("flows take-back", to, name, database, unaudited) as entry:
+        is_done = take_back_signal(to, name, database)
+        if not is_done:
+            entry.numbers, entry.outcome = {"refused": 1}, "refused: a job has it already"
+    return is_done
+
+
+@contextmanager
+def _noting(verb: str, to: str, name: str, database: JobsDatabase | None, unaudited: bool) -> Iterator[Any]:
+    """Write to the audit what is done with a signal."""
+    how: dict[str, Any] = {"verb": verb, "filter": f"{to} {name}", "unaudited": unaudited}
+    refusals = (LimpydJobsException, DoesNotExist, LookupError, TypeError, ValueError)
+    with audited(connection_to(database), needs_room=True, refusals=refusals, **how) as entry, class_known(to):
+        yield entry
 
 
 def cancel_flow(name: str, database: JobsDatabase | None = None, *, unaudited: bool = False) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from limpyd_jobs.dates import parse_datetime, shown_span, utcnow
 from limpyd_jobs.models.following.progress import read_progress
 from limpyd_jobs.query import FoundJob
+from limpyd_jobs.records.flows import END_OF_ALL_DATES, wait_of
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to
 from limpyd_jobs.search.found import FIELDS
 from limpyd_jobs.search.look import NOT_MEANT
+from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
 # How many fields of a class are read for its rows, how many characters of a value are shown, and of a message.
@@ -35,6 +37,9 @@ COLUMNS: Mapping[str, tuple[str, bool]] = {
     "when": ("When", True),
     "ran": ("Ran", True),
 }
+
+# What is read of the library's own fields.
+_OWN = ("delayed_until", "_progress_state", "_waits", "_queue_key")
 
 Mask = Callable[[str, str, str], str]  # of the path of a class, the name of a field and its value
 
@@ -59,9 +64,15 @@ class JobRow(NamedTuple):
     arguments: dict of str to str
         The fields of the application that differ among the rows of its class; the beginnings of long values.
     message: str
-        Of a job in error, its last error; of one that is tried again, how often it was tried.
+        Of a job in error, its last error; of one that is tried again, how often it was tried; of one that waits for
+        something else than a worker, for what.
     progress: float
         How far a running job is, from 0 to 1; None if it does not say.
+    state: str
+        Its status; or what it waits for: ``waiting for a signal``, ``waiting for its children``, ``waiting for
+        others``, or ``waiting for its limits``.
+    waits: bool
+        Whether it waits for other jobs, or for a signal.
     """
 
     job: FoundJob
@@ -71,6 +82,8 @@ class JobRow(NamedTuple):
     arguments: Mapping[str, str]
     message: str
     progress: float | None
+    state: str
+    waits: bool
 
     @property
     def ran(self) -> str:
@@ -91,8 +104,8 @@ def job_rows(found: Sequence[FoundJob], database: JobsDatabase | None = None, ma
     known = [classes.get(job.ident.rpartition(":")[0]) for job in found]
     stored = _values_of(found, known, database)
     messages = _messages_of([job for job in found if job.status == "error"], database)
-    differing = _differing(found, stored)
-    return [_row(*each, messages, differing, mask) for each in zip(found, stored, strict=True)]
+    differing, parked = _differing(found, stored), _parked_among(found, known, stored, database)
+    return [_row(*each, messages, differing, parked, mask) for each in zip(found, stored, strict=True)]
 
 
 def _row(
@@ -100,6 +113,7 @@ def _row(
     values: Mapping[str, str],
     messages: Mapping[str, tuple[str, str]],
     differing: Mapping[str, set[str]],
+    parked: Container[str],
     mask: Mask,
 ) -> JobRow:
     path, _, pk = job.ident.rpartition(":")
@@ -109,17 +123,42 @@ def _row(
     progress = read_progress(values.get("_progress_state")) if job.status == "running" else None
     kind, text = messages.get(job.ident, ("", ""))
     message = ": ".join(filter(None, (kind, mask(path, "message", text))))  # masked before it is composed
-    if job.status == "delayed" and isinstance(job.tries, int) and job.tries:
+    is_delayed = job.status == "delayed"
+    wait = wait_of(STATUSES.DELAYED, values.get("_waits"), values.get("delayed_until")) if is_delayed else None
+    if wait:
+        message = f"waits for the signal {one_line(wait.signal)}" if wait.signal else wait.state.replace("ing", "s", 1)
+    elif job.ident in parked:
+        message = "waits for its limits"
+    elif is_delayed and isinstance(job.tries, int) and job.tries:
         message = f"tried {job.tries} time{'s' * (job.tries > 1)}, again"
+    until = "" if wait and wait.date == END_OF_ALL_DATES else values.get("delayed_until", "") if is_delayed else ""
     return JobRow(
         job,
         f"{path.rpartition('.')[2]}:{pk}",
-        values.get("delayed_until", "") if job.status == "delayed" else job.end or job.start or job.added or "",
+        until or job.end or job.start or job.added or "",
         _seconds_of(job),
         arguments,
         one_line(message, MAX_MESSAGE),
         progress and progress.fraction,
+        wait.state if wait else "waiting for its limits" if job.ident in parked else job.status,
+        wait is not None,
     )
+
+
+def _parked_among(
+    found: Sequence[FoundJob],
+    known: Sequence[KnownClass | None],
+    stored: Sequence[Mapping[str, str]],
+    database: JobsDatabase | None,
+) -> Container[str]:
+    """Return the idents of those that limits keep from beginning. Only classes with limits are asked for."""
+    asked = [
+        (f"{values.get('_queue_key', '')}:_parked", job.ident)
+        for job, each, values in zip(found, known, stored, strict=True)
+        if job.status == "waiting" and each and each.limits
+    ]
+    scores = replies_to(connection_to(database), (("ZSCORE", *each) for each in asked)) if asked else []
+    return {ident for (_, ident), score in zip(asked, scores, strict=True) if score is not None}
 
 
 def _seconds_of(job: FoundJob) -> float | None:
@@ -137,7 +176,7 @@ def _values_of(
     found: Sequence[FoundJob], known: Sequence[KnownClass | None], database: JobsDatabase | None
 ) -> list[dict[str, str]]:
     """Return the values of the first fields of each job, without those that are too long to be shown."""
-    rows = [[*fields_of(each)[:MAX_FIELDS], "delayed_until", "_progress_state"] if each else [] for each in known]
+    rows = [[*fields_of(each)[:MAX_FIELDS], *_OWN] if each else [] for each in known]
     keys = [
         f"{each.name}:{job.ident.rpartition(':')[2]}:hash" if each else ""
         for job, each in zip(found, known, strict=True)

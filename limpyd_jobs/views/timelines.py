@@ -15,7 +15,7 @@ from limpyd_jobs.views.jobs import shown_time
 
 WAITED, DELAYED, RAN, BEFORE = "waited", "delayed", "ran", "before"
 
-PUT_BACK = "put back"
+PUT_BACK, WAITS = "put back", "waits"
 
 # What a status is on a timeline.
 _KINDS: Mapping[str, str] = {"waiting": WAITED, "delayed": DELAYED, "running": RAN}
@@ -61,7 +61,8 @@ class Try(NamedTuple):
     segments: list of Segment
     outcome: str
         ``success``, ``error``, ``canceled``; ``retry``, if it was put back after an error; ``put back``, if no error of
-        it is known, as when its worker died; ``running``, or the status of a job that has not begun it yet.
+        it is known, as when its worker died; ``waits``, if it waits since then for a signal, or for other jobs;
+        ``running``, or the status of a job that has not begun it yet.
     owner: str
         Who ran it; empty if that is not known.
     error: dict of str to str
@@ -172,7 +173,8 @@ def _tries_of_history(job: JobDetails) -> Iterator[Try]:
             outcome = following.status.lower() or "running"
             error = _error_at(errors, following.at) if outcome != "success" else {}
             if outcome in _KINDS and following.status:
-                outcome = "retry" if error else PUT_BACK
+                waits = job.waits_for and following is last
+                outcome = "retry" if error else WAITS if waits else PUT_BACK
             yield Try(number, segments, outcome, _owner(change), error)
             segments = []
     if segments:

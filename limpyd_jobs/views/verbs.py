@@ -31,15 +31,17 @@ _BY_STATUS: Mapping[str, tuple[str, ...]] = {
 _NOT_IF_CLAIMED = frozenset({"requeue", "edit", "move", "delay", "promote", "delete"})
 
 
-def verbs_for(status: str, *, is_claimed: bool = False) -> tuple[str, ...]:
-    """Return the verbs that can work for a job now."""
-    found = _BY_STATUS.get(status, ("delete",))
+def verbs_for(status: str, *, is_claimed: bool = False, waits: bool = False) -> tuple[str, ...]:
+    """Return the verbs that can work for a job now; `waits` says whether it waits for other jobs, or for a signal: it
+    then runs no sooner, whoever asks."""
+    found = tuple(verb for verb in _BY_STATUS.get(status, ("delete",)) if not (waits and verb == "promote"))
     if not is_claimed:
         return found
     return tuple(verb for verb in dict.fromkeys((*found, "release")) if verb not in _NOT_IF_CLAIMED)
 
 
-def verbs_for_many(statuses: Iterable[str]) -> tuple[str, ...]:
-    """Return the verbs that can work for some of several jobs: those that there are for many at once."""
-    able = {verb for status in statuses for verb in verbs_for(status)}
+def verbs_for_many(jobs: Iterable[tuple[str, bool]]) -> tuple[str, ...]:
+    """Return the verbs that can work for some of several jobs, given the status of each and whether it waits for other
+    jobs, or for a signal: those that there are for many at once."""
+    able = {verb for status, waits in jobs for verb in verbs_for(status, waits=waits)}
     return tuple(verb for verb in ("requeue", "promote", "cancel", "move", "delay", "delete") if verb in able)

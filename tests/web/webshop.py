@@ -11,7 +11,7 @@ from typing import Any
 import redis
 from limpyd import fields
 
-from limpyd_jobs import Flow, Job, Queue, Schedule, Worker, WorkerPresence, chain
+from limpyd_jobs import Flow, Job, Limit, Queue, Schedule, Worker, WorkerPresence, chain
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.records.metrics import Metrics
@@ -70,6 +70,24 @@ class ChargeCard(OfShop):
     def run(self, queue: Any) -> None: ...
 
 
+class Payout(OfShop):
+    queue_name = "payouts"
+    amount = fields.InstanceHashField()
+
+    def run(self, queue: Any) -> str:
+        return f"paid, as {self.wait_for('approval', timeout=timedelta(days=3))} agreed"
+
+
+class Translate(OfShop):
+    queue_name = "translations"
+    model = fields.InstanceHashField()
+    tokens = fields.InstanceHashField()
+    limits = [Limit("model", concurrency=2)]
+
+    def run(self, queue: Any) -> None:
+        self.emit(*["Une ", "théière ", "de ", "grès, ", "tournée ", "à ", "la ", "main."])
+
+
 PATH = SendMail.get_model_repr()
 
 # Queues in which all is well, and about how many jobs of each run in a minute.
@@ -97,6 +115,7 @@ def fill(client: redis.Redis) -> None:
     _note_versions(client)
     _plan(client)
     _make_flows()
+    _wait_and_emit()
 
 
 def _run_some() -> None:
@@ -249,3 +268,17 @@ def _make_flows() -> None:
     with Flow("catalogue") as flow:
         pages = [flow.add(ResizeImage.prepare(path=f"/photos/{number}.jpg", delayed_for=7200)) for number in range(200)]
         flow.add(Report.prepare(), after=pages)
+
+
+def _wait_and_emit() -> None:
+    """Let jobs wait for a person, and for their limits, and let one emit its output."""
+    with Flow("payouts:2026-11") as flow:
+        payouts = [flow.add(Payout.prepare(amount=amount)) for amount in ("1200", "80")]
+        flow.add(Report.prepare(), after=payouts)
+    Worker("payouts", max_loops=2, logger_level=60).run()
+    Translate.add_job("page:1", model="large", tokens="700")
+    Worker("translations", max_loops=1, logger_level=60).run()
+    jobs = [Translate.add_job(f"page:{number}", model="large", tokens=f"{300 * number}") for number in range(2, 8)]
+    for job, owner in zip(jobs, ("web3:2077:555555555555", "web3:2240:666666666666"), strict=False):
+        job.claim(owner=owner, lease=3600)
+    Worker("translations", timeout=0.1, max_duration=0.3, logger_level=60).run()  # it parks the others

@@ -14,7 +14,7 @@ from limpyd_jobs.models.following.history import StatusChange, changes_of, histo
 from limpyd_jobs.models.following.progress import Progress, log_key, read_progress
 from limpyd_jobs.observing.instruments import trace_id_of
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.records.layout import RESULT_KEY
+from limpyd_jobs.records.layout import OUTPUT_KEY, RESULT_KEY
 from limpyd_jobs.records.records import ListRead, read_beside, read_ends, read_hashes
 from limpyd_jobs.redis.calls import given, listed
 from limpyd_jobs.redis.cluster.names import prefix_in
@@ -104,6 +104,12 @@ class JobDetails(NamedTuple):
         How many changes of its status are stored, and how many lines of its log.
     lost: int
         In how many runs, at least, its worker died since another run ended.
+    output: int
+        How many chunks of what it emitted are kept, as its output.
+    waits_for: str
+        ``waiting for a signal``, ``waiting for its children`` or ``waiting for others``, if it does; else empty.
+    signal: str
+        The name of the signal that it waits for; else empty.
     """
 
     ident: str
@@ -123,6 +129,9 @@ class JobDetails(NamedTuple):
     changes_stored: int = 0
     lines_stored: int = 0
     lost: int = 0
+    output: int = 0
+    waits_for: str = ""
+    signal: str = ""
 
 
 def job_details(
@@ -161,12 +170,15 @@ def details_of(
     error_model: type[Error] | None = None,
     most: int | None = None,
 ) -> JobDetails:
+    from limpyd_jobs.records.flows import wait_of  # who only adds jobs does not need it
+
     parsed = Ident.of(ident)
     known = classes_of(database)[parsed.path]
     name = known.name
     queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""), most)
     is_claimed = bool(stored.get("_claim_token"))
     namespace = name.removeprefix(prefix_in(database_of(database))).rpartition(":")[0]
+    wait = wait_of(stored.get("status"), stored.get("_waits"), stored.get("delayed_until"))
     return JobDetails(
         ident,
         name_of_status(stored.get("status")),
@@ -185,7 +197,18 @@ def details_of(
         history.size,
         log.size,
         _lost_runs(stored.get("_rescues", "")),
+        _chunks_kept(database, name, parsed.pk) if "_emitted" in stored else 0,
+        wait.state if wait else "",
+        wait.signal if wait else "",
     )
+
+
+def _chunks_kept(database: JobsDatabase | None, name: str, pk: str) -> int:
+    """Return how many chunks of the output of a job are kept, without the entry that the end of the job adds."""
+    key = f"{name}:{pk}:{OUTPUT_KEY}"
+    commands = [("XLEN", key), ("XREVRANGE", key, "+", "-", "COUNT", 1)]
+    size, last = replies_to(connection_to(database), commands)
+    return max((size or 0) - sum("value" not in fields for _, fields in last or ()), 0)
 
 
 def _lost_runs(rescues: str) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.explaining.details import stored_job
-from limpyd_jobs.models.following.output import Output, Place, place_at
-from limpyd_jobs.search.classes import classes_of, connection_to
+from limpyd_jobs.models.following.output import Chunk, Output, Place, chunk_of, place_at
+from limpyd_jobs.models.following.output_reader import entry_of
+from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
 
 if TYPE_CHECKING:
     from limpyd_jobs.models.following.awaited_output import AwaitedOutput
@@ -45,6 +46,14 @@ def ajob_output(
     from limpyd_jobs.models.following.awaited_output import AwaitedOutput  # it brings asyncio
 
     return AwaitedOutput(_place(ident, database), after, timeout)
+
+
+def last_chunks(ident: str, most: int, database: JobsDatabase | None = None) -> list[Chunk]:
+    """Return the last chunks of the output of a job, in their order. For the exceptions see `job_output`."""
+    place = _place(ident, database)
+    rows = replies_to(place.client(), [("XREVRANGE", place.key, "+", "-", "COUNT", most)])[0] or ()
+    entries = [entry_of(*row) for row in reversed(rows)]
+    return [chunk_of(name, fields["value"]) for name, fields in entries if "value" in fields]
 
 
 def _place(ident: str, database: JobsDatabase | None) -> Place:

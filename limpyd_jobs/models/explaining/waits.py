@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from limpyd_jobs.models.following.nodes import nodes_of
-from limpyd_jobs.records.flows import END_OF_ALL_DATES, Wait, key_of, numbers_in, read_of_flow, read_wait
+from limpyd_jobs.records.flows import END_OF_ALL_DATES, Wait, key_of, numbers_in, read_of_flow, wait_of
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.search.classes import replies_to
-from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
 # How many jobs a sentence names.
@@ -18,20 +17,20 @@ MAX_NAMED = 5
 
 def own_wait(stored: Mapping[str, str]) -> Wait:
     """Return which signal a job waits for, or for the jobs that it spawned; an empty one if it waits for neither."""
-    wait = read_wait(stored.get("_waits"))
-    return wait if (wait.signal or wait.children) and _is_parked(stored, wait.date) else Wait("")
+    wait = _wait_of(stored)
+    return wait if wait and (wait.signal or wait.children) else Wait("")
 
 
-def _is_parked(stored: Mapping[str, str], date: str) -> bool:
-    return bool(date) and stored.get("status") == STATUSES.DELAYED and date == stored.get("delayed_until")
+def _wait_of(stored: Mapping[str, str]) -> Wait | None:
+    return wait_of(stored.get("status"), stored.get("_waits"), stored.get("delayed_until"))
 
 
 def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
     """Say which jobs of its flow a job waits for, and since when; empty if it waits for none."""
-    wait, place = read_wait(stored.get("_waits")), read_of_flow(stored.get("_flow"), stored.get("_after"))
-    date = wait.date
-    if not place or wait.signal or wait.children or not _is_parked(stored, date):
+    wait, place = _wait_of(stored), read_of_flow(stored.get("_flow"), stored.get("_after"))
+    if not place or not wait or wait.signal or wait.children:
         return ""
+    date = wait.date
     first, last, after = f"[{place.number}:", f"({place.number};", key_of(connection, place.flow, ":after")
     number, entries, name = replies_to(
         connection,

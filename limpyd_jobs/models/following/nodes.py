@@ -10,7 +10,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import JobCanceled, JobFailed, JobGone
 from limpyd_jobs.models.following.results import as_annotated, failure_of
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import OfFlow, StoredNode, Wait, checked, numbers_in, read_nodes, read_of_flow, read_wait
+from limpyd_jobs.records.flows import OfFlow, StoredNode, Wait, checked, numbers_in, read_nodes, read_of_flow, wait_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps, chunks
@@ -58,10 +58,8 @@ class FlowNode(NamedTuple):
     def state(self) -> str:
         """What to show: the name of its status in lower case, ``waiting for others``, ``waiting for a signal``,
         ``waiting for its children``, or ``deleted``."""
-        if self.is_parked and self.wait.signal:
-            return "waiting for a signal"
         if self.is_parked:
-            return "waiting for its children" if self.wait.children else "waiting for others"
+            return self.wait.state
         return STATUSES.by_value(self.status, "deleted").lower() if self.status else "deleted"
 
 
@@ -97,9 +95,8 @@ def ident_of(node: StoredNode, paths: Mapping[str, str]) -> str:
 
 def _node(node: StoredNode, paths: Mapping[str, str], reply: Any) -> FlowNode:
     status, waits, delayed_until, reason, after = reply if isinstance(reply, list) else [None] * len(_FIELDS)
-    wait = read_wait(waits)
-    is_parked = status == STATUSES.DELAYED and bool(wait.date) and wait.date == delayed_until
-    known = status or "", is_parked, reason or "", after or "", wait if is_parked else Wait("")
+    wait = wait_of(status, waits, delayed_until)
+    known = status or "", wait is not None, reason or "", after or "", wait or Wait("")
     return FlowNode(int(node.number), node.name, ident_of(node, paths), *known)
 
 

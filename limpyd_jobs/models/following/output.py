@@ -124,7 +124,7 @@ class Following:
             if order_of(name) > order_of(self._after):
                 self._after = name
                 if "value" in fields:
-                    found.append(_chunk(name, fields["value"]))
+                    found.append(chunk_of(name, fields["value"]))
         return found
 
     def _taken(self) -> list[Chunk]:
@@ -220,7 +220,8 @@ class Output(Following):
         self._event.set()
 
 
-def _chunk(name: str, text: str) -> Chunk:
+def chunk_of(name: str, text: str) -> Chunk:
+    """Return a chunk, given the id of its entry and its value as it is stored."""
     try:
         value = codec_of(json).load(text)
     except (ValueError, RecursionError):  # another program wrote it

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from asking import Dashboard
+from asking import PROGRAM, Dashboard
 from flow_kinds import Page, Report, Spawning, ask
+from running import work
 from servers import wait_until
 
 from limpyd_jobs import Flow, Worker, chain
-from limpyd_jobs.query import audit_entries
+from limpyd_jobs.query import audit_entries, job_details
 from limpyd_jobs.records import flows
 from limpyd_jobs.search.classes import connection_to
 
@@ -96,9 +97,9 @@ def test_what_another_program_wrote_breaks_no_page() -> None:
 
 def test_a_job_that_waits_for_others_has_no_date_at_the_end_of_time() -> None:
     chain(Page.prepare(), Page.prepare())
-    for path in ("/jobs?status=delayed", "/queues/queue?name=pages"):
+    for path, said in (("/jobs?status=delayed", "waits for others"), ("/queues/queue?name=pages", "no date")):
         shown = Dashboard().get(path).shown
-        assert "no date" in shown
+        assert said in shown
         assert "9999" not in shown
         assert "2,9" not in shown
 
@@ -119,3 +120,42 @@ def test_what_a_node_waits_for_is_said() -> None:
 
 def is_idle(flow: Flow) -> bool:
     return all(each.is_parked for each in flow.nodes())
+
+
+def test_a_signal_is_sent_to_a_job_or_to_a_flow_once_that_is_confirmed() -> None:
+    with Flow("approvals") as flow:
+        for _ in range(2):
+            flow.add(ask.prepare("approval"))
+    job = ask.add("answer")
+    work("asking", callback=None, max_loops=3)
+    dashboard = Dashboard()
+    page = dashboard.get(f"/jobs/{job.ident}").shown
+    assert "Waiting for a signal" in page
+    assert "Run now" not in page
+    assert "waits for the signal answer" in dashboard.get("/jobs").shown
+    asked = dashboard.post("/flows/signal", {"to": job.ident, "signal": "answer", "value": '{"by": "ann"}'})
+    assert 'its value is {"by": "ann"}' in asked.shown
+    assert "Only the first signal of a name counts" in asked.shown
+    assert job_details(job.ident).waits_for == "waiting for a signal"
+    dashboard.do("/flows/signal", {"to": job.ident, "signal": "answer", "value": '{"by": "ann"}'})
+    assert job_details(job.ident).status == "waiting"
+    assert "2 of its jobs wait for the signal approval" in dashboard.get("/flows/flow?name=approvals").shown
+    sent = dashboard.do("/flows/signal", {"to": flow.id, "signal": "approval"})
+    assert "sent: what waited" in f"{sent}"
+    assert [node.state for node in flow.nodes()] == ["waiting", "waiting"]
+    again = dashboard.do("/flows/signal", {"to": flow.id, "signal": "approval", "value": "no"})
+    assert "another one of that name" in f"{again}"
+    assert audit_entries()[-1].filter == f"{job.ident} answer"
+    gone = dashboard.post("/flows/signal", {"to": "shop.jobs.Gone:1", "signal": "answer", "confirmed": "1"}, PROGRAM)
+    assert "cannot be imported" in gone.text
+
+
+def test_pages_of_queues_and_classes_name_the_flows_whose_jobs_are_there() -> None:
+    a_flow("done").cancel()
+    chain(Page.prepare(), Report.prepare(), name=HOSTILE)
+    for place in (f"class?name={Page.get_model_repr()}", "queue?name=pages"):
+        page = Dashboard().get(f"/queues/{place}")
+        assert [each["name"] for each in Dashboard().read(f"/queues/{place}")["flows"]] == [HOSTILE]
+        assert "0 of 2" in page.shown
+        assert "<script>alert" not in page.text
+    assert Dashboard().read(f"/queues/class?name={Spawning.get_model_repr()}")["flows"] == []

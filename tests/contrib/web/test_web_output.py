@@ -133,3 +133,13 @@ def test_what_cannot_be_followed_is_refused() -> None:
 def test_the_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "MAX_FOLLOWERS", 0)
     assert Dashboard().get(f"/output/{emitted('a').ident}").status == 503
+
+
+def test_the_page_of_the_job_shows_the_end_of_it_and_the_command_for_all() -> None:
+    texts, others = emitted("Hel", "lo"), emitted("one", {"api_key": "s3cr3t"})
+    page = Dashboard().get(f"/jobs/{texts.ident}").shown
+    assert "2 chunks" in page
+    assert ">Hello<" in page
+    assert f"limpyd-jobs jobs follow {texts.ident}" in page
+    assert Dashboard().read(f"/jobs/{others.ident}")["output"] == '"one"\n{"api_key": "(masked)"}'
+    assert "chunks" not in Dashboard().get(f"/jobs/{Answer.add_job().ident}").shown

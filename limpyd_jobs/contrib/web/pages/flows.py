@@ -13,16 +13,22 @@ from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
+from limpyd_jobs.integration import one_line
 from limpyd_jobs.query import Tally
 from limpyd_jobs.views import (
+    FlowBeside,
     FlowGraph,
     FlowNode,
     FlowSummary,
     cancel_flow,
     flow_graph,
     flow_rows,
+    flows_beside,
     flows_named,
     requeue_flow,
+    said_of_signal,
+    signal,
+    value_of_signal,
 )
 
 HERE = "/flows"
@@ -33,6 +39,9 @@ PER_PAGE, MAX_PER_PAGE, MAX_NODES = 100, 3_000, 50
 
 # How many others that a job comes after are named.
 MAX_BEFORE = 3
+
+# How many characters of the value of a signal are shown.
+MAX_VALUE = 200
 
 # What a verb does that cannot be undone, and what it leaves as it is.
 SAID = {
@@ -80,6 +89,8 @@ class FlowShown:
     nodes: sequence of NodeShown
     number: int
         How many such jobs there are.
+    signals: mapping of str to int
+        For which signals its jobs wait, and how many of them for each.
     """
 
     flow: FlowSummary
@@ -92,6 +103,7 @@ class FlowShown:
     group: str
     nodes: Sequence[NodeShown]
     number: int
+    signals: Mapping[str, int]
 
     @property
     def name(self) -> str:
@@ -123,7 +135,14 @@ def show_one(asked: Asked) -> FlowShown:
         group=group,
         nodes=[NodeShown(_masked(asked, each), *graph.before(each, MAX_BEFORE)) for each in nodes[:MAX_NODES]],
         number=len(nodes),
+        signals=Counter(each.wait.signal for each in graph.nodes if each.wait.signal),
     )
+
+
+def shown_flows(asked: Asked, is_there: Callable[[FlowBeside], bool]) -> list[FlowSummary]:
+    """Return the flows that go on of which a job that has not ended is in a place: those first of which jobs failed."""
+    found = asked.find("flows beside", partial(flows_beside, asked.database))
+    return sorted((each.flow for each in found if is_there(each)), key=lambda flow: not flow.failed)
 
 
 def _masked(asked: Asked, node: FlowNode) -> FlowNode:
@@ -166,6 +185,26 @@ def requeue(asked: Asked, form: Form) -> Plan:
     return _plan("Requeue", flow, flow.failed, do)
 
 
+def send(asked: Asked, form: Form) -> Plan:
+    """Send a signal to a job that waits for it, by its ident, or to all jobs of a flow, by its id."""
+    to, name, value = form.one("to"), form.one("signal"), form.get("value")
+    flow = next(iter(flows_named(to, 1, asked.database)), None)
+    is_flow = flow is not None and flow.id == to
+    shown = flow.label if flow and is_flow else to
+
+    def do(_: OnStep) -> str:
+        return said_of_signal(signal(to, name, value_of_signal(value or None), asked.database))
+
+    return Plan(
+        title=f"Send the signal {one_line(name)} to {shown}",
+        do=do,
+        count=lambda: f"its value is {one_line(value, MAX_VALUE)}" if value else "it has no value",
+        danger="Only the first signal of a name counts: another one cannot take its place.",
+        back=address(ONE, name=to) if is_flow else address(f"/jobs/{to}"),
+        is_short=True,
+    )
+
+
 def _plan(verb: str, flow: FlowSummary, number: int, do: Callable[[OnStep], str]) -> Plan:
     danger, stays = SAID[verb]
     return Plan(
@@ -181,7 +220,11 @@ def _plan(verb: str, flow: FlowSummary, number: int, do: Callable[[OnStep], str]
     )
 
 
-ACTS = (Act(f"{HERE}/cancel", Role.ACT, cancel), Act(f"{HERE}/requeue", Role.ACT, requeue))
+ACTS = (
+    Act(f"{HERE}/cancel", Role.ACT, cancel),
+    Act(f"{HERE}/requeue", Role.ACT, requeue),
+    Act(f"{HERE}/signal", Role.ACT, send),
+)
 
 PAGE = Page(HERE, "Flows", show, "flows.html", "Flows", "flows", "f", acts=ACTS, lane="records")
 ONE_PAGE = Page(ONE, "Flow", show_one, "flow.html", lane="records")

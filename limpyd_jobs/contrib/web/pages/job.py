@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,9 +31,21 @@ from limpyd_jobs.query import (
     explain_job,
     job_details,
 )
-from limpyd_jobs.views import Block, PlaceInFlow, Timeline, blocks_of, place_in_flow, timeline_of, verbs_for
+from limpyd_jobs.views import (
+    Block,
+    PlaceInFlow,
+    Timeline,
+    blocks_of,
+    last_chunks,
+    place_in_flow,
+    timeline_of,
+    verbs_for,
+)
 
 _LINES = re.compile(r"[\n\t]")
+
+# How many chunks of output are shown, the last ones.
+MAX_CHUNKS = 40
 
 # With what a line of a log begins.
 _MOMENT = re.compile(r"\S+ \S+ ", re.ASCII)
@@ -58,7 +71,7 @@ class JobShown:
     """A job, as it was when it was read, with masked secrets; and why it does not run yet, or did not.
 
     Of its fields, the first ones are there; `fields_stored` says how many there are. `place` is where it stands in its
-    flow, if it is in one.
+    flow, if it is in one. `output` is the end of what it emitted.
     """
 
     job: JobDetails
@@ -66,6 +79,16 @@ class JobShown:
     reasons: Sequence[Reason]
     fields_stored: int
     place: PlaceInFlow | None = None
+    output: str = ""
+
+    @property
+    def state(self) -> str:
+        """Its status, or what it waits for."""
+        return self.job.waits_for or ("waiting for its limits" if self._is_parked else self.job.status)
+
+    @property
+    def _is_parked(self) -> bool:
+        return any(each.code == "parked" or each.code.startswith(("limit_", "parked_")) for each in self.reasons)
 
     @property
     def arguments(self) -> Mapping[str, str]:
@@ -116,7 +139,7 @@ class JobShown:
     @property
     def verbs(self) -> Sequence[str]:
         """The verbs that can work now."""
-        return verbs_for(self.job.status, is_claimed=bool(self.job.owner))
+        return verbs_for(self.job.status, is_claimed=bool(self.job.owner), waits=bool(self.job.waits_for))
 
     @property
     def can_be_edited(self) -> bool:
@@ -144,7 +167,17 @@ def show(asked: Asked) -> JobShown:
         cursor=mask.field("cursor", details.cursor),
     )
     reasons = explain_job(ident, asked.database, mask=partial(_masked_text, mask)).reasons
-    return JobShown(masked, path, reasons, len(details.fields), place_in_flow(ident, asked.database))
+    place = place_in_flow(ident, asked.database)
+    return JobShown(masked, path, reasons, len(details.fields), place, _output(asked, details, mask))
+
+
+def _output(asked: Asked, details: JobDetails, mask: Mask) -> str:
+    """Return the end of what a job emitted: texts as they are, other values as JSON, each in a line."""
+    chunks = last_chunks(details.ident, MAX_CHUNKS, asked.database) if details.output else []
+    values = [HIDDEN if mask.is_secret("output") else mask.value(each.value) for each in chunks]
+    if all(isinstance(each, str) for each in values):
+        return "".join(values)[-MAX_SHOWN:]
+    return "\n".join(json.dumps(each, ensure_ascii=False) for each in values)[-MAX_SHOWN:]
 
 
 def _masked_text(mask: Mask, name: str, text: str) -> str:

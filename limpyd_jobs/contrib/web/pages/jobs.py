@@ -157,7 +157,7 @@ class JobsShown(OfFilter):
     @property
     def verbs(self) -> Sequence[str]:
         """The verbs that can work for some of these jobs."""
-        return verbs_for_many({job.status for job in self.jobs})
+        return verbs_for_many({(row.job.status, row.waits) for row in self.rows})
 
     @property
     def all_columns(self) -> Sequence[tuple[str, str, bool]]:

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple
 
+from limpyd_jobs.contrib.web.pages.flows import shown_flows
 from limpyd_jobs.contrib.web.pages.limits import shown_limits
 from limpyd_jobs.contrib.web.pages.overview import span_of
 from limpyd_jobs.contrib.web.pictures.lanes import Choice, Now, Strip, steps_of, strip_of
@@ -33,7 +34,7 @@ from limpyd_jobs.query import (
     schedules,
     summed,
 )
-from limpyd_jobs.views import LimitRow, QueueRow, ShownWorker, queue_rows, shown_workers
+from limpyd_jobs.views import FlowSummary, LimitRow, QueueRow, ShownWorker, queue_rows, shown_workers
 
 # How many causes, jobs, workers, schedules and classes are on the page.
 MAX_CAUSES, MAX_JOBS, MAX_WORKERS, MAX_FEEDING = 5, 8, 12, 20
@@ -89,6 +90,7 @@ class QueueShown:
     feeding: Sequence[Feeder]
     schedules: Sequence[ScheduleState]
     limits: Sequence[LimitRow]
+    flows: Sequence[FlowSummary]
     names: Sequence[str]
     at: datetime
 
@@ -112,6 +114,7 @@ class ClassShown:
     schedules: Sequence[ScheduleState]
     incidents: Sequence[Incident]
     limits: Sequence[LimitRow]
+    flows: Sequence[FlowSummary]
     at: datetime
 
 
@@ -157,6 +160,7 @@ def show(asked: Asked) -> QueueShown:
         feeding=feeding,
         schedules=_schedules(asked, "queue", name),
         limits=shown_limits(asked, {each.name for each in feeding} | {Ident.of(each.ident).path for each in waiting}),
+        flows=shown_flows(asked, lambda each: any(f"{it.model}:{it.pk}" in each.queues for it in row.priorities)),
         names=[each.name for each in glanced.overview.queues],
         at=datetime.now(timezone.utc),
     )
@@ -181,6 +185,7 @@ def show_class(asked: Asked) -> ClassShown:
         schedules=_schedules(asked, "job", name),
         incidents=incidents,
         limits=shown_limits(asked, {name}),
+        flows=shown_flows(asked, lambda each: name in each.classes),
         at=datetime.now(timezone.utc),
     )
 
