@@ -94,7 +94,8 @@ Without a word, it lists."""
     def _take_back(self, words: Sequence[str]) -> int:
         if len(words) != 2:
             self.parser.error("take-back needs a flow or the ident of a job, and the name of the signal")
-        is_done = take_back(*words, **self.how_audited)
+        to, name = words
+        is_done = take_back(to, name, **self.how_audited)
         self._print(*("taken back",) if is_done else ("asked", "not taken back: a job has it already"))
         return 0 if is_done else 1
 
