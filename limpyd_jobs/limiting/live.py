@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -11,6 +11,9 @@ from limpyd_jobs.limiting.limit import Limit, interval_of
 
 # A rest without an end: the largest number that scripts read exactly, in microseconds.
 FOREVER = 2**53 - 1
+
+# What classes say of their limits, by the beginning of their keys, or none if classes share it, and the name.
+Declared = Mapping[tuple[str | None, str], Limit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +30,15 @@ class LiveLimit:
     rest_until: int
 
     @classmethod
-    def of(cls, limit: Limit | None, words: Mapping[str, str]) -> LiveLimit:
-        """Return what holds, given what was set: for the key in place of what was set for all of the limit."""
-        numbers = {name: number for name, word in words.items() if (number := _number(word)) is not None}
+    def of(cls, limit: Limit | None, of_all: Mapping[str, str], of_key: Mapping[str, str]) -> LiveLimit:
+        """Return what holds, given what was set: for the key in place of what was set for all of the limit. It rests
+        as long as one of both does."""
+        numbers = {name: number for name, word in {**of_all, **of_key}.items() if (number := _number(word)) is not None}
+        rests = (_number(words.get("rest", "")) or 0 for words in (of_all, of_key))
         allowed = numbers.get("concurrency", limit.concurrency if limit else None)
         rate = numbers.get("rate", interval_of(limit.rate) if limit and limit.rate else None)
         burst = int(numbers.get("burst", limit.burst if limit else 1))
-        return cls(None if allowed is None else int(allowed), rate and rate / 1e6, burst, int(numbers.get("rest", 0)))
+        return cls(None if allowed is None else int(allowed), rate and rate / 1e6, burst, int(max(rests)))
 
     def rests_for(self, moment: float) -> float:
         """Return for how many seconds from a moment on no job begins: ``inf`` if it is paused."""
@@ -65,7 +70,19 @@ def limits_in(lane: str) -> list[str]:
     return lane.partition("\t")[0].split("\n")
 
 
-def waits_for_ever(connection: Any, queue_key: str) -> bool:
+def declared_by(limits: Iterable[tuple[str, Iterable[Limit]]]) -> Declared:
+    """Return what job classes say of their limits, given the name of each, and its limits."""
+    return {(None if limit.name else name, limit.label): limit for name, some in limits for limit in some}
+
+
+def parts_of(key: str) -> tuple[str, str, str | None]:
+    """Return whose limit a key is of, a class or a queue model, the name, and the value; None if there is none."""
+    owner, _, rest = key.partition(":_limit:")
+    name, has_value, value = rest.partition(":")
+    return owner, name, value if has_value else None
+
+
+def waits_for_ever(connection: Any, queue_key: str, declared: Declared) -> bool:
     """Return whether all jobs that wait in a queue are parked for limits that let none begin: they are paused, or 0."""
     pipe = connection.pipeline(transaction=False)
     pipe.llen(f"{queue_key}:waiting").zrange(f"{queue_key}:_turns", 0, -1).zrange(f"{queue_key}:_later", 0, -1)
@@ -73,27 +90,34 @@ def waits_for_ever(connection: Any, queue_key: str) -> bool:
     if number or any(isinstance(place, Exception) for place in places):
         return False
     pipe = connection.pipeline(transaction=False)
+    model = queue_key.rpartition(":")[0]
     lanes = [lane for place in places for lane in place if lane.strip("\n")]
     for lane in lanes:
-        pipe.exists(f"{queue_key}:_lane\n{lane}")
-        keys = [each for key in limits_in(lane) for each in (_prefix_of_key(key), key)]
-        pipe.hmget(f"{queue_key.rpartition(':')[0]}:_limits", keys)
+        keys = [each for key in limits_in(lane) for each in (_prefix_of(key), key)]
+        pipe.exists(f"{queue_key}:_lane\n{lane}").hmget(f"{model}:_limits", keys)
     replies = pipe.execute(raise_on_error=False)
-    return all(not is_there or _is_stuck(texts) for is_there, texts in zip(replies[::2], replies[1::2], strict=True))
+    found = zip(map(limits_in, lanes), replies[::2], replies[1::2], strict=True)
+    return all(not is_there or _is_stuck(keys, texts, model, declared) for keys, is_there, texts in found)
 
 
-def _prefix_of_key(key: str) -> str:
+def limit_of(key: str, queue_model: str, declared: Declared) -> Limit | None:
+    """Return the limit that a key is of; None if no class is known that has it."""
+    owner, name, _ = parts_of(key)
+    return declared.get((None if owner == queue_model else owner, name))
+
+
+def _prefix_of(key: str) -> str:
     """Return what the keys of a limit begin with, given one of them."""
-    owner, begins, rest = key.partition(":_limit:")
-    return f"{owner}{begins}{rest.partition(':')[0]}"
+    owner, name, _ = parts_of(key)
+    return f"{owner}:_limit:{name}"
 
 
-def _is_stuck(texts: Any) -> bool:
+def _is_stuck(keys: Sequence[str], texts: Any, queue_model: str, declared: Declared) -> bool:
     """Return whether one of some limits lets no job begin, given what was set for all of it, and for its key."""
     if not isinstance(texts, list):
         return False
-    for of_all, of_key in zip(texts[::2], texts[1::2], strict=True):
-        live = LiveLimit.of(None, {**words_of(of_all), **words_of(of_key)})
+    for key, of_all, of_key in zip(keys, texts[::2], texts[1::2], strict=True):
+        live = LiveLimit.of(limit_of(key, queue_model, declared), words_of(of_all), words_of(of_key))
         if live.rest_until == FOREVER or live.allowed == 0:
             return True
     return False

@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
+from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.idents import QueueKey
-from limpyd_jobs.limiting.live import waits_for_ever
+from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.limiting.live import declared_by, waits_for_ever
 from limpyd_jobs.records import records
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
@@ -127,7 +129,8 @@ class Stopping:
             if is_left and is_paused:
                 aside = ", paused queues aside"
             elif is_left and key in served:
-                if comes or not waits_for_ever(records.redis_of(worker.queue_model), key):
+                declared = declared_by((cls._name, limits_of_class(cls)) for cls in job_classes.all())
+                if comes or not waits_for_ever(records.redis_of(worker.queue_model), key, declared):
                     return False
                 aside = ", paused limits aside"
         self._state.is_done = worker.end_forced = True

@@ -8,6 +8,7 @@ from test_parking import Ask, Call, add, begin, of
 from worlds import TOKEN, World, pk_of
 
 from limpyd_jobs import transitions
+from limpyd_jobs.query import limits_of, rest_limit, resume_limit
 
 
 @pytest.fixture
@@ -27,6 +28,33 @@ def test_no_job_of_the_key_begins_until_the_rest_is_over(world: World) -> None:
     assert world.hash(job)["tries"] == "1"
     assert begin(world, "none") is None
     assert pk_of(other) == "2"
+
+
+def test_a_pause_of_its_key_or_of_all_keys_holds_beside_it(world: World) -> None:
+    (job,) = add(world, "a")
+    begin(world)
+    rest_limit(Call, "account", "a")
+    assert transitions.rest(job, TOKEN, "account", 1) == "done"
+    assert [key.state for key in limits_of(Call) if key.value] == ["paused"]
+    resume_limit(Call, "account", "a")
+    rest_limit(Call, "account")
+    assert transitions.rest(job, TOKEN, "account", 0) == "done"
+    transitions.release(Call, job.ident, TOKEN, world.queue_key())
+    assert [key.state for key in limits_of(Call)] == ["paused", "paused"]
+    assert begin(world, "none") is None
+
+
+def test_those_that_are_over_are_forgotten(world: World) -> None:
+    set_words = f"{world.queues}:_limits"
+    world.client.hset(set_words, mapping={f"{world.jobs}:_limit:account:{n}": "rest=1" for n in range(20)})
+    world.client.hset(set_words, f"{world.jobs}:_limit:account:set", "concurrency=1 rest=1")
+    (job,) = add(world, "a")
+    begin(world)
+    for _ in range(200):
+        transitions.rest(job, TOKEN, "account", 10)
+        if not any(text.endswith("rest=1") for text in world.client.hvals(set_words)):
+            break
+    assert {key.value: dict(key.set) for key in limits_of(Call)} == {"a": {}, "set": {"concurrency": "1"}}
 
 
 def test_what_it_used_of_the_rate_is_given_back(world: World) -> None:

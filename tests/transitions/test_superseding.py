@@ -193,6 +193,30 @@ def test_the_job_that_runs_for_longest_is_canceled_for_a_newer_one(world: World)
     assert world.succeed(jobs[1], "2").outcome == "done"
 
 
+def test_a_job_that_runs_is_not_canceled_for_an_older_one_that_is_tried_again(world: World) -> None:
+    world = of(world, Preview)
+    jobs = add(world, "a")
+    begin(world, "1")
+    jobs += add(world, "aa")
+    begin(world, "2")
+    world.fail(jobs[0], "1", times=1, priority="0")
+    begin(world, "3")
+    assert statuses(jobs) == "wrr"
+    assert begin(world, "none") is None
+    assert statuses(jobs) == "crr"
+    assert reason(jobs[0]) == "a newer job runs, of its limit page"
+
+
+def test_a_job_that_is_tried_again_is_not_the_newest(world: World) -> None:
+    (old,) = add(world, "a")
+    begin(world, "1")
+    jobs = add(world, "aa")
+    world.fail(old, "1", times=1, priority="0")  # it comes after both of them now
+    begin(world, "2")
+    assert begin(world, "none") is None
+    assert statuses([old, *jobs]) == "crw"
+
+
 def test_no_job_that_runs_is_canceled_for_one_that_could_not_begin(world: World) -> None:
     world = of(world, Preview)
     jobs = add(world, "a")

@@ -161,6 +161,22 @@ def test_jobs_of_limits_that_let_none_begin_do_not_count(log: pytest.LogCaptureF
     assert messages(log)[-1].endswith(", paused limits aside")
 
 
+with pytest.warns(UserWarning, match="no job of it begins"):
+    CLOSED = Limit("customer", concurrency=0)
+
+
+class Closed(Parcel):
+    customer = fields.InstanceHashField()
+    limits = [CLOSED]
+
+
+def test_nor_do_those_of_a_class_that_says_so(log: pytest.LogCaptureFixture) -> None:
+    job = Closed.add_job(customer="any")
+    burst()
+    assert job.status.hget() == "w"
+    assert messages(log)[-1].endswith(", paused limits aside")
+
+
 def test_queues_that_are_not_served_do_not_count(collector: Collector) -> None:
     class OnePriority(Worker):
         def update_keys(self) -> None:

@@ -89,7 +89,7 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
   if need and need.above then
     local allowed = string.format('%.12g that its limit %s allows in the time of its rate', need.above, need.rule.name)
     return nil, end_for_limit(key, queue, job, STATUSES.ERROR, string.format('its weight of %.12g is above the ', need.weight) .. allowed)
-  elseif need and need.rule.drops and not has_begun(job) and not was_run_before(job) then
+  elseif need and need.rule.drops and not need.rests and not has_begun(job) and not was_run_before(job) then
     return nil, end_for_limit(key, queue, job, STATUSES.CANCELED, 'its limit ' .. need.rule.name .. ' was reached')
   end
   if limit or is_to_be_parked then

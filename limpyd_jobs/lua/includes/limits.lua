@@ -143,10 +143,12 @@ local function used_up_until(need)
   return free_at > now() and free_at or nil
 end
 
+-- Until when a limit rests, or its key: the later of both, so that a pause of all holds for each key.
 --@rarely
 local function rests_until(need)
-  local rest = set_value(need, 'rest')
-  return rest and rest > now() and rest or nil
+  local rest = math.max(number_in(need.of_key, 'rest') or 0, number_in(need.of_all, 'rest') or 0)
+  need.rests = rest > now()
+  return need.rests and rest or nil
 end
 
 -- The first limit that keeps a job from beginning, when to look again, and what it needs of it; nil if it may begin. A key of a wrong type

@@ -18,25 +18,27 @@ local function job_superseded_by(rule, ident, classes, way)
   end
 end
 
--- Whether a parked job comes after another one, if there is one.
+-- Whether a parked job was added after another one, if there is one. Its place does not say so: a job that is tried again
+-- comes later than some that were added after it.
 --@rarely
 local function is_newer(entry, other)
-  return not other or entry.place > other.place or entry.place == other.place and entry.text > other.text
+  return not other or entry.added > other.added or entry.added == other.added and entry.text > other.text
 end
 
 -- The jobs that are parked for a limit, in all lanes that wait for it, and the given one, and may be superseded:
--- {job, place, text: the entry, key: of the lane, base: of the queue}…, and the newest of them.
+-- {job, added, text: the entry, key: of the lane, base: of the queue}…, and the newest of them.
 --@rarely
 local function parked_for(limit, base, lane, rule, classes)
   local entries, seen, newest = {}, {}, nil
   local function look_into(queue, name)
     local key = lane_key(queue, name)
-    local found = seen[key] and NOTHING or redis.pcall('ZRANGE', key, 0, MOST_SUPERSEDED, 'WITHSCORES')
+    local found = seen[key] and NOTHING or redis.pcall('ZRANGE', key, 0, MOST_SUPERSEDED)
     seen[key] = true
-    for i = 1, #found, 2 do
+    for i = 1, #found do
       local job = job_superseded_by(rule, string.match(found[i], ' (.*)$') or '', classes, 'newest')
       if job and not has_begun(job) and type(redis.pcall('ZSCORE', queue .. ':_parked', job.ident)) == 'string' then
-        local entry = {job = job, place = tonumber(found[i + 1]), text = found[i], key = key, base = queue}
+        local added = redis.call('HGET', job.key, 'added') or ''
+        local entry = {job = job, added = added, text = found[i], key = key, base = queue}
         entries[#entries + 1] = entry
         newest = is_newer(entry, newest) and entry or newest
       end
@@ -65,20 +67,31 @@ local function cancel_parked(entry, reason)
   if spawned then cancel_spawned(spawned) end
 end
 
--- Cancels the job that holds a slot of a limit and began first, unless one that does is canceled already.
+-- The job that holds a slot of a limit and was added first; nil if one that does is canceled already.
 --@rarely
-local function cancel_first_holder(limit, rule, classes, reason)
-  local first, began
+local function oldest_holder(limit, rule, classes)
+  local oldest
   for _, ident in ipairs(redis.call('ZRANGE', limit .. ':slots', 0, MOST_COMPARED - 1)) do
     local job = job_superseded_by(rule, ident, classes, 'replaces')
-    local status, start, token, queue_key, spawned = unpack(job and redis.call(
-      'HMGET', job.key, 'status', 'start', '_claim_token', '_queue_key', '_spawned') or NOTHING)
-    if token and status == STATUSES.CANCELED then return end
-    if token and status == STATUSES.RUNNING and (not began or (start or '') < began) then
-      first, began = {job = job, token = token, queue_key = queue_key, spawned = spawned}, start or ''
+    local status, added, token, queue_key, spawned = unpack(job and redis.call(
+      'HMGET', job.key, 'status', 'added', '_claim_token', '_queue_key', '_spawned') or NOTHING)
+    if token and status == STATUSES.CANCELED then return nil end
+    if token and status == STATUSES.RUNNING and (not oldest or (added or '') < oldest.added) then
+      oldest = {job = job, added = added or '', token = token, queue_key = queue_key, spawned = spawned}
     end
   end
-  if first then cancel_running(first.job, first.token, first.queue_key, first.spawned, reason) end
+  return oldest
+end
+
+-- Cancels the oldest job that runs for a newer one that waits; or that one, if all that run are newer.
+--@rarely
+local function replace_holder(need, waiting, classes, reason)
+  local holder = oldest_holder(need.limit, need.rule, classes)
+  if holder and holder.added <= waiting.added then
+    cancel_running(holder.job, holder.token, holder.queue_key, holder.spawned, reason)
+  elseif holder then
+    cancel_parked(waiting, 'a newer job runs, of its limit ' .. need.rule.name)
+  end
 end
 
 -- Lets only the newest of the jobs wait that a limit keeps from beginning, if its rule says so. One more is in a lane now.
@@ -92,5 +105,5 @@ local function supersede(base, lane, need, classes)
   for i = 1, math.min(#entries, MOST_SUPERSEDED) do
     if entries[i] ~= newest then cancel_parked(entries[i], reason) end
   end
-  if rule.replaces and need.is_full and newest then cancel_first_holder(need.limit, rule, classes, reason) end
+  if rule.replaces and need.is_full and newest then replace_holder(need, newest, classes, reason) end
 end

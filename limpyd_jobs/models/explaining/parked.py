@@ -64,7 +64,7 @@ def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: 
     )
     (now, microseconds), texts, rate, slots = replies_to(connection, asked)
     of_all, of_key, elder = texts or (None, None, None)
-    live, moment = LiveLimit.of(limit, {**words_of(of_all), **words_of(of_key)}), now + microseconds / 1e6
+    live, moment = LiveLimit.of(limit, words_of(of_all), words_of(of_key)), now + microseconds / 1e6
     holders = [ident for ident, ends in _pairs(slots or ()) if ends > moment]
     rests, free_in = live.rests_for(moment), live.free_in(rate, moment)
     if rests == inf:

@@ -13,7 +13,7 @@ from limpyd_jobs.arguments import read_seconds
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
-from limpyd_jobs.limiting.live import LiveLimit, limits_in, words_of
+from limpyd_jobs.limiting.live import Declared, LiveLimit, declared_by, limit_of, limits_in, parts_of, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.records.known_classes import known_classes, names_by_path
@@ -204,14 +204,9 @@ def _keys_of(connection: Any, queue_model: str, bases: Sequence[str]) -> list[Li
     return [_key(key, each, set_words, rates[key], moment, queue_model, declared) for key, each in seen.items()]
 
 
-# What classes say of their limits, by the beginning of their keys, or none if classes share it, and the name.
-_Declared = Mapping[tuple[str | None, str], Limit]
-
-
-def _declared(connection: Any) -> _Declared:
+def _declared(connection: Any) -> Declared:
     """Return what classes say of their limits: those of this process, and those that others wrote."""
-    known = known_classes(connection, job_classes.all()).values()
-    return {(None if limit.name else each.name, limit.label): limit for each in known for limit in each.limits}
+    return declared_by((each.name, each.limits) for each in known_classes(connection, job_classes.all()).values())
 
 
 def _held(connection: Any, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -249,16 +244,14 @@ def _key(
     rate: str | None,
     moment: float,
     queue_model: str,
-    declared: _Declared,
+    declared: Declared,
 ) -> LimitKey:
-    owner, _, rest = key.partition(":_limit:")
-    name, has_value, value = rest.partition(":")
-    prefix = f"{owner}:_limit:{name}"
-    limit = declared.get((None if owner == queue_model else owner, name))
-    live = LiveLimit.of(limit, {**set_words.get(prefix, {}), **set_words.get(key, {})})
+    owner, name, value = parts_of(key)
+    limit = limit_of(key, queue_model, declared)
+    live = LiveLimit.of(limit, set_words.get(f"{owner}:_limit:{name}", {}), set_words.get(key, {}))
     return LimitKey(
         name,
-        value if has_value else None,
+        value,
         owner,
         seen.taken,
         live.allowed,
