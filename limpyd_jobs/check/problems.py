@@ -178,6 +178,9 @@ PROBLEMS = {
     "flow of a wrong type": Problem(
         "I10", "is a {0}: what the flow knew is lost. Delete the key: workers then cancel the jobs that wait for others"
     ),
+    "flow out of turn": Problem(
+        "I10", "is a flow that is held, though none of {0!r} runs that it waits for", "begun, or held in its turn"
+    ),
     "left of a flow": Problem("I10", "is left of a flow that does not exist", "deleted"),
     "waits for a flow that is gone": Problem(
         "I10", "waits for other jobs of the flow {0}, which does not exist", "canceled"

@@ -113,7 +113,8 @@ Without a word, it lists."""
 def _row(flow: FlowSummary) -> tuple[object, ...]:
     added, ended = (date.isoformat(" ", "seconds") if date else "" for date in (flow.added, flow.ended))
     label = f"{flow.id}, {flow.label}" if flow.spawner else flow.label
-    return label, shown_state(flow), flow.size, flow.open, flow.failed, added, ended, flow.id
+    state = f"held: {flow.turn}" if flow.state == "held" else shown_state(flow)
+    return label, state, flow.size, flow.open, flow.failed, added, ended, flow.id
 
 
 def _row_of_node(node: FlowNode) -> tuple[object, ...]:

@@ -76,7 +76,7 @@ class FlowState(NamedTuple):
     Attributes
     ----------
     state: str
-        ``building``, ``running`` or ``ended``; empty if there is no such flow any more.
+        ``building``, ``held``, ``running`` or ``ended``; empty if there is no such flow any more.
     open: int
         How many of its jobs have not ended.
     failed: int
@@ -115,6 +115,10 @@ class Flow:
     wait_at_most: float or timedelta
         For how long a job waits for others, in seconds unless a timedelta, from when the flow is made. Then it runs
         with what there is. None for no limit.
+    one_at_a_time: str
+        Of the flows that are given the same text, such as ``"customer:7"``, one runs at a time, in the sequence in
+        which they were made. The others are *held*: the end of one lets the next begin. Then nothing can have a
+        `wait_at_most`, as that counts from when the flow is made.
 
     Attributes
     ----------
@@ -129,10 +133,13 @@ class Flow:
         *,
         on_error: OnError = "fail",
         wait_at_most: float | timedelta | None = None,
+        one_at_a_time: str | None = None,
     ) -> None:
         self.id = token_hex(8)
         self.name = None if name is None else checked_name("The name of a flow", name)
         self._policy, self._wait_at_most = checked_policy(on_error), checked_wait(wait_at_most)
+        self._turn = "" if one_at_a_time is None else checked_name("one_at_a_time", one_at_a_time)
+        self._check_wait(self._wait_at_most)
         self._nodes: list[NewNode] = []
         self._names: set[str] = set()
         self._is_made = False
@@ -183,10 +190,15 @@ class Flow:
         numbers = self._numbers_of(after)
         policy = self._policy if on_error is None else checked_policy(on_error)
         wait = self._wait_at_most if wait_at_most is None else checked_wait(wait_at_most)
+        self._check_wait(wait)
         node = NewNode(self, len(self._nodes) + 1, self._new_name(name, row), row, numbers, policy, wait)
         self._nodes.append(node)
         self._names.add(node.name)
         return node
+
+    def _check_wait(self, wait: str) -> None:
+        if wait and self._turn:
+            raise ValueError("wait_at_most counts from when a flow is made: it cannot be used with one_at_a_time")
 
     def _numbers_of(self, after: NewNode | Iterable[NewNode]) -> list[int]:
         are_several = isinstance(after, Iterable) and not isinstance(after, (str, Mapping, type))
@@ -240,7 +252,7 @@ class Flow:
         self._is_made = True
         self._database = self._nodes[0].row.job_class.database
         try:
-            pks = yield from made(Plan(self.id, self.name or "", self._nodes))
+            pks = yield from made(Plan(self.id, self.name or "", self._nodes, turn=self._turn))
         except GeneratorExit:
             raise
         except BaseException:
@@ -347,7 +359,7 @@ class Flow:
             (state,) = yield Commands(self._client, [("HGET", key, "state")])
             if isinstance(state, Exception):
                 raise state
-            if state not in ("building", "running"):
+            if state not in ("building", "held", "running"):
                 return True
             left = pause if deadline is None else deadline - monotonic()
             if left <= 0:

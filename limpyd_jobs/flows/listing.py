@@ -25,7 +25,7 @@ class FlowSummary(NamedTuple):
     name: str
         Empty for a flow without one.
     state: str
-        ``building``, ``running`` or ``ended``.
+        ``building``, ``held``, ``running`` or ``ended``.
     size: int
         How many jobs it has.
     open: int
@@ -40,6 +40,8 @@ class FlowSummary(NamedTuple):
         Why it was canceled, if it was.
     spawner: str
         The ident of the job that spawned it; empty if none did.
+    turn: str
+        The text of `one_at_a_time` that it shares with others; empty if it was given none.
     """
 
     id: str
@@ -52,6 +54,7 @@ class FlowSummary(NamedTuple):
     ended: datetime | None
     canceled: str
     spawner: str = ""
+    turn: str = ""
 
     @property
     def label(self) -> str:
@@ -86,7 +89,7 @@ def flow_summaries(ids: list[str], database: Any = None) -> list[FlowSummary]:
 
 
 def _read(connection: Any, ids: list[str], database: Any) -> list[FlowSummary]:
-    names = ("name", "state", "size", "added", "ended", "canceled", "spawner")
+    names = ("name", "state", "size", "added", "ended", "canceled", "spawner", "turn")
     commands = [
         command
         for flow in ids
@@ -112,8 +115,8 @@ def _with_idents(found: list[FlowSummary], database: Any) -> list[FlowSummary]:
 
 def _summary(flow: str, stored: list[str | None], number: int | None, failed: int | None) -> FlowSummary:
     """Return what was read. Another program may have written anything there."""
-    name, state, size, added, ended, canceled, spawner = stored
+    name, state, size, added, ended, canceled, spawner, turn = stored
     jobs = flows.size_in(size)
     when = parse_datetime(added), parse_datetime(ended)
-    texts = canceled or "", spawner or ""
+    texts = canceled or "", spawner or "", turn or ""
     return FlowSummary(flow, name or "", state or "", jobs, number or 0, failed or 0, *when, *texts)

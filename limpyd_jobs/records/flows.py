@@ -26,6 +26,9 @@ SPAWNERS = f"{FLOWS}spawners"
 # The id of the last flow of a name.
 NAMES = f"{FLOWS}name:"
 
+# A list: the ids of the flows that share a text, of which one runs at a time, and that have not ended.
+TURNS = f"{FLOWS}turn:"
+
 # Only one worker looks after the flows at a time: this key expires.
 TENDED = f"{FLOWS}tended"
 

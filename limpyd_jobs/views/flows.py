@@ -130,7 +130,7 @@ def counted(states: Iterable[str]) -> dict[str, int]:
 
 
 def shown_state(flow: FlowSummary) -> str:
-    """Return what to show of a flow in a word: ``building``, ``running``, ``ended`` or ``canceled``."""
+    """Return what to show of a flow in a word: ``building``, ``held``, ``running``, ``ended`` or ``canceled``."""
     return "canceled" if flow.canceled and flow.state == "ended" else flow.state
 
 

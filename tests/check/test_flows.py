@@ -127,3 +127,19 @@ def test_a_flow_of_a_wrong_type_that_was_not_made_does_not_end_the_check(redis_c
     redis_client.zadd("limpyd-jobs:flows:building", {"aaa": 0})
     assert [*problems()] == ["limpyd-jobs:flow:aaa"]
     repair()
+
+
+def test_a_flow_that_is_held_though_none_runs_before_it_is_begun(redis_client: redis.Redis) -> None:
+    first, second = (chain(Page.prepare(), one_at_a_time="customer:7") for _ in range(2))
+    assert problems() == {}
+    redis_client.delete("limpyd-jobs:flows:turn:customer:7")
+    first.cancel()
+    assert problems() == {
+        f"limpyd-jobs:flow:{second.id}": "is a flow that is held, though none of 'customer:7' runs that it waits for",
+    }
+    repair()
+    assert second.state().state == "running"
+    second.cancel()
+    redis_client.rpush("limpyd-jobs:flows:turn:customer:8", "aaa")
+    assert [*problems()] == ["limpyd-jobs:flows:turn:customer:8"]
+    repair()

@@ -83,3 +83,14 @@ def test_one_that_is_not_there_is_refused_with_one_line(capsys: pytest.CaptureFi
     lines = capsys.readouterr().err.splitlines()
     assert any(line.endswith("There is no flow 'nightly', or no longer") for line in lines)
     assert any("show needs the name or the id of a flow after it" in line for line in lines)
+
+
+def test_one_that_is_held_says_of_what_one_runs_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("first", "second"):
+        chain(Page.prepare(), name=name, one_at_a_time="customer:7")
+    assert run() == 0
+    assert "held: customer:7" in capsys.readouterr().out
+    assert run("list", "--json") == 0
+    assert [each["turn"] for each in json.loads(capsys.readouterr().out)] == ["customer:7"] * 2
+    assert run("cancel", "first") == 0
+    assert Flow.find("second").state().state == "running"

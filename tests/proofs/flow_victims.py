@@ -118,6 +118,20 @@ class Asker(Node):
         return super().run(queue)
 
 
+class Turned(Node):
+    """A job of a flow of which one runs at a time, which notes if another one has the turn."""
+
+    namespace = "kills"
+    turn = fields.InstanceHashField()
+
+    def run(self, queue: Queue) -> Any:
+        client = self.get_connection()
+        first = client.lindex(f"limpyd-jobs:flows:turn:{self.turn.hget()}", 0)
+        if first != client.hget(self.key, "_flow").partition(" ")[0]:
+            client.rpush(EARLY, f"{self.ident} in the turn of {first}")
+        return super().run(queue)
+
+
 def _does(chance: float) -> str:
     return "fail" if random.random() < chance else "succeed"
 
@@ -164,6 +178,14 @@ def make_spawner() -> None:
         chain(node(), spawner, node())
 
 
+def make_turn() -> None:
+    turn = random.choice("abcdefgh")
+    nodes = (Turned.prepare(turn=turn, does=_does(0.1)) for _ in range(3))
+    flow = chain(*nodes, one_at_a_time=turn, on_error=random.choice(("fail", "run")))
+    if random.random() < 0.1:
+        flow.cancel()
+
+
 def make_asker() -> None:
     """Make a flow that waits for a signal, which another process sends, maybe before it is asked for."""
     flow = Flow()
@@ -198,7 +220,7 @@ def signal_flow(flow: str) -> bool:
 
 
 SHAPES: list[Callable[[], None]] = [*[make_chain] * 6, *[make_diamond] * 6, *[make_fan] * 4, make_cascade, make_large]
-SHAPES += [*[make_spawner] * 5, *[make_asker] * 5]
+SHAPES += [*[make_spawner] * 5, *[make_asker] * 5, *[make_turn] * 8]
 WORKERS: list[dict[str, Any]] = [{}, {"prefetch": 5}, {"concurrency": 4}, {"prefetch": 20}]
 
 
@@ -291,7 +313,7 @@ def main(socket: str, kills: int, seed: int) -> None:
     print(json.dumps({**told, "early": client.lrange(EARLY, 0, -1), "runs": int(client.get(RUNS) or 0)}))
 
 
-CLASSES = (Node, Other, Child, Spawner, Asker)
+CLASSES = (Node, Other, Child, Spawner, Asker, Turned)
 
 
 def stuck_in(client: Any) -> dict[str, list[str]]:

@@ -31,6 +31,7 @@ class Flows:
         self._reader = reader
         self._catalogue = catalogue
         self._ids: set[str] = set()  # those that keys name
+        self._turns: set[str] = set()  # the keys of those that run one at a time
         self.is_suspicious = False
 
     def note(self, key: str) -> None:
@@ -38,6 +39,8 @@ class Flows:
         _, begins, rest = key.partition(FLOW)
         if begins and key == at(self._reader.connection, f"{FLOW}{rest}"):
             self._ids.add(rest.partition(":")[0])
+        elif key.startswith(at(self._reader.connection, flows.TURNS)):
+            self._turns.add(key)
 
     def look(self) -> Iterator[int]:
         found = len(list(self.look_again(repair=False)))
@@ -66,6 +69,7 @@ class Flows:
                 self._tend(flow)
             if number:
                 yield None, key_of(client, flow), "ends not noticed", (number,)
+        yield from self._out_of_turn(repair)
         yield from self._left_over(repair)
         yield from self._forlorn(repair)
 
@@ -95,6 +99,30 @@ class Flows:
         cursor = ""
         while cursor != "0":
             cursor, _ = send(transitions.tend_flow(self._reader.connection, flow, cursor or "0"))
+
+    def _out_of_turn(self, repair: bool) -> Iterator[Symptom]:
+        """Yield the flows that are held, though none runs that they wait for; and the lists of turns without a flow."""
+        client = self._reader.connection
+        for flow in self._silent(flows.LIVE, inf):
+            state, turn = self._of_turn(flow)
+            if state != "held" or not turn:
+                continue
+            key = at(client, f"{flows.TURNS}{turn}")
+            first, place = self._reader.all([("LINDEX", key, 0), ("LPOS", key, flow)])
+            if not isinstance(place, int) or not place or self._of_turn(first)[0] not in ("held", "running"):
+                if repair:
+                    self._tend(flow)
+                yield None, key_of(client, flow), "flow out of turn", (turn,)
+        for key in sorted(self._turns):
+            (ids,) = self._reader.all([("LRANGE", key, 0, -1)])
+            if isinstance(ids, list) and ids and all(self._of_turn(flow)[0] in (None, "ended") for flow in ids):
+                if repair:
+                    client.unlink(key)
+                yield None, key, "left of a flow", ()
+
+    def _of_turn(self, flow: str) -> tuple[str | None, str | None]:
+        (found,) = self._reader.all([("HMGET", key_of(self._reader.connection, flow), "state", "turn")])
+        return tuple(found) if isinstance(found, list) else (None, None)
 
     def _left_over(self, repair: bool) -> Iterator[Symptom]:
         """Yield the keys of flows that are no more."""

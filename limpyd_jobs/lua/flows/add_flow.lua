@@ -11,7 +11,8 @@
 --             as a delay, its name in the flow]…
 --   models    JSON: those of jobs and queues
 --   first, last   '1' for the first, the last step
---   heads     those that come after no other one, in the last of several steps
+--   heads     those that come after no other one, in the last of several steps, or with a turn
+--   turn      a text: of the flows that have the same, one runs at a time; none for any other flow
 --   final     those that no other one comes after
 --   registry  see add.lua
 --   job_model, ident, token   of the job that spawns it, if one does
@@ -36,7 +37,8 @@
 
 refuse_if_moved(request.registry)
 local flow, name, models = request.flow, request.name, cjson.decode(request.models)
-local key, is_whole = FLOW .. flow, request.first and request.last
+local key, turn = FLOW .. flow, request.turn
+local is_whole = request.first and request.last and not turn
 local END_OF_ALL_DATES = {at = 253402300799000000, text = LAST_DATE}
 
 local function named(row)
@@ -194,12 +196,16 @@ local function follow_early_ends()
 end
 
 local function commit()
-  redis.call('HSET', key, 'state', 'running')
+  if turn then
+    redis.call('RPUSH', turn_key(turn), flow)
+    redis.call('HSET', key, 'turn', turn, 'heads', request.heads)
+  end
+  redis.call('HSET', key, 'state', turn and 'held' or 'running')
   redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
   redis.call('ZREM', FLOWS .. ':building', flow)
   if spawner then note_spawned(flow) end
   if is_whole then return end
-  note_end_of_node(flow .. ' 0 run ' .. request.heads, STATUSES.SUCCESS)
+  if turn then begin_first(turn) else note_end_of_node(flow .. ' 0 run ' .. request.heads, STATUSES.SUCCESS) end
   follow_early_ends()
 end
 

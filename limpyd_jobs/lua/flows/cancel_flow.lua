@@ -10,7 +10,7 @@
 --@include flows
 
 local state = redis.call('HGET', FLOW .. request.flow, 'state')
-if state == 'running' then
+if state == 'running' or state == 'held' then
   cancel_flow(request.flow, request.reason)
   return answer('done')
 end

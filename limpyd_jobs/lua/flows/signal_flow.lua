@@ -21,7 +21,7 @@
 local flow, name = redis.call('GET', FLOWS .. ':name:' .. request.flow) or request.flow, request.name
 local key = FLOW .. flow
 local state = redis.call('HGET', key, 'state')
-if state ~= 'running' then return answer(state == 'ended' and 'ended' or 'gone') end
+if state ~= 'running' and state ~= 'held' then return answer(state == 'ended' and 'ended' or 'gone') end
 redis.call('ZCARD', key .. ':waiters')  -- fails before anything is written
 local old = redis.call('HGET', key .. ':signals', name)
 if old and value_in(old) ~= request.value then return answer('already') end

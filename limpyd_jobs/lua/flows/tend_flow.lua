@@ -32,6 +32,7 @@ for _, number in ipairs(numbers) do
 end
 if redis.call('SCARD', key .. ':open') == 0 then end_flow(flow) end
 tend_spawned(flow)
+tend_turn(flow)
 if cursor == '0' and is_missing then
   redis.call('ZREM', FLOWS .. ':live', flow)
   local spawner = request.ident and job_of(request.job_model, request.ident) or spawner_of(redis.call('HGET', FLOWS .. ':spawners', flow))

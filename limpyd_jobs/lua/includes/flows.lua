@@ -1,6 +1,6 @@
 -- Flows: jobs that begin once others have ended, the *nodes* of a flow, which have numbers. Its keys begin with
 -- 'limpyd-jobs:flow:' and its id:
---   (nothing)   hash: name, state ('building', 'dropping', 'running' or 'ended'), size, added, ended; canceled: why
+--   (nothing)   hash: name, state ('building', 'dropping', 'held', 'running' or 'ended'), size, added, ended; canceled: why
 --   :nodes      hash: of each number, the job: its model and pk, and its name in the flow
 --   :open       set: the numbers of the nodes that have not ended
 --   :after      sorted set, all scores 0: '12:3' if node 12 waits for the end of node 3. Node 0 is the beginning of a
@@ -12,6 +12,11 @@
 -- A flow that a job spawned has in its hash, too: spawner, the beginning of the keys of that job; and policy, 'cancel' to
 -- cancel the others if one fails. The job has in its hash `_spawned`: JSON, by the name of each spawn, the id of the flow; or
 -- 'making' and the id, until its last step.
+-- Of flows that run one at a time, each has in its hash `turn`, a text that they share, and `heads`, the nodes that come
+-- after no other one. 'limpyd-jobs:flows:turn:…' is the list of those that have not ended; the first one runs, the others are
+-- held: node 0 has not ended. The end of one begins the next in that same step. One that had ended and is put back as a whole
+-- is held again, with `again`; if a job of it is put back by hand, it runs at once, and the next one waits for it, too.
+--
 -- Beside them are 'limpyd-jobs:flows:live', ':building' and ':todo', sorted sets of ids by when they were put there;
 -- ':spawners', a hash: of those that a job spawned, that job, should the flow be gone; ':ended', by when they expire; ':name:…', the id of the last flow of a name; and ':classes', a hash of the models
 -- of jobs and queues in flows, by the beginning of their keys.
@@ -309,34 +314,93 @@ local function expire_flow(flow, name)
   for_each_kept(flow, 'EXPIRE', seconds)
 end
 
+-- The list of the flows that have a turn, of which one runs at a time.
+--@rarely
+local function turn_key(turn)
+  return FLOWS .. ':turn:' .. turn
+end
+
+-- Begins a flow that was held. What ended of it meanwhile is followed then.
+--@rarely
+local function begin_flow(flow)
+  local key = FLOW .. flow
+  local heads, size, again = unpack(redis.call('HMGET', key, 'heads', 'size', 'again'))
+  redis.call('HSET', key, 'state', 'running')
+  redis.call('HDEL', key, 'again')
+  note_end_of_node(flow .. ' 0 run ' .. (heads or ''), STATUSES.SUCCESS)
+  if again then
+    leave_to_do(flow, 'requeue 1')
+  elseif redis.call('SCARD', key .. ':open') < size_of(size) then
+    leave_to_do(flow, 'tend 1')
+  end
+end
+
+-- Begins the first flow that waits for its turn, unless one runs. Those that have ended, or are gone, are taken out.
+--@rarely
+local function begin_first(turn)
+  while true do
+    local flow = redis.call('LINDEX', turn_key(turn), 0)
+    local state = flow and redis.pcall('HGET', FLOW .. flow, 'state')
+    if state == 'held' then begin_flow(flow) end
+    if not flow or state == 'held' or state == 'running' then return end
+    redis.call('LPOP', turn_key(turn))
+  end
+end
+
+--@rarely
+local function pass_turn(flow, turn)
+  redis.call('LREM', turn_key(turn), 0, flow)
+  begin_first(turn)
+end
+
+-- A flow that had ended runs again: the next one waits for it, too.
+--@rarely
+local function take_turn_again(flow, turn)
+  local first = redis.call('LINDEX', turn_key(turn), 0)
+  if first then
+    redis.call('LINSERT', turn_key(turn), 'AFTER', first, flow)
+  else
+    redis.call('RPUSH', turn_key(turn), flow)
+  end
+end
+
 -- Notes the end of a flow of which no node is open, and lets its keys expire; or lets the job go on that spawned it, which
 -- reads them until its own end: then they stay until a worker finds that it has ended.
 --@rarely
 local function end_flow(flow)
   local key = FLOW .. flow
-  local state, name, text = unpack(redis.call('HMGET', key, 'state', 'name', 'spawner'))
-  if state ~= 'running' or redis.call('EXISTS', key .. ':todo') == 1 then return end
+  local state, name, text, turn, again, canceled = unpack(redis.call(
+    'HMGET', key, 'state', 'name', 'spawner', 'turn', 'again', 'canceled'))
+  local is_live = state == 'running' or state == 'held' and (canceled or not again)
+  if not is_live or redis.call('EXISTS', key .. ':todo') == 1 then return end
   redis.call('HSET', key, 'state', 'ended', 'ended', now_text())
   local spawner = spawner_of(text)
-  if not spawner then return expire_flow(flow, name) end
-  place_if_it_waits(spawner, 'children ' .. flow)
+  if not spawner then expire_flow(flow, name) else place_if_it_waits(spawner, 'children ' .. flow) end
+  if turn then pcall(pass_turn, flow, turn) end
+end
+
+-- Lets the keys of a flow that had ended live again.
+--@rarely
+local function keep_flow(flow, name, state)
+  redis.call('HSET', FLOW .. flow, 'state', state)
+  redis.call('HDEL', FLOW .. flow, 'ended')
+  redis.call('ZREM', FLOWS .. ':ended', flow)
+  redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
+  if has_name(flow, name) then redis.call('PERSIST', FLOWS .. ':name:' .. name) end
+  for_each_kept(flow, 'PERSIST')
 end
 
 -- A node that had ended is queued again; if that was the end of the flow, it goes on.
 --@rarely
 local function reopen(flow, number)
   local key = FLOW .. flow
-  local state, name = unpack(redis.call('HMGET', key, 'state', 'name'))
+  local state, name, turn = unpack(redis.call('HMGET', key, 'state', 'name', 'turn'))
   if not state then return end  -- its time was over
   redis.call('SADD', key .. ':open', number)
   redis.call('HDEL', key .. ':failed', number)
   if state ~= 'ended' then return end
-  redis.call('HSET', key, 'state', 'running')
-  redis.call('HDEL', key, 'ended')
-  redis.call('ZREM', FLOWS .. ':ended', flow)
-  redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
-  if has_name(flow, name) then redis.call('PERSIST', FLOWS .. ':name:' .. name) end
-  for_each_kept(flow, 'PERSIST')
+  keep_flow(flow, name, 'running')
+  if turn then pcall(take_turn_again, flow, turn) end
 end
 
 -- The highest number that may be among what comes after some nodes; nil if there is no such flow. Numbers that are named

@@ -65,6 +65,16 @@ local function tend_spawned(flow)
   end
 end
 
+-- Looks after a flow that runs one at a time: whether it is in the list, and whether it is its turn.
+local function tend_turn(flow)
+  local state, turn = unpack(redis.call('HMGET', FLOW .. flow, 'state', 'turn'))
+  if not turn or state ~= 'held' and state ~= 'running' then return end
+  if not redis.call('LPOS', turn_key(turn), flow) then
+    redis.call(state == 'running' and 'LPUSH' or 'RPUSH', turn_key(turn), flow)
+  end
+  begin_first(turn)
+end
+
 -- Looks after a node; returns whether there was something to do.
 local function look_after(flow, number)
   -- It may have ended by the end of another one.

@@ -117,13 +117,14 @@ def usual_name(row: NodeRow, taken: Container[str], number: int) -> str:
 
 
 class Plan(NamedTuple):
-    """A flow to be made: its nodes in the order of their numbers, from 1; and what scripts have to know of the job that
-    spawns it, if one does."""
+    """A flow to be made: its nodes in the order of their numbers, from 1; what scripts have to know of the job that
+    spawns it, if one does; and the text that it shares with those of which one runs at a time."""
 
     flow: str
     name: str
     nodes: Sequence[Any]  # NewNode, or what has the same attributes
     spawner: Mapping[str, Any] = {}
+    turn: str = ""
 
     @property
     def after_each(self) -> list[list[int]]:
@@ -178,7 +179,8 @@ def _calls(plan: Plan) -> Iterator[Call[list[str]]]:
     steps = list(chunks(plan.nodes, STEP_SIZE if len(plan.nodes) <= STEP_SIZE else PART_SIZE))
     for number, nodes in enumerate(steps, 1):
         is_last = number == len(steps)
-        yield _call(plan, nodes, after_each, heads if is_last and number > 1 else "", final, number == 1, is_last)
+        of_last = heads if is_last and (number > 1 or plan.turn) else ""
+        yield _call(plan, nodes, after_each, of_last, final, number == 1, is_last)
 
 
 def _call(
@@ -213,6 +215,7 @@ def _call(
         last=is_last,
         heads=heads,
         final=final,
+        turn=plan.turn,
         registry=registry.text,
         **plan.spawner,
     )

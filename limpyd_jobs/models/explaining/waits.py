@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from limpyd_jobs.models.following.nodes import nodes_of
-from limpyd_jobs.records.flows import END_OF_ALL_DATES, Wait, key_of, numbers_in, read_of_flow, wait_of
+from limpyd_jobs.records.flows import END_OF_ALL_DATES, TURNS, Wait, key_of, numbers_in, read_of_flow, wait_of
 from limpyd_jobs.redis.calls import finish
+from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.search.classes import replies_to
 from limpyd_jobs.texts import one_line
 
@@ -32,19 +33,31 @@ def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
         return ""
     date = wait.date
     first, last, after = f"[{place.number}:", f"({place.number};", key_of(connection, place.flow, ":after")
-    number, entries, name = replies_to(
+    number, entries, of_flow = replies_to(
         connection,
         [
             ("ZLEXCOUNT", after, first, last),
             ("ZRANGEBYLEX", after, first, last, "LIMIT", 0, MAX_NAMED),
-            ("HGET", key_of(connection, place.flow), "name"),
+            ("HMGET", key_of(connection, place.flow), "name", "state", "turn"),
         ],
     )
+    name, state, turn = of_flow or (None, None, None)
     numbers = sorted((entry.partition(":")[2] for entry in entries or ()), key=int)
     nodes = finish(nodes_of(connection, place.flow, [each for each in numbers if each != "0"]))
     told = ", ".join(f"{one_line(node.name)} ({node.state})" for node in nodes) + (", …" if number > MAX_NAMED else "")
     of = f"{number:,} of the {len(numbers_in(place.before_it)):,} jobs" if nodes else "the beginning"
     which = f" of its flow, {one_line(name or place.flow)}"
+    if state == "held" and not nodes:
+        which += f", which is held until {_turn_of(connection, place.flow, turn or '')}"
     latest = "" if date == END_OF_ALL_DATES else f" It runs at {date} (UTC) at the latest."
     since = stored.get("_requeued_at") or stored.get("added", "")
     return f"It waits for {of}{which}, since {since} (UTC){f': {told}' if told else ''}.{latest}"
+
+
+def _turn_of(connection: Any, flow: str, turn: str) -> str:
+    """Say what a flow waits for that is held."""
+    key = at(connection, f"{TURNS}{turn}")
+    first, before = replies_to(connection, [("LINDEX", key, 0), ("LPOS", key, flow)])
+    (name,) = replies_to(connection, [("HGET", key_of(connection, first or ""), "name")])
+    others = f" and {before - 1:,} more" if before and before > 1 else ""
+    return f"{one_line(name or first or '')}{others}, of {one_line(repr(turn))}, has ended"

@@ -159,3 +159,13 @@ def test_pages_of_queues_and_classes_name_the_flows_whose_jobs_are_there() -> No
         assert "0 of 2" in page.shown
         assert "<script>alert" not in page.text
     assert Dashboard().read(f"/queues/class?name={Spawning.get_model_repr()}")["flows"] == []
+
+
+def test_a_flow_that_is_held_says_of_what_one_runs_at_a_time() -> None:
+    flows_of_turn = [chain(Page.prepare(), name=name, one_at_a_time=HOSTILE) for name in ("first", "second")]
+    dashboard = Dashboard()
+    page = dashboard.get(f"/flows/flow?name={flows_of_turn[1].id}")
+    assert "It is held until it is its turn" in page.shown
+    assert "<script>alert" not in page.text
+    found = dashboard.read("/flows")["flows"]
+    assert sorted((each["state"], each["turn"]) for each in found) == [("held", HOSTILE), ("running", HOSTILE)]
