@@ -20,6 +20,7 @@ from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.models.calls.building import (
     NodeRow,
     Plan,
+    Planned,
     checked_name,
     checked_policy,
     checked_wait,
@@ -94,7 +95,7 @@ class FlowState(NamedTuple):
     canceled: str
 
 
-class Flow:
+class Flow(Planned):
     """Jobs of which some begin once others have ended. Each is a job like any other one.
 
     >>> with Flow("report:7") as flow:
@@ -119,6 +120,8 @@ class Flow:
         Of the flows that are given the same text, such as ``"customer:7"``, one runs at a time, in the sequence in
         which they were made. The others are *held*: the end of one lets the next begin. Then nothing can have a
         `wait_at_most`, as that counts from when the flow is made.
+    database: JobsDatabase
+        Where its jobs are; by default the database of their classes.
 
     Attributes
     ----------
@@ -134,6 +137,7 @@ class Flow:
         on_error: OnError = "fail",
         wait_at_most: float | timedelta | None = None,
         one_at_a_time: str | None = None,
+        database: Any = None,
     ) -> None:
         self.id = token_hex(8)
         self.name = None if name is None else checked_name("The name of a flow", name)
@@ -143,7 +147,7 @@ class Flow:
         self._nodes: list[NewNode] = []
         self._names: set[str] = set()
         self._is_made = False
-        self._database: Any = None
+        self._given_database, self._database = database, None
 
     # -- Making it
 
@@ -184,7 +188,7 @@ class Flow:
             raise LimpydJobsException(f"{self!r} is made already: nothing can be added to it")
         if len(self._nodes) == MAX_NODES:
             raise ValueError(f"A flow has {MAX_NODES:,} jobs at most")
-        row = row_of(call)
+        row = row_of(call, self._given_database)
         if self._nodes:
             check_database(self._nodes[0].row.job_class, row.job_class)
         numbers = self._numbers_of(after)
@@ -235,6 +239,10 @@ class Flow:
         if error is None:
             await finished(Flow.make.__wrapped__(self))  # type: ignore[attr-defined]
 
+    def plan(self) -> Plan:
+        """Return what is to be made, for `Job.spawn`."""
+        return Plan(self.id, self.name or "", self._nodes, turn=self._turn)
+
     @by_steps
     def make(self) -> Steps[None]:
         """Add all jobs of the flow; what the end of the block does.
@@ -252,7 +260,7 @@ class Flow:
         self._is_made = True
         self._database = self._nodes[0].row.job_class.database
         try:
-            pks = yield from made(Plan(self.id, self.name or "", self._nodes, turn=self._turn))
+            pks = yield from made(Flow.plan(self))
         except GeneratorExit:
             raise
         except BaseException:

@@ -836,8 +836,9 @@ class Job(JobRecord):
 
         Parameters
         ----------
-        *calls: PreparedJob or PreparedCall
-            What ``prepare`` of a job class, or of a function with `@job`, returned: 1 to 100,000.
+        *calls: PreparedJob or PreparedCall; or a Flow
+            What ``prepare`` of a job class, or of a function with `@job`, returned: 1 to 100,000. Or one
+            `limpyd_jobs.Flow` that is not made, if some of them come after others.
         name: str
             Another one for each spawn of the job.
         on_error: str

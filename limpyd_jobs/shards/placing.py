@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 from limpyd.model import RedisModel
@@ -26,6 +26,9 @@ from limpyd_jobs.search.classes import connection_to, on
 from limpyd_jobs.shards.filter import Seen, ShardsFilter
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.threads import in_own_thread
+
+if TYPE_CHECKING:
+    from limpyd_jobs.flows import Flow
 
 T = TypeVar("T")
 
@@ -280,6 +283,34 @@ class Shards:
         row = dict(job) if isinstance(job, Mapping) else {"identifier": job}
         given = row.get("identifier", LEFT_OUT)
         return {**row, "identifier": identifier_of_new(_model_of(job_class), given, {**common, **row})}
+
+    # -- Flows
+
+    def flow(self, name: str, **options: Any) -> Flow:
+        """Return a flow to be made, in the shard of its name. All its jobs are there, whatever their identifiers are.
+
+        >>> with shards.flow("album:7") as flow:
+        ...     flow.add(Album.prepare(), after=[flow.add(Photo.prepare(number=number)) for number in range(9)])
+
+        Parameters
+        ----------
+        name: str
+        **options
+            Those of `limpyd_jobs.Flow`, but `database`.
+        """
+        from limpyd_jobs.flows import Flow  # not at the start of each process
+
+        number = self.place_of(name)
+        self.check(number, is_to_be=True)
+        return Flow(name, database=self.databases[number], **options)
+
+    def find_flow(self, name: str) -> Flow:
+        """Return a flow that is made, by its name: see `limpyd_jobs.Flow.find`."""
+        from limpyd_jobs.flows import Flow  # not at the start of each process
+
+        number = self.place_of(name)
+        self.check(number)
+        return Flow.find(name, self.databases[number])
 
     # -- Asking all of them
 

@@ -290,3 +290,55 @@ def test_it_is_explained() -> None:
     (reason,) = job.explain().reasons[:1]
     assert reason.code == "waits_for_children"
     assert reason.command == f"limpyd-jobs flows show {flow_of(job).id}"
+
+
+class TestFlows:
+    def a_flow(self, job: Spawning, **options: Any) -> Flow:
+        flow = Flow("night", **options)
+        pages = [
+            flow.add(Page.prepare(number=number, does="fail" if number == 1 else "succeed")) for number in range(3)
+        ]
+        flow.add(Report.prepare(), after=pages, on_error="run")
+        job.spawn(flow, on_error="run")
+        return flow
+
+    def test_a_flow_is_spawned_once_and_goes_on_after_its_spawner(self) -> None:
+        job = Spawning.add_job()
+        for _ in range(2):
+            claim = job.claim("me")
+            self.a_flow(job)
+            claim.release()
+        job.claim("me").succeed()
+        run(4, "pages,reports", logger_level=60)
+        assert Flow.find("night").result(0) == {"Page": 0, "Page 3": 2}
+        assert len(Page.collection()) == 3
+
+    def test_its_results_come_once_it_has_ended_also_if_it_is_held(self) -> None:
+        other, job = chain(Page.prepare(number=7), one_at_a_time="night"), Spawning.add_job()
+
+        def wait() -> dict[str, Any]:
+            with job.claim("me"):
+                self.a_flow(job, one_at_a_time="night")
+                return job.children_results()
+            return {}
+
+        assert wait() == {}
+        assert (job.status.hget(), Flow.find("night").state().state) == (STATUSES.DELAYED, "held")
+        run(5, "pages,reports", logger_level=60)
+        assert other.result(0) == 7
+        assert job.status.hget() == STATUSES.WAITING
+        assert wait() == {"Page": 0, "Page 3": 2, "Report": {"Page": 0, "Page 3": 2}}
+
+    def test_one_that_is_held_is_canceled_with_its_spawner(self) -> None:
+        chain(Page.prepare(), one_at_a_time="night")
+        job = Spawning.add_job()
+        with job.claim("me"):
+            self.a_flow(job, one_at_a_time="night")
+            job.children_results()
+        job.cancel()
+        assert Flow.find("night").state()[:2] == ("ended", 0)
+
+    def test_an_empty_one_is_refused(self) -> None:
+        job = Spawning.add_job()
+        with job.claim("me"), pytest.raises(LimpydJobsException, match="has no jobs"):
+            job.spawn(Flow())

@@ -13,7 +13,7 @@ import redis
 from limpyd import fields
 from running import work
 
-from limpyd_jobs import ConfigurationException, Job, job
+from limpyd_jobs import ConfigurationException, Job, LimpydJobsException, job
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import overview
 from limpyd_jobs.redis.database import JobsDatabase
@@ -239,3 +239,17 @@ def test_tags_of_a_cluster_are_the_shards_of_it() -> None:
     shards = Shards.of_cluster("user:secret@redis-1,redis-2:7000", "shop", number=3)
     assert [each.prefix for each in shards.databases] == ["{shop-0}:", "{shop-1}:", "{shop-2}:"]
     assert "secret" not in shards.name_of(2)
+
+
+def test_a_flow_is_in_the_shard_of_its_name_with_all_its_jobs(shards: Shards) -> None:
+    with shards.flow("album:7") as flow:
+        photos = [flow.add(Photo.prepare(identifier=f"photo:{number}")) for number in range(3)]
+        flow.add(send_mail.prepare("ann"), after=photos)
+    number = shards.place_of("album:7")
+    assert {type(node.job).database for node in flow._nodes} == {shards.databases[number]}
+    assert len(shards.on(Photo, number).collection()) == 3
+    assert len(Photo.collection()) == 0
+    assert [node.state for node in shards.find_flow("album:7").nodes()] == ["waiting"] * 3 + ["waiting for others"]
+    with pytest.raises(LimpydJobsException, match="runs already"), shards.flow("album:7") as flow:
+        flow.add(Photo.prepare())
+    assert shards.find_flow("album:7").cancel()

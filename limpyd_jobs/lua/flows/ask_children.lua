@@ -25,7 +25,7 @@ if type(flow) ~= 'string' or not string.find(flow, '^%x+$') then return answer('
 local what = 'children ' .. flow
 local date, since = wait_for(waits, what)
 local state, policy = unpack(redis.call('HMGET', FLOW .. flow, 'state', 'policy'))
-if state ~= 'running' then
+if state ~= 'running' and state ~= 'held' then
   if date then update(job.model, job.pk, {_waits = false}, claim_of(job)) end
   return answer('done', {flow = flow, policy = policy or nil})
 end

@@ -232,7 +232,8 @@ end
 --@rarely
 local function cancel_spawned(text)
   for flow in string.gmatch(text, '"(%x+)"') do
-    if redis.pcall('HGET', FLOW .. flow, 'state') == 'running' then
+    local state = redis.pcall('HGET', FLOW .. flow, 'state')
+    if state == 'running' or state == 'held' then
       cancel_flow(flow, 'the job that spawned it was canceled')
     end
   end

@@ -56,7 +56,8 @@ local function has_come(job, what, signals)
   local name = signal_in(what)
   if name then return (signals_of(signals)[name] or signal_of_flow(claim_of(job)._flow, name)) ~= nil end
   local flow = string.match(what, '^children (%S+)$')
-  return not flow or redis.pcall('HGET', FLOW .. flow, 'state') ~= 'running'
+  local state = flow and redis.pcall('HGET', FLOW .. flow, 'state')
+  return state ~= 'running' and state ~= 'held'
 end
 
 -- When a running job that is about to wait is due, as due_at does; nil if it is to go on at once, as it need not wait. If

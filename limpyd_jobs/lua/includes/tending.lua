@@ -55,7 +55,7 @@ local function tend_spawned(flow)
   if not text then return end
   local spawner = spawner_of(text)
   local status, spawned = unpack(spawner and redis.pcall('HMGET', spawner.key, 'status', '_spawned') or NOTHING)
-  if state == 'running' and status == STATUSES.CANCELED then cancel_spawned(spawned or '') end
+  if (state == 'running' or state == 'held') and status == STATUSES.CANCELED then cancel_spawned(spawned or '') end
   if state ~= 'ended' then return end
   local reads_no_more = not status or status == STATUSES.SUCCESS or status == STATUSES.CANCELED
   if reads_no_more or not string.find(spawned or '', '"' .. flow .. '"', 1, true) then

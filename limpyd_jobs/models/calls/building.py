@@ -26,6 +26,7 @@ from limpyd_jobs.records.layout import layout_of, layout_to_add
 from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Call, Steps, chunks, listed
 from limpyd_jobs.redis.database import sender_of, sender_to_add
+from limpyd_jobs.search.classes import on
 
 # How many jobs a flow has that is made in one step, at most, and how many each step of a larger one makes.
 STEP_SIZE, PART_SIZE = 100, 50
@@ -74,12 +75,15 @@ def checked_wait(seconds: float | timedelta | None) -> str:
     return wait_argument("wait_at_most", seconds)
 
 
-def row_of(call: Any) -> NodeRow:
-    """Return the job that a prepared call adds, once it is checked."""
+def row_of(call: Any, database: Any = None) -> NodeRow:
+    """Return the job that a prepared call adds, once it is checked; on another database, if one is given."""
     if not isinstance(call, Prepared):
         raise TypeError(f"A node is a prepared call, such as SendMail.prepare(to='ann'), not {call!r}")
     job_class, given = call.job_class, dict(call)
-    queue_model = given.pop("queue_model", None) or job_class.queue_model
+    queue_model = given.pop("queue_model", None)
+    if database is not None:
+        job_class, queue_model = on(job_class, database), queue_model and on(queue_model, database)
+    queue_model = queue_model or job_class.queue_model
     queue_name = job_class._get_queue_name(given.pop("queue_name", None))
     priority = default_priority(job_class, given.pop("priority", 0))
     delay = delay_argument(given.pop("delayed_for", None), given.pop("delayed_until", None))
@@ -134,6 +138,13 @@ class Plan(NamedTuple):
             for number in node.after:
                 found[number - 1].append(node.number)
         return found
+
+
+class Planned:
+    """What can be made, and is not yet: a flow."""
+
+    def plan(self) -> Plan:
+        raise NotImplementedError
 
 
 def made(plan: Plan) -> Steps[list[str]]:

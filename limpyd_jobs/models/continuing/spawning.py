@@ -12,6 +12,7 @@ from limpyd_jobs.exceptions import ClaimLost, JobInterrupted, LimpydJobsExceptio
 from limpyd_jobs.models.calls.building import (
     NodeRow,
     Plan,
+    Planned,
     checked_name,
     checked_policy,
     dropped,
@@ -43,11 +44,11 @@ def spawning(job: Any, calls: Sequence[Any], name: str, on_error: str) -> Steps[
     """Do what `Job.spawn` says."""
     token = _token_of(job, name)
     policy = checked_policy(on_error)
-    children = _children_of(job, calls)
+    plan = _plan_of(job, calls)
     cursors_of(job).check()
     spawner = {**transitions.running(job, token), "spawn": name, "policy": policy}
     while True:
-        plan = Plan(token_hex(8), "", children, spawner)
+        plan = plan._replace(flow=token_hex(8), spawner=spawner)
         try:
             yield from made(plan)
         except transitions.SpawnedBefore as before:
@@ -56,6 +57,16 @@ def spawning(job: Any, calls: Sequence[Any], name: str, on_error: str) -> Steps[
             yield from dropped(plan._replace(flow=before.flow))
         else:
             return
+
+
+def _plan_of(job: Any, calls: Sequence[Any]) -> Plan:
+    if len(calls) != 1 or not isinstance(calls[0], Planned):
+        return Plan("", "", _children_of(job, calls))
+    plan = calls[0].plan()
+    if not plan.nodes:
+        raise LimpydJobsException("The flow has no jobs: add some")
+    check_database(type(job), plan.nodes[0].row.job_class)
+    return plan
 
 
 def _children_of(job: Any, calls: Sequence[Any]) -> list[Child]:
