@@ -28,6 +28,7 @@ from limpyd_jobs.models.calls.building import (
     row_of,
     usual_name,
 )
+from limpyd_jobs.models.calls.prepared import Prepared
 from limpyd_jobs.models.following.changes import checked_timeout
 from limpyd_jobs.models.following.nodes import FlowNode, check_succeeded, nodes_of, results_of
 from limpyd_jobs.records import flows
@@ -153,7 +154,7 @@ class Flow(Planned):
 
     def add(
         self,
-        call: Any,
+        call: Prepared,
         *,
         after: NewNode | Iterable[NewNode] = (),
         on_error: OnError | None = None,
@@ -425,7 +426,7 @@ def readable(flow: Any) -> Iterator[None]:
         raise LimpydJobsException(f"{flow} cannot be read: another program wrote to keys of flows") from error
 
 
-def chain(*calls: Any, name: str | None = None, **options: Any) -> Flow:
+def chain(*calls: Prepared, name: str | None = None, **options: Any) -> Flow:
     """Make a flow of jobs that run one after the other: each may read with `Job.results` what the one before returned.
 
     >>> flow = chain(Fetch.prepare(url=url), Parse.prepare(), Index.prepare())

@@ -25,6 +25,7 @@ from limpyd_jobs.models.adding import OutcomeOfAdding
 from limpyd_jobs.models.calls.prepared import (
     AddingJobs,
     OptionsOfAdding,
+    Prepared,
     PreparedJob,
     arguments_for,
     options_of,
@@ -827,7 +828,7 @@ class Job(JobRecord):
 
     await_for = awaitable(awaited(wait_for, waiting))
 
-    def spawn(self, *calls: Any, name: str = "spawn", on_error: Literal["fail", "run", "cancel"] = "fail") -> None:
+    def spawn(self, *calls: Prepared, name: str = "spawn", on_error: Literal["fail", "run", "cancel"] = "fail") -> None:
         """Add jobs that are known only now, and whose results the job will read by `children_results`:
         ``self.spawn(*[Page.prepare(number=n) for n in numbers])``.
 
@@ -857,7 +858,7 @@ class Job(JobRecord):
         finish(_spawning().spawning(self, calls, name, on_error))
 
     async def aspawn(
-        self, *calls: Any, name: str = "spawn", on_error: Literal["fail", "run", "cancel"] = "fail"
+        self, *calls: Prepared, name: str = "spawn", on_error: Literal["fail", "run", "cancel"] = "fail"
     ) -> None:
         """Do as `spawn`, under asyncio."""
         await finished(_spawning().spawning(self, calls, name, on_error))

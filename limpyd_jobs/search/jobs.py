@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from limpyd.model import RedisModel
 
@@ -59,6 +59,12 @@ else:
     AJob = TypeVar("AJob")
 
 
+class OfFunction(Protocol[AJob]):
+    """What type checkers know of a function that is a job: it has a class of jobs."""
+
+    job_class: type[AJob]
+
+
 class JobFilter(Filter[FoundJob], Generic[AJob]):
     """The jobs that meet some conditions, of all classes of a database, whether this process can import them or not.
 
@@ -70,7 +76,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
 
     Parameters
     ----------
-    *words: str or type of Job
+    *words: str, type of Job, or JobFunction
         Conditions as on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
         ``added__gt=-1h``. A job has to meet all of them. A class stands for its own jobs, not for those of its
         subclasses. A word without a comparison, ``ann@example.com``, is met by the job that has it as its ident, and by
@@ -101,7 +107,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
 
     def __init__(
         self,
-        *words: str | type[AJob],
+        *words: str | type[AJob] | OfFunction[AJob],
         database: JobsDatabase | None = None,
         error_model: type[RedisModel] | None = None,
         **conditions: Any,

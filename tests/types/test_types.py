@@ -1,4 +1,4 @@
-"""What mypy and pyright, in the hands of an application, know of jobs: each line of ``classes.py`` and ``functions.py``
+"""What mypy and pyright, in the hands of an application, know of jobs: each line of the files beside this one
 is right, and they know the types that it names, unless it is marked as wrong: then both refuse it."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import limpyd_jobs
 
 HERE = Path(__file__).parent
-FILES = ("classes.py", "functions.py")
+FILES = ("classes.py", "flows.py", "functions.py")
 ROOT = str(Path(limpyd_jobs.__file__).parent.parent)
 
 MYPY = """

@@ -22,7 +22,7 @@ from limpyd_jobs.classes.binding import made_model
 from limpyd_jobs.classes.sources import definitions_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.functions import is_async
-from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.models.functions.giving import GivenParameter, give
 from limpyd_jobs.models.functions.parameters import (
     Parameter,
@@ -47,10 +47,13 @@ OPTIONS = (
     "retry",
     "unique",
     "keep_result",
+    "keep_output",
     "timeout",
+    "kill_after",
     "start_within",
     "retry_for",
     "unique_for",
+    "limits",
     "schedules",
     "base",
 )
@@ -101,7 +104,12 @@ def _check_options(function: Any, options: dict[str, Any]) -> None:
     for name in options:
         if name not in OPTIONS:
             near = [_OF_OTHERS[name]] if name in _OF_OTHERS else get_close_matches(name, OPTIONS, n=1)
-            hint = f"is {near[0]!r} meant?" if near else f"there are {', '.join(OPTIONS)}"
+            if near:
+                hint = f"is {near[0]!r} meant?"
+            elif not callable(getattr(Job, name, callable)):
+                hint = f"give {name!r} to a subclass of Job as an attribute, and that class to @job as base=…"
+            else:
+                hint = f"there are {', '.join(OPTIONS)}"
             refuse(function, f"@job has no option {name!r}: {hint}")
 
 
@@ -132,11 +140,12 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
     if options.get("retry") is not None:
         as_policy(options["retry"])
         yield "default_retry_policy", options["retry"]
-    if options.get("timeout") is not None:
-        if own_seconds(options["timeout"]) is None:
-            raise ValueError(f"timeout is a number of seconds, not {options['timeout']!r}")
-        yield "default_job_timeout", options["timeout"]
-    for name in ("start_within", "retry_for", "unique_for"):
+    for name, attribute in (("timeout", "default_job_timeout"), ("kill_after", "kill_after")):
+        if options.get(name) is not None:
+            if own_seconds(options[name]) is None:
+                raise ValueError(f"{name} is a number of seconds, not {options[name]!r}")
+            yield attribute, options[name]
+    for name in ("start_within", "retry_for", "unique_for", "keep_output"):
         if options.get(name) is not None:
             checked_duration(name, options[name])
             yield name, options[name]
@@ -144,7 +153,7 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
         yield "keep_result", _keep_result(options["keep_result"])
     if options.get("schedules") is not None:
         yield "schedules", _schedules(options["schedules"])
-    limits = limits_in(function, parameters)
+    limits = limits_in(function, parameters, _limits(options.get("limits")))
     if limits:
         yield "limits", [*limits_of_class(base), *limits]
     identify = identify_by(function, options.get("unique"), parameters)
@@ -157,6 +166,12 @@ def _keep_result(value: Any) -> Any:
     if not (isinstance(value, bool) or own_seconds(seconds) is not None):
         raise ValueError(f"keep_result is True, False, a number of seconds or a timedelta, not {value!r}")
     return value
+
+
+def _limits(value: Any) -> Any:
+    if not (value is None or (isinstance(value, list | tuple) and all(isinstance(each, Limit) for each in value))):
+        raise TypeError(f"limits is a list of Limit, not {value!r}")
+    return value or ()
 
 
 def _schedules(value: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, overload
 
+from limpyd_jobs.limiting.limit import Limit
 from limpyd_jobs.models.functions.function import JobFunction, P, check_not_a_job
 from limpyd_jobs.models.functions.parameters import Unique
 from limpyd_jobs.models.functions.refusing import check_function, refuse
@@ -43,10 +44,13 @@ def job(
     retry: Retry | str | None = None,
     unique: Unique = False,
     keep_result: bool | float | timedelta | None = None,
+    keep_output: float | timedelta | None = None,
     timeout: float | None = None,
+    kill_after: float | None = None,
     start_within: float | timedelta | None = None,
     retry_for: float | timedelta | None = None,
     unique_for: float | timedelta | None = None,
+    limits: Sequence[Limit] | None = None,
     schedules: Mapping[str, Mapping[str, Any]] | None = None,
     base: type[Job] | None = None,
 ) -> JobDecorator: ...
@@ -77,13 +81,20 @@ def job(function: Any = None, /, **options: Any) -> Any:
         arguments.to``. The arguments are part of the identifier, which logs show, if that has up to 200 characters.
     keep_result: bool, float or timedelta
         Whether to keep what it returns: True for a day; or for how long, in seconds or as a timedelta.
+    keep_output: float or timedelta
+        For how long after its end to keep what the code of a job emitted: see `Job`.
     timeout: float
         After how many seconds of running a job is an error of type `JobTimeout`.
+    kill_after: float
+        With ``--processes`` of workers: how many seconds after its timeout a job that cannot be interrupted fails,
+        and its process is killed: see `Job`.
     start_within, retry_for: float or timedelta
         How long its jobs may wait for their first run, and be tried after their first failure, in seconds unless a
         timedelta: see `Job`.
     unique_for: float or timedelta
         For how long after the end of a job no other one of the same identifier is added: see `unique`, and `Job`.
+    limits: list of Limit
+        How many of its jobs run at once, or begin in a time, beside what the annotations of its parameters say.
     schedules: mapping
         When to add jobs of it: names, each with the arguments of `Schedule.add`, and those of the function, as
         ``{"weekly": {"cron": "0 8 * * 1", "to": "eve"}}``. Workers make them when they start.

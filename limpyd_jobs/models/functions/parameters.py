@@ -86,16 +86,20 @@ def parameters_of(function: Callable[..., Any], base: type[Job]) -> tuple[list[P
     return found, given
 
 
-def limits_in(function: Any, parameters: Sequence[Parameter]) -> list[Limit]:
-    """Return the limits in the annotations of parameters: ``Annotated[str, Limit(concurrency=2)]``."""
+def limits_in(function: Any, parameters: Sequence[Parameter], of_option: Sequence[Limit]) -> list[Limit]:
+    """Return the limits of the option, and those in the annotations of parameters: ``Annotated[str,
+    Limit(concurrency=2)]``, by the names of fields."""
     fields = {each.name: each.field for each in parameters}
-    found = []
+
+    def field_of(name: Any) -> Any:
+        return fields.get(name, name) if isinstance(name, str) else name
+
+    found = [replace(limit, field=field_of(limit.field), weight=field_of(limit.weight)) for limit in of_option]
     for each in parameters:
         for limit in each.limits:
             if limit.field is not None:
                 refuse(function, f"{limit} in the annotation of {each.name!r} names a field: it is of this parameter")
-            weight = fields.get(limit.weight, limit.weight) if isinstance(limit.weight, str) else limit.weight
-            found.append(replace(limit, field=each.field, weight=weight))
+            found.append(replace(limit, field=each.field, weight=field_of(limit.weight)))
     return found
 
 

@@ -10,11 +10,12 @@ from math import inf
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_seconds
-from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.limiting.live import Declared, LiveLimit, declared_by, limit_of, limits_in, parts_of, words_of
 from limpyd_jobs.models import Job
+from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.redis.calls import chunks
@@ -98,10 +99,14 @@ class _Seen:
     first: float | None = None
 
 
-def limits_of(job_class: type[Job], database: JobsDatabase | None = None) -> list[LimitKey]:
-    """Return the keys of the limits of a class that are in use: a job holds a slot, waits, or something was set."""
-    owners = {(owner_of(job_class, limit), limit.label) for limit in limits_of_class(job_class)}
-    return [each for each in limit_keys(database or job_class.database) if (each.owner, each.name) in owners]
+def limits_of(
+    job_class: type[Job] | JobFunction[..., Any, Any], database: JobsDatabase | None = None
+) -> list[LimitKey]:
+    """Return the keys of the limits of a class, or a function, that are in use: a job holds a slot, waits, or something
+    was set."""
+    found: type[Job] = job_class_of(job_class)
+    owners = {(owner_of(found, limit), limit.label) for limit in limits_of_class(found)}
+    return [each for each in limit_keys(database or found.database) if (each.owner, each.name) in owners]
 
 
 def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.job_classes import job_class_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.limiting.limit import Limit, amount_of, check_numbers, interval_of, key_of, limits_of_class, prefix_of
 from limpyd_jobs.limiting.live import FOREVER, words_of
 from limpyd_jobs.models import Job
+from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.query.limits.keys import owner_of, shown
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import HIDDEN, is_secret_in
@@ -16,7 +19,7 @@ from limpyd_jobs.search.classes import connection_to, replies_to
 
 
 def set_limit(
-    job_class: type[Job],
+    job_class: type[Job] | JobFunction[..., Any, Any],
     limit: str,
     value: str | None = None,
     *,
@@ -32,8 +35,9 @@ def set_limit(
 
     Parameters
     ----------
-    job_class: type of Job
-        A class with the limit. If several share it, it is set for all whose queues are of the same model.
+    job_class: type of Job, or JobFunction
+        A class, or a function, with the limit. If several share it, it is set for all whose queues are of the same
+        model.
     limit: str
         The name of the limit, or its field.
     value: str
@@ -70,7 +74,7 @@ def set_limit(
 
 
 def rest_limit(
-    job_class: type[Job],
+    job_class: type[Job] | JobFunction[..., Any, Any],
     limit: str,
     value: str | None = None,
     seconds: float | None = None,
@@ -79,7 +83,7 @@ def rest_limit(
 ) -> Mapping[str, str]:
     """Let no job of a limit, or of one value, begin for some seconds; without a number, until `resume_limit`. See
     `set_limit`."""
-    connection = connection_to(job_class.database)
+    connection = connection_to(job_class_of(job_class).database)
     now, microseconds = replies_to(connection, [("TIME",)])[0]
     until = FOREVER if seconds is None else now * 1_000_000 + microseconds + round(seconds * 1_000_000)
     said = "pause" if seconds is None else f"rest {seconds:g}"
@@ -87,15 +91,16 @@ def rest_limit(
 
 
 def resume_limit(
-    job_class: type[Job], limit: str, value: str | None = None, *, unaudited: bool = False
+    job_class: type[Job] | JobFunction[..., Any, Any], limit: str, value: str | None = None, *, unaudited: bool = False
 ) -> Mapping[str, str]:
     """Let the jobs of a limit that rests begin again. See `set_limit`."""
     return _set(job_class, limit, value, {"rest": ""}, "resume", unaudited=unaudited)
 
 
 def _set(
-    job_class: type[Job], limit: str, value: str | None, words: Mapping[str, str], said: str, *, unaudited: bool
+    given: Any, limit: str, value: str | None, words: Mapping[str, str], said: str, *, unaudited: bool
 ) -> Mapping[str, str]:
+    job_class: type[Job] = job_class_of(given)
     found = limit_named(job_class, limit)
     if value is not None and found.field is None:
         raise ConfigurationException(

@@ -94,6 +94,12 @@ REFUSED = {
     "the program": ("__name__ = '__main__'\n@job\ndef f(): ...", "workers cannot import the program that was started"),
     "an unknown option": ("@job(que='mails')\ndef f(): ...", "@job has no option 'que': is 'queue' meant"),
     "an option of others": ("@job(max_retries=3)\ndef f(): ...", "@job has no option 'max_retries': is 'retry' meant"),
+    "an attribute of classes": (
+        "@job(thread_safe=False)\ndef f(): ...",
+        "give 'thread_safe' to a subclass of Job as an",
+    ),
+    "no seconds": ("@job(kill_after='soon')\ndef f(): ...", "kill_after is a number of seconds, not 'soon'"),
+    "no limits": ("@job(limits=['to'])\ndef f(to: str): ...", "limits is a list of Limit, not ."),
     "another unknown option": ("@job(acks_late=3)\ndef f(): ...", "@job has no option 'acks_late': there are queue, "),
     "schedules without names": (
         "@job(schedules={'cron': '0 3 * * *'})\ndef f(): ...",
