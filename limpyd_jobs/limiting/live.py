@@ -82,6 +82,13 @@ def parts_of(key: str) -> tuple[str, str, str | None]:
     return owner, name, value if has_value else None
 
 
+def is_left_to_elder(key: str, elder: str | None) -> bool:
+    """Return whether a slot of a limit is kept for the elder, as ``lua/includes/limits.lua`` stores that."""
+    kept, _, own = (elder or "").partition(" ")[2].partition(" ")[2].partition(" ")
+    keys = limits_in(own.partition("\n")[2])
+    return key in keys and kept in ("*", f"{keys.index(key) + 1}")
+
+
 def waits_for_ever(connection: Any, queue_key: str, declared: Declared) -> bool:
     """Return whether all jobs that wait in a queue are parked for limits that let none begin: they are paused, or 0."""
     pipe = connection.pipeline(transaction=False)

@@ -493,8 +493,7 @@ def test_a_job_that_needs_two_limits_is_not_passed_over_for_ever(limited: World)
     for number in range(2, 150):
         began = begin(world, str(number))
         if number == 20:  # its patience is over
-            (field,) = [name for name in world.client.hkeys(f"{world.queues}:_limits") if "passed" in name]
-            world.client.hset(f"{world.queues}:_limits", field, 1)
+            out_of_patience(world)
         if began == pk_of(wanted) or pk_of(wanted) in running:
             break
         if began:
@@ -502,6 +501,46 @@ def test_a_job_that_needs_two_limits_is_not_passed_over_for_ever(limited: World)
         ended = running.pop(0)
         world.succeed(world.job(str(ended)), next(token for token in tokens_of(world, str(ended))))
     assert world.state(wanted)["status"] == "r"
+
+
+def out_of_patience(world: World) -> None:
+    """Let the lane that was passed over be so for long."""
+    stored = world.client.hgetall(f"{world.queues}:_limits")
+    (field,) = [name for name in stored if "passed" in name]
+    world.client.hset(f"{world.queues}:_limits", field, 10**15)  # since 2001
+
+
+def test_no_slot_is_left_to_a_job_that_another_limit_keeps_for_long(limited: World) -> None:
+    """Nobody came before it there: it waits for one job that runs for long."""
+    world = of(limited, Both)
+    long = both(world, "long", "a", "")
+    assert begin(world, "long")
+    long.start.hset("2000-01-01 00:00:00")
+    wanted = both(world, "both", "a", "x")
+    others = [both(world, f"{number}", "", "x") for number in range(4)]
+    lane = f"{world.jobs}:_limit:account:a\n{world.jobs}:_limit:region:x"
+    for number, other in enumerate(others):
+        assert begin(world, f"{number}") == pk_of(other)
+        world.client.zadd(f"{world.queue_key()}:_later", {lane: 1})  # so that it is looked at
+        assert begin(world, "none") is None
+        if number == 1:
+            out_of_patience(world)
+        world.succeed(other, f"{number}")
+    assert world.client.hget(f"{world.queues}:_limits", "\nelder")
+    world.succeed(long, "long")
+    assert begin(world, "both") == pk_of(wanted)
+
+
+def test_no_slot_is_left_to_a_job_that_nobody_looks_at(limited: World) -> None:
+    world = of(limited, Both)
+    job = both(world, "gone", "a", "x")
+    elder = f"{world.queue_key('other')}\n{world.jobs}:_limit:account:a\n{world.jobs}:_limit:region:x"
+    world.client.hset(f"{world.queues}:_limits", "\nelder", f"{2**53 - 1} 0 * {elder}")
+    assert [begin(world, token) for token in "12"] == [None, None]
+    assert "is left to a job" in "".join(reason.text for reason in world.job(pk_of(job)).explain().reasons)
+    world.client.hset(f"{world.queues}:_limits", "\nelder", f"{2**53 - 1} 1 * {elder}")  # it was called long ago
+    world.client.zadd(f"{world.queue_key()}:_turns", {elder.partition("\n")[2]: 1})
+    assert begin(world, "3") == pk_of(job)
 
 
 def tokens_of(world: World, pk: str) -> list[str]:

@@ -10,14 +10,18 @@
 -- limit, and one for each key, such as 'concurrency=3 share=2'.
 
 --@include clock
+--@include idents
 --@include records
 --@include shared_key
 --@include slots
 
 -- A job that needs several limits may never find all of them free at once, if others take each as soon as it is. So the
--- lane of one that was passed over for longer than this becomes the elder of all queues: of each of its limits, one slot is
--- left to it until it begins, for a minute at most: microseconds.
-local PATIENCE, ELDER_LASTS = 500000, 60000000
+-- lane of one that was passed over for longer than this becomes the elder of all queues: of some of its limits, one slot is
+-- left to it until it begins, for a minute at most. It has to look within a second once a slot is: microseconds.
+local PATIENCE, ELDER_LASTS, ELDER_LOOKS = 500000, 60000000, 1000000
+
+-- Among how many jobs that hold slots those are looked for that passed the elder over.
+local MOST_HOLDERS = 100
 
 -- For how long to look away from a limit that nothing ends: microseconds.
 local LOOK_AT_LIMITS = 60000000
@@ -81,6 +85,20 @@ local function set_value(need, name)
   return number_in(need.of_key, name) or number_in(need.of_all, name) or need.rule[name]
 end
 
+-- The elder, as it is stored; nil if there is none: {til, called: when a slot was left to it that it did not look at yet, or 0,
+-- kept: of which of its limits a slot is, '*' for all, '-' for none, or its number, own: the base of its queue and its lane}.
+--@rarely
+local function elder_in(text)
+  local til, called, kept, own = string.match(text or '', '^(%d+) (%d+) (%S+) (.*)$')
+  return til and tonumber(til) > now() and {til = til, called = tonumber(called), kept = kept, own = own} or nil
+end
+
+--@rarely
+local function write_elder(base, elder)
+  redis.call('HSET', shared_key(base, '_limits'), '\nelder',
+    string.format('%s %.0f %s %s', elder.til, elder.called, elder.kept, elder.own))
+end
+
 -- Reads what was set for some limits, and which lane is the elder.
 --@rarely
 local function read_set_values(needs, base)
@@ -89,8 +107,7 @@ local function read_set_values(needs, base)
   local texts = redis.pcall('HMGET', shared_key(base, '_limits'), '\nelder', unpack(names))
   if texts.err then return end
   for i, need in ipairs(needs) do need.of_all, need.of_key = texts[2 * i], texts[2 * i + 1] end
-  local til, elder = string.match(unpack(texts) or '', '^(%d+) (.*)$')
-  if til and tonumber(til) > now() then needs.elder = elder end
+  needs.elder = elder_in(unpack(texts))
 end
 
 -- When the first slot of a limit that is full lapses.
@@ -101,10 +118,30 @@ local function first_lapse(limit)
   return ends and math.ceil(ends * 1000000) or now() + LOOK_AT_LIMITS
 end
 
--- Whether one slot of a limit is left to another lane, which is the elder.
+-- Whether a slot of a limit is kept for the elder.
 --@rarely
-local function is_for_elder(limit, elder, own)
-  return elder and elder ~= own and string.find(string.match(elder, '[^\t]*') .. '\n', '\n' .. limit .. '\n', 1, true)
+local function is_kept(elder, limit)
+  for i, each in ipairs(limits_in(string.match(elder.own, '^[^\n]*\n(.*)$'))) do
+    if each == limit then return elder.kept == '*' or elder.kept == tostring(i) end
+  end
+  return false
+end
+
+-- Leaves the last slot of a limit to another lane, which is the elder, and lets that go; returns whether it did. If nobody looks
+-- at the elder, as its queue is paused, or all who serve it are busy, it is none any more.
+--@rarely
+local function leave_to_elder(limit, elder, own)
+  if not elder or elder.own == own or not is_kept(elder, limit) then return false end
+  local base, lane = string.match(elder.own, '^([^\n]*)\n(.*)$')
+  if elder.called > 0 and now() - elder.called > ELDER_LOOKS then
+    redis.call('HDEL', shared_key(base, '_limits'), '\nelder', '\npassed\n' .. elder.own)
+    return false
+  elseif elder.called == 0 then
+    elder.called = now()
+    write_elder(base, elder)
+  end
+  let_lane_go(base, lane)
+  return true
 end
 
 -- When to look again, if so many run that no other job may begin; nil if there is room.
@@ -116,11 +153,7 @@ local function full_until(need, ident, elder, own)
   local taken = redis.call('ZCOUNT', slots, '(' .. moment, '+inf')
   if taken >= most and (tonumber(redis.call('ZSCORE', slots, ident)) or 0) > now() / 1000000 then taken = taken - 1 end
   need.is_last, need.is_full = taken + 1 >= most, taken >= most
-  if taken < most and taken + 1 >= most and is_for_elder(need.limit, elder, own) then
-    local base, lane = string.match(elder, '^([^\n]*)\n(.*)$')
-    let_lane_go(base, lane)
-    return now() + ELDER_LASTS
-  end
+  if taken < most and taken + 1 >= most and leave_to_elder(need.limit, elder, own) then return now() + ELDER_LOOKS end
   return taken >= most and (most > 0 and first_lapse(need.limit) or now() + LOOK_AT_LIMITS) or nil
 end
 
@@ -271,19 +304,47 @@ local function sort_again(base, job, changes)
   end
 end
 
--- Notes that a lane with several limits was passed over, as one of them was not free. Returns whether it is the elder, to
--- which the others are left.
+-- Whether a job has begun since a moment that holds a slot of a limit.
 --@rarely
-local function is_elder_after_all(base, lane)
-  if not string.find(lane, '\n', 1, true) then return false end
+local function was_taken_since(limit, moment, classes)
+  for _, ident in ipairs(redis.call('ZRANGE', limit .. ':slots', 0, MOST_HOLDERS - 1)) do
+    local path = parse_ident(ident)
+    local start = path and classes[path] and redis.pcall('HGET', job_of(classes[path], ident).key, 'start')
+    if type(start) == 'string' and start > moment then return true end
+  end
+  return false
+end
+
+-- Of which limits a slot is kept for the elder, given the limit that keeps it from beginning: of all, if that is free soon, or
+-- jobs that came later took it. Else only of that one: the others may be used until it is free.
+--@rarely
+local function kept_for_elder(lane, reply, since, classes)
+  local need = reply.need
+  if not need.is_full then return not need.rests and reply.moment - now() <= PATIENCE and '*' or '-' end
+  if was_taken_since(need.limit, date_text(since), classes) then return '*' end
+  for i, each in ipairs(limits_in(lane)) do
+    if each == need.limit then return tostring(i) end
+  end
+  return '-'
+end
+
+-- Notes that a lane with several limits was passed over, as one of them was not free. Returns whether it is the elder, to
+-- which all the others are left.
+--@rarely
+local function is_elder_after_all(base, lane, reply, classes)
+  if not string.find(lane, '\n', 1, true) or not reply.need then return false end
   local key, own = shared_key(base, '_limits'), base .. '\n' .. lane
-  local since, elder = unpack(redis.call('HMGET', key, '\npassed\n' .. own, '\nelder'))
-  local til, other = string.match(elder or '', '^(%d+) (.*)$')
-  if til and tonumber(til) > now() then return other == own end
+  local since, text = unpack(redis.call('HMGET', key, '\npassed\n' .. own, '\nelder'))
+  local elder = elder_in(text)
+  if elder and elder.own ~= own then return false end
   if not since then redis.call('HSET', key, '\npassed\n' .. own, string.format('%.0f', now())) end
-  if not since or now() - tonumber(since) <= PATIENCE then return false end
-  redis.call('HSET', key, '\nelder', string.format('%.0f %s', now() + ELDER_LASTS, own))
-  return true
+  if not elder and (not since or now() - tonumber(since) <= PATIENCE) then return false end
+  local kept = kept_for_elder(lane, reply, tonumber(since) or now(), classes)
+  local til = elder and elder.til or string.format('%.0f', now() + ELDER_LASTS)
+  if not elder or elder.called > 0 or elder.kept ~= kept then
+    write_elder(base, {til = til, called = 0, kept = kept, own = own})
+  end
+  return kept == '*'
 end
 
 -- A lane with several limits is passed over no more, as a job of it begins, or it has none.
@@ -291,10 +352,9 @@ end
 local function forget_passed_over(base, lane)
   if not string.find(lane, '\n', 1, true) then return end
   local key = shared_key(base, '_limits')
-  local elder = redis.call('HGET', key, '\nelder')
-  local is_elder = elder and string.match(elder, '^%d+ (.*)$') == base .. '\n' .. lane
+  local elder = elder_in(redis.call('HGET', key, '\nelder'))
   redis.call('HDEL', key, '\npassed\n' .. base .. '\n' .. lane)
-  if is_elder then redis.call('HDEL', key, '\nelder') end
+  if elder and elder.own == base .. '\n' .. lane then redis.call('HDEL', key, '\nelder') end
 end
 
 -- Sets some words of what holds for a limit in place of what its class says; a value that is empty unsets one. Returns all

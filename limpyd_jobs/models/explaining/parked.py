@@ -11,7 +11,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.limiting.limit import Limit, key_of, prefix_of, ways_of
-from limpyd_jobs.limiting.live import LiveLimit, limits_in, words_of
+from limpyd_jobs.limiting.live import LiveLimit, is_left_to_elder, limits_in, words_of
 from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.search.classes import replies_to
 from limpyd_jobs.texts import one_line
@@ -82,7 +82,7 @@ def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: 
         )
     elif free_in:
         yield "limit_rate", f"The rate of {label} is used up: the next job may begin in {span(free_in)}.", ""
-    elif elder and f"\n{key}\n" in f"{elder}\n" and live.allowed == len(holders) + 1:
+    elif is_left_to_elder(key, elder) and live.allowed == len(holders) + 1:
         yield (
             "limit_left",
             f"A slot of {label} is left to a job that waits for several limits, and was passed over.",
