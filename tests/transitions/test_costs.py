@@ -26,6 +26,7 @@ COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
 COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
 # Of a job whose limits are not reached, as a part of the commands of a job without limits.
 COMMANDS_WITH_LIMITS = {"One": 1.3, "Rated": 1.2, "Two": 1.5, "Fair": 1.5}
+COMMANDS_LET_OUT = 60  # of a job that a rate has kept, until an idle worker lets it out
 COMMANDS_IN_A_FLOW = {1: 24.5, 100: 6.9}  # the same, for a job that another one comes after
 COMMANDS_FOR_A_RESULT = 1  # more, if it returns something
 COMMANDS_TO_MAKE_A_FLOW = 20  # for each of a hundred jobs
@@ -52,6 +53,10 @@ class One(Parcel):
 
 class Rated(Parcel):
     limits = [Limit("label", rate="1000000/s", burst=1000)]
+
+
+class Paced(Parcel):
+    limits = [Limit(rate="20/s")]
 
 
 class Two(Parcel):
@@ -156,6 +161,13 @@ def test_running_a_job(prefetch: int, redis_client: redis.Redis, monkeypatch: py
     run(prefetch)  # so that all classes and scripts are known
     for cost, most in ((commands_of(redis_client), COMMANDS_TO_RUN), (calls_in, CALLS_TO_RUN)):
         assert any(cost_of_each(cost, prefetch) <= most[prefetch] for _ in range(3))
+
+
+def test_letting_out_a_job_that_a_rate_has_kept(redis_client: redis.Redis) -> None:
+    Paced.add_jobs({"identifier": f"{i}", "label": "x"} for i in range(24))
+    run(1, 2)  # now all are parked
+    few, more = (commands_of(redis_client)(lambda jobs=jobs: run(1, jobs)) for jobs in (1, 21))
+    assert (more - few) * JOBS / 20 <= COMMANDS_LET_OUT
 
 
 @pytest.mark.parametrize("job_class", [One, Rated, Two, Fair])

@@ -92,6 +92,11 @@ end
 -- The last score of a sorted set up to a moment, or the given one if it is later; and the first score after the moment,
 -- or the given one if it is earlier.
 local function around(moment, key, last, first)
+  local soonest = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  if not soonest then return last, first end
+  if tonumber(soonest) > tonumber(moment) then
+    return last, not (first and tonumber(first) < tonumber(soonest)) and soonest or first
+  end
   local past = redis.pcall('ZREVRANGEBYSCORE', key, moment, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   local future = redis.pcall('ZRANGEBYSCORE', key, '(' .. moment, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return past and not (last and tonumber(last) > tonumber(past)) and past or last,

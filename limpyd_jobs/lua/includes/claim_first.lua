@@ -73,9 +73,10 @@ local function claim_from(key, token, lease, classes, number)
     return nil
   end
   if queue.lanes and knows_limits then
+    local parked = sorted
     local reply = claim_in_sound_lanes(key, queue, token, lease, classes, number)
-    ident = not reply and first_of(key)
-    if not ident then return reply end
+    if not reply and (sorted > parked or queue.looks_at == nil) then ident = first_of(key) end
+    if reply or not ident then return reply end
   elseif not ident then
     return nil
   end

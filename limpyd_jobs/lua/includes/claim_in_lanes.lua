@@ -73,6 +73,7 @@ end
 --@rarely
 local function park_again(key, queue, reply, spot, classes, turn)
   local base = string.sub(key, 1, -9)
+  queue.looks_at = nil
   note_lanes(base, queue, false)
   park(base, reply.lane, reply.ident, spot)
   if reply.limit then
@@ -160,11 +161,13 @@ end
 -- Lets the lanes of a queue go for which it is time to look again; returns whether any lane waits, and whether it was time. This
 -- worker tries the first of them, others the next ones.
 --@rarely
-local function let_late_lanes_go(base)
+local function let_late_lanes_go(base, queue)
   local later, moment = base .. ':_later', score(now())
-  local first, at = unpack(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES'))
+  local first, at, second, at_second = unpack(redis.call('ZRANGE', later, 0, 1, 'WITHSCORES'))
+  queue.looks_at = at or false
   if first and tonumber(at) <= tonumber(moment) then
-    local late = redis.call('ZRANGEBYSCORE', later, '-inf', moment, 'LIMIT', 0, MOST_TRIED)
+    local are_more = second and tonumber(at_second) <= tonumber(moment)
+    local late = are_more and redis.call('ZRANGEBYSCORE', later, '-inf', moment, 'LIMIT', 0, MOST_TRIED) or {first}
     for i, lane in ipairs(late) do
       make_ready(base, lane)
       if i > 1 then notify_worker(base) end
@@ -179,7 +182,7 @@ end
 --@rarely
 local function claim_in_turn(key, queue, token, lease, classes, number)
   local base, passed_over = string.sub(key, 1, -9), 0
-  queue.has_blocked, queue.is_late = let_late_lanes_go(base)
+  queue.has_blocked, queue.is_late = let_late_lanes_go(base, queue)
   while tried < MOST_TRIED do
     tried = tried + 1
     local found = redis.call('ZRANGE', base .. ':_turns', passed_over, passed_over + 1, 'WITHSCORES')
@@ -193,6 +196,7 @@ local function claim_in_turn(key, queue, token, lease, classes, number)
       end
       return nil
     end
+    queue.looks_at = nil
     local reply, is_for_others = claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
     if reply then return reply end
     if is_for_others then passed_over = passed_over + 1 end
@@ -215,6 +219,7 @@ end
 --@rarely
 local function park_limited(key, queue, reply, classes)
   local model = model_of(classes[parse_ident(reply.ident)])
+  queue.looks_at = nil
   park_first(key, queue, classes, not model.limits.fair and reply.lane or nil)
   if reply.limit then
     local base = string.sub(key, 1, -9)
@@ -241,7 +246,8 @@ end
 local function next_look_at_lanes(worker)
   local first, first_base
   for base, queue in pairs(open_queues) do
-    local at = queue and queue.lanes and redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2]
+    local at = queue and queue.lanes and queue.looks_at
+    if at == nil then at = redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2] end
     if at and not (first and tonumber(first) <= tonumber(at)) then first, first_base = at, base end
   end
   return first, first and worker and is_watched_by_another(worker, first_base, first)

@@ -82,6 +82,7 @@ class Claimer:
         self.waiting_connection = (
             PinnedConnection(client, before_replies=before_replies) if before_replies else self.connection
         )
+        self._are_parked = False  # whether jobs were parked at the last look that found none
         self._room = room  # for a worker that runs several jobs at once: which ones it may run beside them
         self.next_wakeups = NextWakeups()  # what Redis said when there was no job
         # The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
@@ -299,6 +300,8 @@ class Claimer:
             delivery, next_wakeups = self._wait_and_ask(request, after, known)
         self._unanswered = None
         self._is_registered = may_wait and delivery is None and next_wakeups is not None
+        if delivery is None and next_wakeups:
+            self._are_parked = next_wakeups.parked is not None
         if next_wakeups and not next_wakeups.is_quiet:
             self._looked_into, self._looked_at = keys, monotonic()
         self.next_wakeups = next_wakeups or self.next_wakeups
@@ -306,7 +309,10 @@ class Claimer:
         return delivery
 
     def _known(self, keys: Sequence[str]) -> str:
-        """Return what Redis needs to look into all lists only if there may be a new job since the last time."""
+        """Return what Redis needs to look into all lists only if there may be a new job since the last time; nothing if
+        jobs are parked: one of them may begin at any time."""
+        if self._are_parked:
+            return ""
         is_enough = self._is_registered and keys == self._looked_into and monotonic() < self._looked_at + LOOK_EVERY
         return transitions.known_of(job_classes.all(), self.next_wakeups if is_enough else None)
 

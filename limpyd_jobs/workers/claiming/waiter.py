@@ -131,6 +131,8 @@ class Waiter:
         of others are recorded together."""
         if not self._is_one or self.worker.status != "running" or self.stock.deliveries or not self.may_claim:
             return None
+        if self._busy_with:  # it waited for this job to be let out: most likely, there is none behind it
+            return None
         if self.visits and self.visits.is_away:
             return None
         return self.claimer.request(self.worker.keys if self._is_strict else self.keys_in_turn)
