@@ -71,8 +71,8 @@ def _check_source(module_name: str, name: str, base: type) -> None:
         raise ValueError(f"{module_name}.{name} is not imported: {module_name} is part of the standard library")
     if not (defines_subclass(module_name, name, base) or defines_job_function(module_name, name)):
         raise AttributeError(
-            f"{module_name} is not imported: its source defines no subclass of {base.__name__} named {name}, "
-            "as far as it tells, and no function of that name with @job"
+            f"{module_name} is not imported: {name} is neither the name of a subclass of {base.__name__} at the top "
+            "level of its source, nor of a function with @job. If it is made otherwise, let the application import it"
         )
     if is_ours(module_name):
         raise NotAllowed(

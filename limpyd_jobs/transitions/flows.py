@@ -54,7 +54,7 @@ def add_flow(
     request = {"flow": flow, "jobs": listed(jobs), "models": listed(layouts), **given(**names)}
 
     def read(reply: Mapping[str, Any]) -> list[str]:
-        pks = list(_accepted(flow, jobs, reply)["pks"])
+        pks = list(_accepted(flow, jobs, models, reply)["pks"])
         added = idents(pks)
         if isinstance(sender, CopyingSender):
             sender.check(added)
@@ -63,7 +63,9 @@ def add_flow(
     return Call(sender, _add_flow, request, read, models, before=before)
 
 
-def _accepted(flow: str, jobs: Sequence[Sequence[Any]], reply: Mapping[str, Any]) -> Mapping[str, Any]:
+def _accepted(
+    flow: str, jobs: Sequence[Sequence[Any]], models: Sequence[type[RedisModel]], reply: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the reply, or raise why the flow was not added."""
     outcome = reply["outcome"]
     if outcome == "done":
@@ -78,14 +80,15 @@ def _accepted(flow: str, jobs: Sequence[Sequence[Any]], reply: Mapping[str, Any]
         raise SpawnedBefore(reply["flow"], outcome == "begun before")
     if outcome == "dropped":
         raise LimpydJobsException(f"The flow {flow} took too long between two steps, so it was dropped: make it again")
-    name = one_line(next(job[-1] for job in jobs if str(job[0]) == str(reply["number"])))
+    job = next(job for job in jobs if str(job[0]) == str(reply["number"]))
+    other = f"{models[job[1] - 1].get_model_repr()}:{reply['pk']}"
     if outcome == "not unique":
-        why = f"a job has the value {one_line(reply['value'])} of the unique field {reply['field']}: {reply['pk']}"
+        why = f"{other} has the value {one_line(reply['value'])} of the unique field {reply['field']}"
     elif outcome == "throttled":
-        why = f"job {reply['pk']}, of its identifier, ended too short a while ago (unique_for)"
+        why = f"{other}, of the same identifier, ended too short a while ago (unique_for)"
     else:
-        why = f"job {reply['pk']}, of its identifier, is queued already"
-    raise LimpydJobsException(f"The flow was not added, because of {name}: {why}")
+        why = f"{other}, of the same identifier, is queued already: leave it out, or wait until that has ended"
+    raise LimpydJobsException(f"The flow was not added, because of its job {one_line(job[-1])!r}: {why}")
 
 
 def cancel_flow(sender: Any, flow: str, reason: str) -> Call[str]:

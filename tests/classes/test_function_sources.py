@@ -94,7 +94,8 @@ def test_a_function_with_our_decorator_is_found_without_an_import(tmp_path: Path
 def test_for_another_function_nothing_is_imported(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
     with pytest.raises(
-        AttributeError, match="its source defines no subclass of Job named task, as far as it tells, and"
+        AttributeError,
+        match="task is neither the name of a subclass of Job at the top level of its source, nor of a function with @job",
     ):
         resolve_path("functions_module.task", Job)
     assert [*tmp_path.glob("*.imported")] == []

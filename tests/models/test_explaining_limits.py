@@ -44,7 +44,9 @@ def test_the_limit_is_named_and_who_holds_it_and_when_it_is_free() -> None:
         assert reasons(job)["limit_paused"].endswith(f"limpyd-jobs limits resume {Dig.get_model_repr()} place=here")
         resume_limit(Dig, "place", "here")
         set_limit(Dig, "place", concurrency=0)
-        assert reasons(job)["limit_zero"] == "The limit place=here is 0: no job of it begins."
+        assert reasons(job)["limit_zero"].startswith(
+            "The limit place=here is 0: no job of it begins until that is more: limpyd-jobs limits set "
+        )
         set_limit(Dig, "place", concurrency=5)
         assert reasons(job)["parked"].startswith("It was parked for a limit that has room now")
     look()

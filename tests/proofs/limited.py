@@ -105,7 +105,7 @@ class Crew:
     """Worker processes of several kinds, of which any may be killed."""
 
     KINDS: tuple[dict[str, Any], ...] = (
-        {}, {}, {"concurrency": 4}, {"concurrency": 4}, {"prefetch": 5}, {"prefetch": 5},
+        {}, {}, {}, {}, {"concurrency": 4}, {"concurrency": 4}, {"prefetch": 5}, {"prefetch": 5},
     )  # fmt: skip
 
     def __init__(self, client: redis.Redis, lease: float) -> None:

@@ -157,7 +157,7 @@ def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
         (["pause", "x"], "No schedule is named 'x'"),
         (["add", "x", "bakery.Bread", "--cron=61 * * * *"], "Invalid cron '61 * * * *'"),
         (["add", "x", "bakery.Bread"], "exactly one of cron, interval, date and trigger"),
-        (["add", "x", "bakery.Cake", "--cron=@daily"], "defines no subclass of Job named Cake"),
+        (["add", "x", "bakery.Cake", "--cron=@daily"], "Cake is neither the name of a subclass of Job"),
         (["add", "x", "os.system", "--cron=@daily"], "not a subclass of Job"),
         (["add", "x", "bakery.Bread", "--cron=@daily", "--fields=x"], "option --fields"),
         (["add", "x", "bakery.Bread", "--cron=@daily", '--fields={"sugar": 1}'], "sugar"),

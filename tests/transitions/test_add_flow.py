@@ -168,9 +168,9 @@ def test_a_step_that_is_sent_again_is_done_once(redis_client: redis.Redis) -> No
 
 REFUSED = {
     "name taken": "A flow of that name runs already",
-    "already queued": "because of Page 2: job 1, of its identifier, is queued already",
-    "throttled": "because of Page 2: job 1, of its identifier, ended too short a while ago",
-    "not unique": "because of Numbered: a job has the value 7 of the unique field serial: 1",
+    "already queued": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, is queued already: leave it out",
+    "throttled": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, ended too short a while ago",
+    "not unique": r"because of its job 'Numbered': \S+\.Numbered:1 has the value 7 of the unique field serial",
 }
 
 

@@ -73,7 +73,8 @@ def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: 
     elif rests:
         yield "limit_rests", f"The limit {label} rests for {span(rests)}.", ""
     elif live.allowed == 0:
-        yield "limit_zero", f"The limit {label} is 0: no job of it begins.", ""
+        command = f"limpyd-jobs limits set {path} {quote(label)} concurrency=1"
+        yield "limit_zero", f"The limit {label} is 0: no job of it begins until that is more: {command}", command
     elif live.allowed is not None and len(holders) >= live.allowed:
         yield (
             "limit_full",
