@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 from bookshop import tasks
-from bookshop.errands import Errand, ErrandQueue, Refused, Translated, Unique, fetch
+from bookshop.errands import Errand, ErrandQueue, Refused, Translated, Unique, fetch, tour
 from bookshop.models import Book
 from cases import each
 from django.contrib.auth.models import Permission
@@ -22,7 +22,7 @@ from django.utils.safestring import mark_safe
 from relayed import committed, lost, manage, ran
 from visiting import make_user, visit_as
 
-from limpyd_jobs import STATUSES, ConfigurationException, Job, LimpydJobsException, Retry, Worker
+from limpyd_jobs import STATUSES, ConfigurationException, Flow, Job, LimpydJobsException, Retry, Worker
 from limpyd_jobs.contrib.django.outbox import relaying
 from limpyd_jobs.contrib.django.outbox.entries import entries_of
 from limpyd_jobs.contrib.django.outbox.models import OutboxEntry
@@ -94,6 +94,17 @@ class TestAJobThroughTheOutbox:
         assert relay_entry("default", before.pk).job.status.hget() == "s"
         assert ran(redis_client) == ["to ann"]
         assert not OutboxEntry.objects.exists()
+
+    def test_may_add_a_flow_which_is_made_once(self, redis_client: redis.Redis) -> None:
+        with lost():
+            add_job_through_outbox(tour, ["the mill", "the inn"])
+        before = OutboxEntry.objects.get()
+        relay_due("default", 1)
+        before.save(force_insert=True)  # as if it had not been deleted
+        relay_entry("default", before.pk)
+        ran(redis_client)
+        assert Flow.find("tour").result(0) == "1 at home"
+        assert len(fetch.job_class.collection()) == 3
 
     def test_has_its_arguments_as_they_were_given(self) -> None:
         book = Book.objects.create(title="Emma")

@@ -9,7 +9,7 @@ from typing import Any
 from limpyd import fields
 
 from bookshop.models import Book
-from limpyd_jobs import Argument, Job, Queue, job
+from limpyd_jobs import Argument, Flow, Job, Queue, current_job, job
 
 
 class ErrandQueue(Queue):
@@ -52,3 +52,12 @@ class Unique(Errand):
 @job(queue="errands")
 def fetch(place: str, price: Decimal = Decimal(1)) -> str:
     return f"{price} at {place}"
+
+
+@job(queue="errands")
+def tour(places: list[str]) -> None:
+    """Add a flow."""
+    flow = Flow("tour")
+    stops = [flow.add(fetch.prepare(place)) for place in places]
+    flow.add(fetch.prepare("home"), after=stops)
+    current_job().spawn(flow)
