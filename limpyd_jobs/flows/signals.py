@@ -15,6 +15,7 @@ from limpyd_jobs.flows.flow import Flow, readable
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models import Job
 from limpyd_jobs.models.continuing.signals import checked_signal
+from limpyd_jobs.models.functions.function import AddedJob
 from limpyd_jobs.records import flows
 from limpyd_jobs.records.flows import checked
 from limpyd_jobs.records.records import redis_of
@@ -72,7 +73,9 @@ class _Receiver(NamedTuple):
 
 
 @by_steps
-def send_signal(to: Job | Flow | str, name: str, value: Any = None, database: Any = None) -> Steps[SignalOutcome]:
+def send_signal(
+    to: Job | AddedJob[Any] | Flow | str, name: str, value: Any = None, database: Any = None
+) -> Steps[SignalOutcome]:
     """Send a signal to a job, or to all jobs of a flow: see `Job.wait_for`.
 
     >>> send_signal(job, "approval", {"by": "ann"})
@@ -80,9 +83,9 @@ def send_signal(to: Job | Flow | str, name: str, value: Any = None, database: An
 
     Parameters
     ----------
-    to: Job, Flow or str
-        A job, or its ident, such as ``"myapp.jobs.Payout:12"``; a flow, or its name, or its id. A text is an ident if
-        it looks like one: give a flow of such a name as ``Flow.find(name)``.
+    to: Job, AddedJob, Flow or str
+        A job, or what adding one returned, or its ident, such as ``"myapp.jobs.Payout:12"``; a flow, or its name, or
+        its id. A text is an ident if it looks like one: give a flow of such a name as ``Flow.find(name)``.
     name: str
         Of the signal: a printable text of up to 100 characters.
     value: object
@@ -130,7 +133,7 @@ asend_signal = awaited(send_signal)
 
 
 @by_steps
-def take_back_signal(to: Job | Flow | str, name: str, database: Any = None) -> Steps[bool]:
+def take_back_signal(to: Job | AddedJob[Any] | Flow | str, name: str, database: Any = None) -> Steps[bool]:
     """Take a signal back that no job has asked for yet, as if it had not been sent.
 
     Parameters
@@ -165,7 +168,7 @@ atake_back_signal = awaited(take_back_signal)
 
 
 @by_steps
-def sent_signals(to: Job | Flow | str, database: Any = None) -> Steps[list[SentSignal]]:
+def sent_signals(to: Job | AddedJob[Any] | Flow | str, database: Any = None) -> Steps[list[SentSignal]]:
     """Return the signals that were sent to a job, or to a flow, by their names. A job may have some of its flow, too:
     they are those of the flow. For the arguments and the exceptions see `send_signal`."""
     whom = _receiver(to, database)
@@ -212,7 +215,8 @@ def _checked_value(value: Any) -> str:
     return stored_value("value", text)
 
 
-def _receiver(to: Job | Flow | str, database: Any) -> _Receiver:
+def _receiver(to: Job | AddedJob[Any] | Flow | str, database: Any) -> _Receiver:
+    to = to.job if isinstance(to, AddedJob) else to
     if isinstance(to, Job):
         return _Receiver(str(to.ident), type(to), None, "")
     if isinstance(to, Flow):

@@ -462,3 +462,11 @@ def test_in_tests_a_job_runs_until_it_waits_and_then_to_its_end() -> None:
     send_signal(outcome.job, "approval", 1)
     assert drain("asking").total == 1
     assert outcome.job.answer.value() == 1
+
+
+def test_a_signal_is_sent_to_what_adding_a_job_of_a_function_returned() -> None:
+    added = ask.add("answer")
+    run()
+    assert send_signal(added, "answer", 42) == "received"
+    run()
+    assert added.job.status.hget() == STATUSES.SUCCESS

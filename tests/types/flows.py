@@ -26,7 +26,7 @@ from limpyd_jobs.models.following.output import Chunk
 from limpyd_jobs.query import JobFilter, limits_of, rest_limit, set_limit
 
 
-@job(queue="pages", kill_after=30, keep_output=60, limits=[Limit(name="provider", concurrency=50)])
+@job(queue="pages", kill_after=30, keep_output=60, notify_changes=True, limits=[Limit(name="provider", concurrency=50)])
 def page(number: Annotated[int, Limit(concurrency=2)]) -> int:
     assert_type(current_job().results(), dict[str, Any])
     assert_type(current_job().children(), list[FlowNode])
@@ -110,6 +110,7 @@ assert_type(flow.cancel(), bool)
 assert_type(Flow.find("report:7"), Flow)
 assert_type(chain(page.prepare(1), Report.prepare(title="Sales")), Flow)
 assert_type(send_signal(flow, "approval", {"by": "ann"}), Sent)
+assert_type(send_signal(page.add(1), "approval"), Sent)
 assert_type(send_signal("myapp.Report:1", "approval"), Sent)
 assert_type(Report.add(title="a").children(), list[FlowNode])
 for each in Report.add(title="a").output(after="1-2", timeout=5):

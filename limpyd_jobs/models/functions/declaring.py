@@ -48,6 +48,7 @@ OPTIONS = (
     "unique",
     "keep_result",
     "keep_output",
+    "notify_changes",
     "timeout",
     "kill_after",
     "start_within",
@@ -151,6 +152,10 @@ def _checked(function: Any, base: type[Job], options: dict[str, Any], parameters
             yield name, options[name]
     if options.get("keep_result") is not None:
         yield "keep_result", _keep_result(options["keep_result"])
+    if options.get("notify_changes") is not None:
+        if not isinstance(options["notify_changes"], bool):
+            raise TypeError(f"notify_changes is True or False, not {options['notify_changes']!r}")
+        yield "notify_changes", options["notify_changes"]
     if options.get("schedules") is not None:
         yield "schedules", _schedules(options["schedules"])
     limits = limits_in(function, parameters, _limits(options.get("limits")))

@@ -45,6 +45,7 @@ def job(
     unique: Unique = False,
     keep_result: bool | float | timedelta | None = None,
     keep_output: float | timedelta | None = None,
+    notify_changes: bool | None = None,
     timeout: float | None = None,
     kill_after: float | None = None,
     start_within: float | timedelta | None = None,
@@ -83,6 +84,8 @@ def job(function: Any = None, /, **options: Any) -> Any:
         Whether to keep what it returns: True for a day; or for how long, in seconds or as a timedelta.
     keep_output: float or timedelta
         For how long after its end to keep what the code of a job emitted: see `Job`.
+    notify_changes: bool
+        Whether what becomes of its jobs is written to its changes, as `AddedJob.wait` needs: see `Job.changes`.
     timeout: float
         After how many seconds of running a job is an error of type `JobTimeout`.
     kill_after: float

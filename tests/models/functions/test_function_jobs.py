@@ -98,6 +98,10 @@ def shouted(name: str) -> str:
     return name
 
 
+@job(queue="async", notify_changes=True)
+def waited_for(name: str) -> None: ...
+
+
 @job(keep_result=timedelta(hours=1))
 def _private(run: int, _hidden: int, arg_run: int = 3) -> list[int]:
     return [run, _hidden, arg_run]
@@ -290,6 +294,10 @@ class TestAResult:
             shouted.add("a").result()
         with pytest.raises(ConfigurationException, match=r"write @job\(notify_changes=True\)"):
             shouted.add("b").wait()
+        added = waited_for.add("c")
+        assert not added.wait(0)
+        assert added.cancel()
+        assert added.wait(0)
 
     def test_of_another_type_than_annotated_comes_back_as_json_keeps_it(self) -> None:
         added = mistaken.add("soon")
