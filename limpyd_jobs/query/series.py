@@ -195,6 +195,18 @@ def read_levels(span: str, database: JobsDatabase | None = None, queue: str = ""
     )
 
 
+def waited_before(periods: Sequence[Period], database: JobsDatabase | None = None) -> dict[str, int]:
+    """Return how many jobs waited in each queue when the first of the last minutes of some metrics began, without those
+    in which none did; nothing if not all queues were noted."""
+    last = periods[-LATELY:]
+    if not last:
+        return {}
+    start = int((last[0].start - EPOCH).total_seconds())
+    (fields,) = stored.read_levels(connection_to(database), [start])
+    found = {name: _level_of(fields, name) for name in fields if stored.IS_CUT not in fields}
+    return {name: level[0] for name, level in found.items() if level}
+
+
 def _level_of(fields: Mapping[str, str], queue: str) -> tuple[int, int] | None:
     """Return how many jobs waited and ran in a minute; None if that is not known."""
     texts = [fields[queue]] if queue in fields else [] if queue else [*fields.values()]

@@ -101,7 +101,15 @@ def glance_of_all(found: Mapping[int, Glance]) -> Glance:
         [*versions.values()],
         max(it.at for it in each),
         sorted((key for it in each for key in it.limits), key=lambda key: (-(key.waited or 0), key.label)),
+        _sum_of(it.waited_before for it in each),
     )
+
+
+def _sum_of(found: Iterable[Mapping[str, int]]) -> Counter[str]:
+    numbers = Counter[str]()
+    for each in found:
+        numbers.update(each)
+    return numbers
 
 
 def load_of_all(found: Mapping[int, Load]) -> Load:

@@ -13,7 +13,11 @@ from limpyd_jobs.query.attention.conditions import by_name
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.texts import count_of, one_line
 
-WELL = "well"
+# The state of a queue without an incident: that in which always more jobs wait is not well.
+WELL, GROWS = "well", "grows"
+
+# If what waits is done within so many seconds, it does not matter how many jobs come.
+ENDS_SOON = 60
 
 # Of which part of the jobs the times are.
 MOST_JOBS = 0.95
@@ -26,11 +30,11 @@ class QueueRow(NamedTuple):
     ----------
     name, model: str
     state: str
-        ``well``, or the code of the worst incident that is about it, as ``failures``.
+        ``well``, ``grows``, or the code of the worst incident that is about it, as ``failures``.
     gravity: str
-        That of the incident; empty if it is well.
+        That of the incident; ``warning`` if it grows; empty if it is well.
     why: str
-        What is wrong, in some words: ``all 1,731 tries failed``.
+        What is wrong, in some words: ``all 1,731 tries failed``, ``grows by 90 a minute``.
     incident: Incident
         None if it is well.
     is_paused: bool
@@ -46,7 +50,10 @@ class QueueRow(NamedTuple):
     waited: float
         Within how many seconds 95 % of these began; None if none began.
     empty_in: float
-        After how many seconds it is empty at this rate: infinite if it runs none well; None if none wait.
+        After how many seconds it is empty at this rate: infinite if it runs none well, or as many come as end; None if
+        none wait.
+    grows: float
+        By how many jobs a minute more wait, or less, if it is negative; None if that is not known.
     priorities: sequence of QueueState
         Each of its priorities.
     """
@@ -67,6 +74,7 @@ class QueueRow(NamedTuple):
     failed: float | None
     waited: float | None
     empty_in: float | None
+    grows: float | None
     priorities: Sequence[QueueState]
 
 
@@ -88,12 +96,14 @@ def queue_rows(seen: Glance, incidents: Sequence[Incident]) -> list[QueueRow]:
             worst.get(state.name, (0, None))[1],
             rates.get(state.name, Metrics()),
             last.minutes,
+            seen.waited_before.get(state.name, 0) if seen.waited_before else None,
             slots.get((without_tag(state.model), state.name), 0),
             priorities[state.model, state.name],
         )
         for state in by_name(seen.overview.queues)
     ]
-    return sorted(rows, key=lambda row: (worst.get(row.name, (len(incidents),))[0], -row.waiting, row.name))
+    none = len(incidents)
+    return sorted(rows, key=lambda row: (worst.get(row.name, (none,))[0], row.state != GROWS, -row.waiting, row.name))
 
 
 def rounded(number: float) -> str:
@@ -117,16 +127,19 @@ def _row(
     incident: Incident | None,
     rates: Metrics,
     minutes: float,
+    before: int | None,
     slots: int,
     priorities: Sequence[QueueState],
 ) -> QueueRow:
-    ended = rates.succeeded + rates.failed
+    ended, grows = rates.succeeded + rates.failed, None if before is None else (state.waiting - before) / minutes
+    empty_in = _empty_in(state, rates.succeeded / minutes, grows)
+    is_growing = not incident and empty_in == inf and bool(rates.succeeded) and (grows or 0) >= 1
     return QueueRow(
         name=state.name,
         model=state.model,
-        state=incident.code if incident else WELL,
-        gravity=incident.gravity if incident else "",
-        why=why_of(incident) if incident else "",
+        state=incident.code if incident else GROWS if is_growing else WELL,
+        gravity=incident.gravity if incident else "warning" if is_growing else "",
+        why=why_of(incident) if incident else f"grows by {rounded(grows or 0)} a minute" if is_growing else "",
         incident=incident,
         is_paused=state.is_paused,
         waiting=state.waiting,
@@ -137,15 +150,21 @@ def _row(
         ended=ended / minutes,
         failed=rates.failed / ended if ended else None,
         waited=rates.waited.quantile(MOST_JOBS),
-        empty_in=_empty_in(state, rates.succeeded / minutes),
+        empty_in=empty_in,
+        grows=grows,
         priorities=priorities,
     )
 
 
-def _empty_in(state: QueueState, succeeded: float) -> float | None:
+def _empty_in(state: QueueState, succeeded: float, grows: float | None) -> float | None:
     if not state.waiting or state.is_paused:
         return None
-    return state.waiting / succeeded * 60 if succeeded else inf
+    if not succeeded:
+        return inf
+    at_once = state.waiting / succeeded * 60  # if no other job came
+    if grows is None or at_once < ENDS_SOON:
+        return at_once
+    return state.waiting / -grows * 60 if grows < 0 else inf
 
 
 def why_of(incident: Incident) -> str:

@@ -17,7 +17,7 @@ from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import Incident, attention, glance, pause_queue, rest_limit, set_limit, verdict
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.app_versions import VERSIONS
-from limpyd_jobs.records.metrics import KEY, Metrics
+from limpyd_jobs.records.metrics import KEY, LEVELS, Metrics
 from limpyd_jobs.views import queue_rows
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -251,6 +251,22 @@ def test_queues_are_rows_the_worst_first_with_what_is_wrong_and_their_rates(redi
     assert (mails.name, mails.state, mails.waiting, len(mails.priorities)) == ("mails", "well", 3, 2)
     assert (mails.empty_in is not None and 45 < mails.empty_in <= 60, mails.slots) == (True, 1)
     assert (quiet.ended, quiet.failed) == (0.0, None)
+
+
+@pytest.mark.parametrize(("before", "state", "why"), [(0, "grows", "grows by 1"), (300, "well", "")])
+def test_a_queue_in_which_always_more_jobs_wait_is_never_empty(
+    redis_client: redis.Redis, before: int, state: str, why: str
+) -> None:
+    serve(redis_client, "mails")
+    Payout.add_jobs([f"{number}" for number in range(50)], "mails")
+    minute = redis_client.time()[0] // 60 * 60
+    note(redis_client, 1, {"mails": (15, 0)})
+    redis_client.hset(f"{LEVELS}{minute - 240}", mapping={"mails": f"{before} 1", "others": "1 1"})
+    seen = glance()
+    [row] = [row for row in queue_rows(seen, attention(seen)) if row.name == "mails"]
+    assert (row.state, row.why[: len(why)]) == (state, why)
+    assert (row.empty_in == inf) == (state == "grows")
+    assert row.empty_in == inf or (row.empty_in is not None and 45 < row.empty_in <= 65)
 
 
 def test_where_no_worker_runs_the_jobs_of_failing_queues_wait_as_well(redis_client: redis.Redis) -> None:

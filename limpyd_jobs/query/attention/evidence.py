@@ -13,6 +13,7 @@ from limpyd_jobs.query.audit import audit_entries
 from limpyd_jobs.query.limits.keys import LimitKey, keys_with_parked
 from limpyd_jobs.query.metrics import Period, read_metrics
 from limpyd_jobs.query.overview import Overview, overview
+from limpyd_jobs.query.series import waited_before
 from limpyd_jobs.records.app_versions import AppVersion, read_versions
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.causes import Mask
@@ -85,6 +86,8 @@ class Glance(NamedTuple):
         When it was looked at, naive UTC.
     limits: sequence of LimitKey
         The keys of limits for which jobs wait, those of the job that has waited longest first.
+    waited_before: dict of str to int
+        How many jobs waited in each queue when the first of the last five minutes began; empty if that is not known.
     """
 
     overview: Overview
@@ -94,6 +97,7 @@ class Glance(NamedTuple):
     versions: Sequence[AppVersion] = ()
     at: datetime = datetime.min
     limits: Sequence[LimitKey] = ()
+    waited_before: Mapping[str, int] = MappingProxyType({})
 
 
 def _as_it_is(_: str | None, value: str) -> str:
@@ -139,6 +143,7 @@ def glance(
             app_versions(database),
             utcnow(),
             [_masked(key, mask_value) for key in keys_with_parked(seen.queues, database)],
+            waited_before(periods, database),
         )
 
 
