@@ -20,6 +20,9 @@ PUT_BACK, WAITS = "put back", "waits"
 # What a status is on a timeline.
 _KINDS: Mapping[str, str] = {"waiting": WAITED, "delayed": DELAYED, "running": RAN}
 
+# The units of the axis: from which step on, in seconds; and how many seconds each has.
+_UNITS = ((86400, 86400, "d"), (3600, 3600, "h"), (60, 60, "min"), (0.1, 1, "s"), (0.0, 0.001, "ms"))
+
 # How many tries are drawn, the last ones; how far an error may be from the end of its try, in seconds; the steps of the
 # axis, in seconds; and into how many parts they divide it at most.
 MAX_TRIES, NEAR, STEPS, MAX_TICKS = 12, 5.0, (0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 21600, 86400, 604800), 7
@@ -154,7 +157,11 @@ def _ticks(span: float) -> list[tuple[float, str]]:
         (size * times for size in STEPS for times in (1, 2, 5) if span / (size * times) <= MAX_TICKS), span / MAX_TICKS
     )
     number = int(span / step)
-    return [(each * step / span, shown_time(each * step) if each else "0") for each in range(number + 1)]
+    size, unit = next((size, unit) for least, size, unit in _UNITS if step >= least)  # so that no two ticks are alike
+    digits = int(step < size)
+    return [
+        (each * step / span, f"{each * step / size:,.{digits}f} {unit}" if each else "0") for each in range(number + 1)
+    ]
 
 
 def _tries_of_history(job: JobDetails) -> Iterator[Try]:

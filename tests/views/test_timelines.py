@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -121,3 +122,15 @@ def test_frames_of_the_application_are_open_and_others_folded() -> None:
     assert found[-1].text == "ValueError: no answer\n  of the bank"
     assert blocks_of("", "shop.Mail") == []
     assert blocks_of("(masked)", "shop.Mail")[0].text == "(masked)"
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.7, 1.4, 7, 280, 1000, 30_000, 200_000, 4_000_000])
+def test_no_two_marks_of_the_axis_are_alike(seconds: float) -> None:
+    job = Payment.add_job("one")
+    found = job_details(job.ident)
+    added = found.history[0].at
+    ended = found.history[0]._replace(at=added + timedelta(seconds=seconds), status="SUCCESS")
+    drawn = timeline_of(found._replace(history=[found.history[0], ended]))
+    assert drawn
+    texts = [text for _, text in drawn.ticks]
+    assert len({*texts}) == len(texts) >= 2

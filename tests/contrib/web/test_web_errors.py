@@ -285,3 +285,15 @@ def test_pages_that_ask_again_by_themselves_show_what_took_long_again(monkeypatc
     fail("3", KeyError("a"))
     dashboard.do("/queues/pause", {"queue": "invoices"})
     assert [shown(page, **again) for page in pages] == [3, 3, 3]
+
+
+def test_a_cause_that_fails_now_offers_to_pause_its_queues_first() -> None:
+    fail("a", KeyError("rate"))
+    fail("b", KeyError("rate"), "others")
+    dashboard = Dashboard()
+    address = f"/errors/cause?fingerprint={fingerprint_of(dashboard, 'KeyError')}"
+    assert sorted(dashboard.read(address)["pausing"]) == ["invoices", "others"]
+    assert "Pause 2 queues" in dashboard.get(address).shown
+    answer = dashboard.post("/queues/pause", [("from", "overview"), ("queue", "invoices")])
+    assert answer.headers["location"].partition("?")[0] == "/"
+    assert dashboard.read(address)["pausing"] == ["others"]

@@ -20,7 +20,16 @@ from limpyd_jobs.contrib.web.rendering import address
 from limpyd_jobs.contrib.web.tasks import OnStep
 from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.integration import parse_datetime, rate, time_span
-from limpyd_jobs.query import Count, ErrorFilter, ErrorGroup, ErrorGroups, FoundJob, JobFilter, fails_now
+from limpyd_jobs.query import (
+    Count,
+    ErrorFilter,
+    ErrorGroup,
+    ErrorGroups,
+    FoundJob,
+    JobFilter,
+    fails_now,
+    paused_queues,
+)
 from limpyd_jobs.views import Block, Change, Requeue, blocks_of, filter_of_failed
 
 HERE = "/errors"
@@ -30,16 +39,19 @@ CAUSE = "/errors/cause"
 PER_PAGE, MAX_PER_PAGE, MESSAGES, MAX_MESSAGES, MAX_JOBS = 50, 500, 3, 100, 20
 
 # For how long a page looks at errors, and, for each of three questions, at jobs.
-ERRORS_TIMES, JOBS_TIMES = Times(0.15, 1.0), Times(0.05, 0.5)
+ERRORS_TIMES, JOBS_TIMES = Times(0.15, 0.6), Times(0.05, 0.3)
 
 # How many bytes of a value of the last error are read.
 MAX_READ = 1_000_000
 
 # Of how many causes it is counted how many jobs are in error, and for how long together.
-MAX_FAILED, FAILED_TIMES = 10, Times(0.1, 0.5)
+MAX_FAILED, FAILED_TIMES = 10, Times(0.1, 0.3)
 
 # For how many seconds the type of a cause is looked for.
 NAME_TIMEOUT = 0.5
+
+# How many queues of a cause that fails are paused by one button.
+MAX_PAUSING = 20
 
 # How many versions of the application there are links to.
 MAX_VERSIONS = 5
@@ -119,7 +131,7 @@ class CauseShown(OfFilter):
     it is.
 
     `words` are the other conditions. `number` says how many errors there are; `group` is about the newest ones, if
-    `is_exact` is false.
+    `is_exact` is false. As long as it fails, `pausing` are the queues to pause, as far as they are not.
     """
 
     fingerprint: str
@@ -133,6 +145,7 @@ class CauseShown(OfFilter):
     is_complete: bool
     requeue: Requeue | None = None
     blocks: Sequence[Block] = ()
+    pausing: Sequence[str] = ()
 
     @property
     def is_failing(self) -> bool:
@@ -236,7 +249,14 @@ def show_cause(asked: Asked) -> CauseShown:
         is_complete=page.is_complete,
         requeue=_requeues(asked).get(fingerprint),
         blocks=_blocks(asked, last),
+        pausing=_pausing(asked, group) if _fails_now(group) else (),
     )
+
+
+def _pausing(asked: Asked, group: ErrorGroup) -> list[str]:
+    """Return the queues of the jobs that fail, without those that are paused."""
+    paused = {name for _, name in paused_queues(asked.database)}
+    return [name for name in group.queues if name and name.isprintable() and name not in paused][:MAX_PAUSING]
 
 
 def _blocks(asked: Asked, last: Mapping[str, str]) -> list[Block]:

@@ -59,10 +59,11 @@ class Ages(NamedTuple):
 
 
 class Feeder(NamedTuple):
-    """A class of jobs that run in a queue, or a queue in which those of a class run, and how many began in a minute."""
+    """A class of jobs that run in a queue, or a queue in which those of a class run, and how many tries began in
+    the last hour."""
 
     name: str
-    rate: float
+    began: int
 
 
 @dataclass(frozen=True)
@@ -242,11 +243,11 @@ def _ages(jobs: Sequence[FoundJob], now: datetime) -> Ages:
 
 
 def _rates(glanced: Glance, choice: Choice, which: int) -> list[Feeder]:
-    """Return the classes of a queue, or the queues of a class, with how many jobs began a minute, in the last hour."""
+    """Return the classes of a queue, or the queues of a class, with how many tries began in the last hour."""
     periods = glanced.periods
     rows = summed(periods, lambda *names: names[which] if choice.has(*names) else None)
-    found = [Feeder(name, row.started / len(periods)) for name, row in rows.items() if name and row.started]
-    return sorted(found, key=lambda each: (-each.rate, each.name))[:MAX_FEEDING]
+    found = [Feeder(name, row.started) for name, row in rows.items() if name and row.started]
+    return sorted(found, key=lambda each: (-each.began, each.name))[:MAX_FEEDING]
 
 
 def _schedules(asked: Asked, field: str, name: str) -> list[ScheduleState]:

@@ -102,7 +102,7 @@ def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
         return f"{what} is paused: running jobs go on" if pauses else f"{what} is resumed"
 
     what = names[0] if len(names) == 1 else f"Each of {len(names):,} queues"
-    back = _page_of(names[0]) if form.get("from") == "queue" else HERE
+    back = {"queue": _page_of(names[0]), "overview": "/"}.get(form.get("from"), HERE)
     return Plan(f"{'Pause' if pauses else 'Resume'} {', '.join(names[:3])}", do, back=back, is_short=True)
 
 

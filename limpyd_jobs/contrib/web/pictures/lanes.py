@@ -369,12 +369,13 @@ def spark_of(values: Sequence[int], columns: int = 30) -> tuple[str, str]:
 
 
 def bars_of(values: Sequence[int], width: int = WIDTH, height: int = 112) -> str:
-    """Return bars of some values, with a line at the bottom where there is nothing."""
+    """Return bars of some values; where there is nothing, there is none."""
     top, count = max([*values, 1]), max(len(values), 1)
-    high = (max(value / top * (height - 8), 1.5) for value in values)
+    high = (max(value / top * (height - 8), 1.5 * bool(value)) for value in values)
     return "".join(
         f"M{width * at / count:.4g} {height}v{-each:.4g}h{width * 0.84 / count:.3g}V{height}z"
         for at, each in enumerate(high)
+        if each
     )
 
 
