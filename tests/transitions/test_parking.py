@@ -531,7 +531,7 @@ def test_no_slot_is_left_to_a_job_that_another_limit_keeps_for_long(limited: Wor
     assert begin(world, "both") == pk_of(wanted)
 
 
-def test_no_slot_is_left_to_a_job_that_nobody_looks_at(limited: World) -> None:
+def test_no_slot_is_left_to_a_job_that_no_worker_looks_at(limited: World) -> None:
     world = of(limited, Both)
     job = both(world, "gone", "a", "x")
     elder = f"{world.queue_key('other')}\n{world.jobs}:_limit:account:a\n{world.jobs}:_limit:region:x"

@@ -127,8 +127,8 @@ local function is_kept(elder, limit)
   return false
 end
 
--- Leaves the last slot of a limit to another lane, which is the elder, and lets that go; returns whether it did. If nobody looks
--- at the elder, as its queue is paused, or all who serve it are busy, it is none any more.
+-- Leaves the last slot of a limit to another lane, which is the elder, and lets that go; returns whether it did. If no worker
+-- looks at the elder, as its queue is paused, or all who serve it are busy, it is none any more.
 --@rarely
 local function leave_to_elder(limit, elder, own)
   if not elder or elder.own == own or not is_kept(elder, limit) then return false end
