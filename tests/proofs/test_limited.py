@@ -22,6 +22,7 @@ def kills(request: pytest.FixtureRequest) -> int:
     return 500 if request.config.getoption("--long") else 30
 
 
+@pytest.mark.timeout(1800)  # in its long form
 @pytest.mark.usefixtures("jobs_database")
 def test_no_limit_is_exceeded_and_nothing_is_left(redis_client: redis.Redis, kills: int) -> None:
     seed = random.randrange(2**32)

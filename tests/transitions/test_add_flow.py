@@ -168,7 +168,7 @@ def test_a_step_that_is_sent_again_is_done_once(redis_client: redis.Redis) -> No
 
 REFUSED = {
     "name taken": "A flow of that name runs already",
-    "already queued": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, is queued already: leave",
+    "already queued": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, is queued already",
     "throttled": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, ended too short a while ago",
     "not unique": r"because of its job 'Numbered': \S+\.Numbered:1 has the value 7 of the unique field serial",
 }
