@@ -68,9 +68,9 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
             self.parser.error("say which key of a limit, as list shows it: customer=acme")
         found = [row for row in limit_rows() if row.key.label == words[0]]
         if not found:
-            raise LookupError(
-                f"no job holds a slot of {one_line(words[0])}, or waits for it: limpyd-jobs limits lists what is in use"
-            )
+            key = one_line(words[0])
+            self.note(f"no job holds a slot of {key}, or waits for it: limpyd-jobs limits lists what is in use")
+            return 1
         if not self.print_as_json([*map(_as_json, found)]):
             for row in found:
                 fields = zip(COLUMNS, _row(row), strict=True)

@@ -11,7 +11,7 @@ from cases import each
 from limpyd import fields
 from worlds import LATER, TOKEN, World, pk_of, until
 
-from limpyd_jobs import Error, Job, Limit, NotClaimable, Queue, transitions
+from limpyd_jobs import Error, Job, Limit, LimpydJobsException, NotClaimable, Queue, transitions
 from limpyd_jobs.check import check, scripts
 from limpyd_jobs.query import delete_queue, edit_job, queue_states, set_limit
 from limpyd_jobs.records import audit
@@ -100,11 +100,11 @@ def add(world: World, *values: str, **options: Any) -> list[Job]:
     return [world.add(f"{value}:{i}", **{"fields": {field: value}, **options})[1] for i, value in enumerate(values)]
 
 
-def begin(world: World, token: str = TOKEN) -> str | None:
+def begin(world: World, token: str = TOKEN, *keys: str) -> str | None:
     """Claim the next job; return its pk."""
-    delivery = world.claim(token=token, classes=CLASSES)
+    delivery = world.claim(*keys, token=token, classes=CLASSES)
     while delivery and delivery.outcome == "sorted":
-        delivery = world.claim(token=token, classes=CLASSES)
+        delivery = world.claim(*keys, token=token, classes=CLASSES)
     assert delivery is None or delivery.outcome == "claimed", delivery
     return delivery and delivery.pk
 
@@ -156,6 +156,12 @@ def test_any_text_is_a_key(limited: World) -> None:
 
 # -- Every verb on a parked job
 
+
+def in_vain(verb: Callable[[], Any]) -> None:
+    with pytest.raises(LimpydJobsException):
+        verb()
+
+
 PARKED: dict[
     str, tuple[Callable[[World, Job], Any], str | None, bool]
 ] = {  # the verb, the status after it, whether it begins in turn
@@ -170,6 +176,19 @@ PARKED: dict[
     "edit its place": (lambda world, job: edit_job(job.ident, priority=3), "w", False),
     "add again": (lambda world, job: Call.add_job(job.identifier.hget(), account="x"), "w", True),
     "replace": (lambda world, job: Call.add_job(job.identifier.hget(), account="b", on_duplicate="replace"), "w", True),
+    "replace, as it has not begun": (
+        lambda world, job: Call.add_job(job.identifier.hget(), account="b", on_duplicate="replace_or_follow"),
+        "w",
+        True,
+    ),
+    "pause its queue": (lambda world, job: (Queue.pause("q"), Queue.resume("q")), "w", True),
+    "claim it, in vain": (lambda world, job: in_vain(lambda: job.claim(owner="me")), "w", True),
+    "requeue it, in vain": (lambda world, job: in_vain(job.requeue), "w", True),
+    "prune what has ended": (
+        lambda world, job: transitions.prune(Queue, f"{world.queue_key()}:success", 0, Error, CLASSES),
+        "w",
+        True,
+    ),
 }
 
 
@@ -184,12 +203,16 @@ def test_each_verb_on_a_parked_job(name: str, redis_client: redis.Redis) -> None
     assert world.places(job) == ["q/0 parked"]
     verb(world, job)
     assert world.client.hget(f"{world.jobs}:2:hash", "status") == status
-    moves_on = name in ("edit", "replace")
+    moves_on = name.startswith("replace") or name == "edit"
     assert (begin(world, "moved on") == "2") == moves_on
     world.succeed(holder, "holder")
     if begins and not moves_on:
         assert begin(world, "next") == pk_of(job)
     assert "parked" not in " ".join(world.places(f"{world.path}:2"))
+    while begin(world, "last", *(key for key in world.contents() if key.endswith(":waiting"))):
+        pass
+    assert check(pause=0).findings == []
+    assert not [key for key in keys_left(world) if not key.endswith((":slots", ":queues"))]  # of jobs that run
 
 
 def test_many_parked_jobs_are_found_counted_and_listed_as_waiting(limited: World) -> None:
