@@ -12,7 +12,7 @@ from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNA
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, SentSignal, sent_signals
-from limpyd_jobs.views import cancel_flow, flow_rows, requeue_flow, shown_state
+from limpyd_jobs.views import cancel_flow, flow_rows, requeue_flow_in_words, shown_state
 from limpyd_jobs.views.flows import TAKEN, class_known, said_of_signal, signal, take_back, value_of_signal
 
 COLUMNS = ("flow", "state", "jobs", "open", "failed", "made (UTC)", "ended (UTC)", "id")
@@ -75,7 +75,7 @@ Without a word, it lists."""
         return self._print("canceled" if was_open else "had ended before")
 
     def _requeue(self, words: Sequence[str]) -> int:
-        return self._print(f"{requeue_flow(self._named('requeue', words), **self.how_audited)} jobs are open")
+        return self._print(requeue_flow_in_words(self._named("requeue", words), **self.how_audited))
 
     def _signal(self, words: Sequence[str]) -> int:
         if len(words) not in (2, 3):

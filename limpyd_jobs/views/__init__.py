@@ -25,6 +25,7 @@ from limpyd_jobs.views.flows import flows_beside as flows_beside
 from limpyd_jobs.views.flows import flows_named as flows_named
 from limpyd_jobs.views.flows import place_in_flow as place_in_flow
 from limpyd_jobs.views.flows import requeue_flow as requeue_flow
+from limpyd_jobs.views.flows import requeue_flow_in_words as requeue_flow_in_words
 from limpyd_jobs.views.flows import said_of_signal as said_of_signal
 from limpyd_jobs.views.flows import shown_state as shown_state
 from limpyd_jobs.views.flows import sign_of as sign_of

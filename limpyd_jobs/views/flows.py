@@ -451,6 +451,14 @@ def requeue_flow(name: str, database: JobsDatabase | None = None, *, unaudited: 
     return _audited("flows requeue", name, requeued, database, unaudited)
 
 
+def requeue_flow_in_words(name: str, database: JobsDatabase | None = None, *, unaudited: bool = False) -> str:
+    """Do as `requeue_flow`; say what came of it."""
+    number = requeue_flow(name, database, unaudited=unaudited)
+    if not number and Flow.find(name, database).state().state == "held":
+        return "it is held until it is its turn"
+    return f"{number:,} jobs are open"
+
+
 def _audited(verb: str, name: str, act: Callable[[Flow], T], database: JobsDatabase | None, unaudited: bool) -> T:
     flow = Flow.find(name, database)
     how: dict[str, Any] = {"verb": verb, "filter": flow.name or flow.id, "unaudited": unaudited}

@@ -94,3 +94,5 @@ def test_one_that_is_held_says_of_what_one_runs_at_a_time(capsys: pytest.Capture
     assert [each["turn"] for each in json.loads(capsys.readouterr().out)] == ["customer:7"] * 2
     assert run("cancel", "first") == 0
     assert Flow.find("second").state().state == "running"
+    assert run("requeue", "first") == 0
+    assert "it is held until it is its turn" in capsys.readouterr().out

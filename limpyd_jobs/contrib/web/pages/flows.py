@@ -25,7 +25,7 @@ from limpyd_jobs.views import (
     flow_rows,
     flows_beside,
     flows_named,
-    requeue_flow,
+    requeue_flow_in_words,
     said_of_signal,
     signal,
     value_of_signal,
@@ -180,7 +180,7 @@ def requeue(asked: Asked, form: Form) -> Plan:
     flow = _found(asked, form.one("flow"))
 
     def do(_: OnStep) -> str:
-        return f"{requeue_flow(flow.id, asked.database):,} of its jobs are open"
+        return requeue_flow_in_words(flow.id, asked.database)
 
     return _plan("Requeue", flow, flow.failed, do)
 
