@@ -16,7 +16,7 @@ from limpyd_jobs.texts import count_of, one_line
 # The state of a queue without an incident: that in which always more jobs wait is not well.
 WELL, GROWS = "well", "grows"
 
-# If what waits is done within so many seconds, it does not matter how many jobs come.
+# If what waits is done within this number of seconds, it does not matter how many jobs come.
 ENDS_SOON = 60
 
 # Of which part of the jobs the times are.
