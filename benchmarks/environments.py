@@ -27,6 +27,8 @@ for name in sys.argv[1:]:
         versions[name] = m.version(name)
     except m.PackageNotFoundError:
         pass
+if not getattr(sys, '_is_gil_enabled', lambda: True)():
+    versions['Python'] += ' without GIL'
 print(json.dumps(versions))
 """
 # The parser of redis-py in C: all peers have it, if this Python does, or none.
@@ -51,6 +53,7 @@ class Peer:
     REQUIREMENTS: list[str] = field(default_factory=list)
     NODE_REQUIREMENTS: list[str] = field(default_factory=list)
     STARTS_BOTH: list[str] = field(default_factory=list)
+    LEAST_PYTHON: list[int] = field(default_factory=lambda: [3, 11])
 
     @classmethod
     def read(cls, path: Path) -> Peer:
@@ -114,6 +117,9 @@ def _unpinned(requirement: str) -> str:
 
 
 def _prepare_python(peer: Peer, directory: Path, requirements: list[str]) -> Environment:
+    if list(sys.version_info[:2]) < peer.LEAST_PYTHON:
+        least = ".".join(map(str, peer.LEAST_PYTHON))
+        raise Unavailable(f"it needs Python {least}: run the benchmark with that one, then all queues have it")
     python = sys.executable
     if requirements:
         python = str(directory / "bin" / "python")

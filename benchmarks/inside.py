@@ -14,6 +14,8 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,6 +31,13 @@ DIRECTORY = Path(os.environ.get("BENCHMARK_MARKS", "."))
 AT_ONCE = int(os.environ.get("BENCHMARK_AT_ONCE", "0"))
 SECONDS = float(os.environ.get("BENCHMARK_SECONDS", "0"))
 CANCELED = DIRECTORY / "canceled"  # for each job that is canceled: its number, and when its code was told
+
+# What `limits_and_flows.py` asks for: of how many keys jobs are, and how many of one key may run at once, 0 for no
+# limit; and how many jobs a flow has before its last one.
+KEYS = int(os.environ.get("BENCHMARK_KEYS", "1"))
+MOST = int(os.environ.get("BENCHMARK_MOST", "0"))
+CHILDREN = int(os.environ.get("BENCHMARK_CHILDREN", "0"))
+SPAN = struct.Struct("=qdd")  # the key of a job, and when its code began and ended
 
 _lock = threading.Lock()
 _marks: dict[int, _Mark] = {}  # by process: one that was forked has its own
@@ -59,6 +68,20 @@ def mark(number: int) -> None:
         if pid not in _marks:
             _marks[pid] = _Mark()
         _marks[pid].make()
+
+
+@contextmanager
+def span(key: int) -> Iterator[None]:
+    """Tell from when to when the code of a job of a key ran, within what holds its slot."""
+    began = time.monotonic()
+    yield
+    with open(DIRECTORY / f"{os.getpid()}.spans", "ab", buffering=0) as file:
+        file.write(SPAN.pack(key, began, time.monotonic()))
+
+
+def read_spans(directory: Path) -> list[tuple[int, float, float]]:
+    """Return what all processes wrote of their jobs: the key, and when the code began and ended."""
+    return [each for path in directory.glob("*.spans") for each in SPAN.iter_unpack(path.read_bytes())]
 
 
 def read_marks(directory: Path) -> list[tuple[int, float]]:

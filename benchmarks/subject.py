@@ -7,6 +7,8 @@
 - ``add_some JOBS``: add so many, one call per job;
 - ``fill JOBS``: add so many, in the fastest of these ways there is;
 - ``latency SAMPLES``: add a job to an idle worker, see when it runs, and again;
+- ``add_flows FLOWS``: add so many flows, one call per flow;
+- ``flow_latency SAMPLES``: add a flow, see when its last job runs, and again;
 - ``work VARIANT``: be a worker, until a signal.
 
 Before it adds, it is ready: connected and warm. Then it writes a line, and waits for one. What it measured is its last
@@ -27,7 +29,7 @@ from importlib import import_module
 from statistics import median
 from typing import Any
 
-from inside import DIRECTORY, read_marks
+from inside import CHILDREN, DIRECTORY, read_marks
 
 WARM_UP = 20  # jobs
 MAX_LATENCY = 12.0  # seconds for all samples
@@ -64,9 +66,11 @@ async def measure(peer: Any, verb: str, argument: float) -> None:
 
 async def warm_up(peer: Any, verb: str) -> dict[str, float]:
     """Do the same before, for the first call of a client does more than others; return what it is good to know."""
-    if verb == "latency":
-        return {"usual": median((await latency(peer, WARM_UP))["seconds"])}
-    if verb != "fill":
+    if verb in ("latency", "flow_latency"):
+        return {"usual": median((await VERBS[verb](peer, WARM_UP))["seconds"])}
+    if verb == "add_flows":
+        await in_a_row(peer.add_flow, range(WARM_UP))
+    elif verb != "fill":
         await add_some(peer, WARM_UP)
         if verb == "add_many":
             if not hasattr(peer, "add_many"):
@@ -116,7 +120,21 @@ async def fill(peer: Any, jobs: float) -> dict[str, float]:
     return await (add_many if hasattr(peer, "add_many") else add_some)(peer, jobs)
 
 
-async def latency(peer: Any, samples: float, usual: float = 0) -> dict[str, list[float]]:
+async def add_flows(peer: Any, flows: float) -> dict[str, float]:
+    """Add so many flows."""
+    began = time.perf_counter()
+    await in_a_row(peer.add_flow, range(int(flows)))
+    return {"jobs": flows, "seconds": time.perf_counter() - began}
+
+
+async def flow_latency(peer: Any, samples: float, usual: float = 0) -> dict[str, list[float]]:
+    """Do as `latency`, with flows: until the last job of each runs."""
+    return await latency(peer, samples, usual, peer.add_flow, CHILDREN + 1)
+
+
+async def latency(
+    peer: Any, samples: float, usual: float = 0, add: Add | None = None, jobs: int = 1
+) -> dict[str, list[float]]:
     """Add one job at a time to an idle worker; tell the times from before the call to the beginning of the run.
 
     The pauses in between let the worker become idle again. They are of random lengths, up to more than the `usual`
@@ -126,10 +144,10 @@ async def latency(peer: Any, samples: float, usual: float = 0) -> dict[str, list
     end = time.monotonic() + MAX_LATENCY
     while len(found) < samples and (time.monotonic() < end or not found):
         await asyncio.sleep(random.uniform(0.01, 0.03 + usual))
-        known = sum(jobs for jobs, _ in read_marks(DIRECTORY))
+        known = sum(begun for begun, _ in read_marks(DIRECTORY))
         began = time.monotonic()
-        await settled(peer.add(len(found)))
-        while sum(jobs for jobs, _ in read_marks(DIRECTORY)) == known:
+        await settled((add or peer.add)(len(found)))
+        while sum(begun for begun, _ in read_marks(DIRECTORY)) < known + jobs:
             if time.monotonic() > end + MAX_LATENCY:
                 raise RuntimeError("the job does not run")
             await asyncio.sleep(0.0005)
@@ -143,6 +161,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "add_many": add_many,
     "fill": fill,
     "latency": latency,
+    "add_flows": add_flows,
+    "flow_latency": flow_latency,
 }
 
 if __name__ == "__main__":

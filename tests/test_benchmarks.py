@@ -20,7 +20,9 @@ BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import growth  # noqa: E402
+import inside  # noqa: E402
 from environments import Peer, Unavailable, all_peers, prepare  # noqa: E402
+from limits_and_flows import above  # noqa: E402
 from measured import Results, Row  # noqa: E402
 from report import details, summary  # noqa: E402
 from server import Server  # noqa: E402
@@ -39,6 +41,11 @@ class TestAPeer:
             tree = ast.parse((BENCHMARKS / "peers" / f"{peer.name}.py").read_text(encoding="utf-8"))
             functions = {each.name for each in tree.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
             assert {"setup", "add", "work"} <= functions
+
+    def test_of_a_newer_python_is_shown_with_the_reason(self, tmp_path: Path) -> None:
+        peer = Peer("peer", "Peer", "peer", "`add`", {"default": ""}, LEAST_PYTHON=[9, 1])
+        with pytest.raises(Unavailable, match=r"it needs Python 9.1: run the benchmark with that one"):
+            prepare(peer, tmp_path)
 
     @pytest.mark.only_long
     def test_that_cannot_be_installed_is_shown_with_the_reason(self, tmp_path: Path) -> None:
@@ -59,6 +66,21 @@ class TestAPeer:
         assert "**6**" in text
         assert "**7**" in text
         assert text.count("**") == 4
+
+
+class TestJobsAboveTheirLimit:
+    def test_are_counted_key_by_key(self) -> None:
+        spans = [(1, 0.0, 2.0), (1, 1.0, 3.0), (1, 1.5, 4.0), (2, 1.0, 2.0), (1, 5.0, 6.0)]
+        assert [above(spans, most) for most in (1, 2, 3)] == [2, 1, 0]
+
+    def test_are_none_if_one_begins_as_another_ends(self) -> None:
+        assert above([(1, 0.0, 1.0), (1, 1.0, 2.0)], 1) == 0
+
+    def test_are_found_by_what_their_code_wrote(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(inside, "DIRECTORY", tmp_path)
+        with inside.span(1), inside.span(1), inside.span(2):
+            pass
+        assert above(inside.read_spans(tmp_path), 1) == 1
 
 
 def test_all_tables_are_made_of_what_was_measured() -> None:

@@ -6,8 +6,8 @@ import asyncio
 import signal
 from typing import Any
 
-from bullmq import Job, Queue, Worker
-from inside import URL, mark
+from bullmq import FlowProducer, Job, Queue, Worker
+from inside import CHILDREN, URL, mark
 
 TITLE = "BullMQ for Python"
 REQUIREMENTS = ["bullmq==3.4.4"]
@@ -19,6 +19,7 @@ WORKERS = {
 }
 
 queue: Queue
+producer: FlowProducer
 
 
 async def nothing(job: Job, token: str) -> None:
@@ -26,8 +27,10 @@ async def nothing(job: Job, token: str) -> None:
 
 
 async def setup() -> None:
-    global queue
+    global queue, producer
     queue = Queue("bench", {"connection": URL})
+    if CHILDREN:
+        producer = FlowProducer({"connection": URL})
 
 
 async def add(number: int) -> None:
@@ -39,6 +42,14 @@ async def add_many(numbers: range) -> None:
         await queue.addBulk(
             [{"name": "nothing", "data": {"number": number}} for number in numbers[start : start + 1000]]
         )
+
+
+async def add_flow(number: int) -> None:
+    await producer.add({**node(number), "children": [node(child) for child in range(CHILDREN)]})
+
+
+def node(number: int) -> dict[str, Any]:
+    return {"name": "nothing", "queueName": "bench", "data": {"number": number}}
 
 
 def work(variant: str) -> None:

@@ -3,7 +3,7 @@
 
 const fs = require('fs');
 const path = require('path');
-const { Queue, Worker } = require('bullmq');
+const { FlowProducer, Queue, Worker } = require('bullmq');
 
 const directory = process.env.BENCHMARK_MARKS;
 const url = new URL(process.env.BENCHMARK_URL);
@@ -43,7 +43,13 @@ function readMarks() {
 // Jobs
 
 let queue;
+let producer;
 const add = (number) => queue.add('nothing', { number });
+
+const children = Number(process.env.BENCHMARK_CHILDREN || 0);
+const node = (number) => ({ name: 'nothing', queueName: 'bench', data: { number } });
+const addFlow = (number) =>
+  producer.add({ ...node(number), children: Array.from({ length: children }, (_, child) => node(child)) });
 
 async function addMany(count) {
   const began = now();
@@ -70,15 +76,23 @@ async function addFor(seconds) {
   return { jobs: count, seconds: now() - began };
 }
 
-async function latency(samples, usual = 0) {
+async function addFlows(count) {
+  const began = now();
+  for (let number = 0; number < count; number += 1) await addFlow(number);
+  return { jobs: count, seconds: now() - began };
+}
+
+const flowLatency = (samples, usual = 0) => latency(samples, usual, addFlow, children + 1);
+
+async function latency(samples, usual = 0, addOne = add, begun = 1) {
   const found = [];
   const end = now() + 12;
   while (found.length < samples && (now() < end || !found.length)) {
     await pause(0.01 + Math.random() * (0.02 + usual));
     const known = readMarks().jobs;
     const began = now();
-    await add(found.length);
-    while (readMarks().jobs === known) await pause(0.0005);
+    await addOne(found.length);
+    while (readMarks().jobs < known + begun) await pause(0.0005);
     found.push(readMarks().last - began);
   }
   return { seconds: found };
@@ -98,12 +112,15 @@ async function main(verb, argument) {
   }
   queue = new Queue('bench', { connection });
   await queue.waitUntilReady();
-  const usual = verb === 'latency' ? (await latency(20)).seconds.sort((a, b) => a - b)[10] : 0;
-  if (!['latency', 'fill'].includes(verb)) await addSome(20);
+  if (children) producer = new FlowProducer({ connection });
+  const latencies = { latency, flow_latency: flowLatency };
+  const usual = verb in latencies ? (await latencies[verb](20)).seconds.sort((a, b) => a - b)[10] : 0;
+  if (verb === 'add_flows') await addFlows(20);
+  else if (!['latency', 'flow_latency', 'fill'].includes(verb)) await addSome(20);
   if (verb === 'add_many') await addMany(20);
   console.log('ready');
   await new Promise((resolve) => process.stdin.once('data', resolve));
-  const measures = { add: addFor, add_some: addSome, add_many: addMany, fill: addMany, latency };
+  const measures = { add: addFor, add_some: addSome, add_many: addMany, fill: addMany, add_flows: addFlows, ...latencies };
   console.log(JSON.stringify(await measures[verb](Number(argument), usual)));
   process.stdin.once('data', () => process.exit(0));
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from celery import Celery, group
-from inside import URL, mark
+from celery import Celery, chord, group
+from inside import CHILDREN, URL, mark
 
 TITLE = "Celery"
 REQUIREMENTS = ["celery[redis]==5.7.0"]
@@ -18,6 +18,8 @@ WORKERS = {
 }
 
 app = Celery("bench", broker=URL)
+if CHILDREN:
+    app.conf.result_backend = URL  # chords need one
 app.conf.worker_hijack_root_logger = False
 
 
@@ -37,6 +39,10 @@ def add(number: int) -> None:
 def add_many(numbers: range) -> None:
     for start in range(0, len(numbers), 1000):
         group(nothing.s(number) for number in numbers[start : start + 1000]).apply_async()
+
+
+def add_flow(number: int) -> None:
+    chord([nothing.s(number) for number in range(CHILDREN)])(nothing.si(number))
 
 
 def work(variant: str) -> list[str]:

@@ -6,9 +6,9 @@ import asyncio
 import sys
 import time
 
-from inside import AT_ONCE, CANCELED, SECONDS, URL, mark
+from inside import AT_ONCE, CANCELED, CHILDREN, KEYS, MOST, SECONDS, URL, mark, span
 
-from limpyd_jobs import Argument, Job, Queue
+from limpyd_jobs import Argument, Flow, Job, Limit, Queue
 from limpyd_jobs.models import BaseJobsModel
 
 TITLE = "redis-limpyd-jobs 3"
@@ -48,7 +48,29 @@ class Waiting(Nothing):
                 raise
 
 
-job_class = Waiting if AT_ONCE else Nothing
+class Limited(Nothing):
+    """One whose key has a limit, and that waits while it holds its slot."""
+
+    key = Argument(int)
+    limits = [Limit("key", concurrency=MOST or 1)]
+
+    def run(self, queue: Queue) -> None:
+        with span(self.arguments.key):
+            mark(self.arguments.number)
+            time.sleep(SECONDS)
+
+
+class LimitedWaiting(Limited):
+    async def run(self, queue: Queue) -> None:  # type: ignore[override]
+        with span(self.arguments.key):
+            mark(self.arguments.number)
+            await asyncio.sleep(SECONDS)
+
+
+if MOST:
+    job_class: type[Nothing] = LimitedWaiting if AT_ONCE else Limited
+else:
+    job_class = Waiting if AT_ONCE else Nothing
 
 
 def setup() -> None:
@@ -56,13 +78,23 @@ def setup() -> None:
 
 
 def add(number: int) -> None:
-    job_class.add_job(f"job:{number}", number=number)
+    job_class.add_job(f"job:{number}", **arguments(number))
 
 
 def add_many(numbers: range) -> None:
     for start in range(0, len(numbers), 1000):
         step = numbers[start : start + 1000]
-        job_class.add_jobs({"identifier": f"job:{number}", "number": number} for number in step)
+        job_class.add_jobs({"identifier": f"job:{number}", **arguments(number)} for number in step)
+
+
+def arguments(number: int) -> dict[str, int]:
+    return {"number": number, "key": number % KEYS} if MOST else {"number": number}
+
+
+def add_flow(number: int) -> None:
+    with Flow() as flow:
+        children = [flow.add(job_class.prepare(number=number)) for number in range(CHILDREN)]
+        flow.add(job_class.prepare(number=number), after=children)
 
 
 def work(variant: str) -> list[str]:

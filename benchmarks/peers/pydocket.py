@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Annotated
 
-from docket import Docket
-from inside import AT_ONCE, SECONDS, URL, mark
+from docket import ConcurrencyLimit, Docket
+from inside import AT_ONCE, KEYS, MOST, SECONDS, URL, mark, span
 
 TITLE = "pydocket"
 REQUIREMENTS = ["pydocket==0.27.0"]
@@ -23,20 +24,30 @@ async def nothing(number: int) -> None:
         await asyncio.sleep(SECONDS)
 
 
-tasks = [nothing]
+async def limited(number: int, key: Annotated[int, ConcurrencyLimit(MOST or 1)]) -> None:
+    with span(key):
+        mark(number)
+        await asyncio.sleep(SECONDS)
+
+
+tasks = [limited if MOST else nothing]
 
 
 async def setup() -> None:
     await docket.__aenter__()
-    docket.register(nothing)
+    docket.register(tasks[0])
 
 
 async def add(number: int) -> None:
-    await docket.add(nothing)(number)
+    await docket.add(tasks[0])(*arguments(number))
 
 
 async def add_many(numbers: range) -> None:
-    await docket.add_many([docket.call(nothing)(number) for number in numbers])
+    await docket.add_many([docket.call(tasks[0])(*arguments(number)) for number in numbers])
+
+
+def arguments(number: int) -> list[int]:
+    return [number, number % KEYS] if MOST else [number]
 
 
 def work(variant: str) -> list[str]:
