@@ -420,6 +420,7 @@ class Loop:
             self.waiter.looked_until.clear()
             with suppress(RedisError):
                 if is_of_wrong_type(error):
+                    self.maintenance.postpone(self.queue_refresh)  # no reply says that there are new queues
                     self.stopping.ends_burst(is_stuck=True)
             self.redis_retry.wait("Unable to get job", error)
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from limpyd_jobs.check import check, scripts
 from limpyd_jobs.query import delete_queue, edit_job, queue_states, set_limit
 from limpyd_jobs.records import audit
 from limpyd_jobs.search.jobs import JobFilter
+from limpyd_jobs.transitions.claiming import Room
 
 NEW_KEYS = ("_limit", "_lane\n", "_parked", "_later", "_blocked")
 
@@ -400,6 +402,32 @@ def test_broken_lanes_keep_only_their_own_jobs(key: str, place: str, redis_clien
     free = other.add("free")[1]
     assert begin(world, "free") == pk_of(free)
     assert transitions.release(Call, holder.ident, TOKEN, world.queue_key())["outcome"] == "done"
+
+
+@each("key", ["_turns", "_later"])
+def test_a_list_beside_broken_lanes_is_named_and_all_else_is_as_usual(key: str, redis_client: redis.Redis) -> None:
+    redis_client.flushdb()
+    world = World(redis_client, Call)
+    add(world, *"aaa")
+    assert [begin(world, token) for token in "12"] == ["1", None]
+    add(world, "b", "c")
+    redis_client.delete(f"{world.queue_key()}:{key}")
+    redis_client.set(f"{world.queue_key()}:{key}", "x")
+    room = Room(0, 2)  # of a worker of several jobs
+    for token in "345":
+        found, next_wakeups = transitions.claim(Queue, replace(world.request(classes=CLASSES, token=token), room=room))
+    assert found is None
+    assert (next_wakeups.broken, next_wakeups.queues) == ([world.waiting_key()], "1")
+
+
+def test_broken_lanes_of_a_queue_keep_no_job_of_another_one_that_shares_the_limit(limited: World) -> None:
+    holder, *_ = [limited.add(name, name, fields={"account": "a"})[1] for name in "qrs"]
+    keys = [limited.waiting_key(name) for name in "qrs"]
+    assert [begin(limited, token, *keys) for token in "12"] == ["1", None]
+    limited.client.delete(f"{limited.queue_key('r')}:_later")
+    limited.client.set(f"{limited.queue_key('r')}:_later", "x")
+    limited.succeed(holder, "1")
+    assert begin(limited, "3", *keys) == "3"
 
 
 def test_a_worker_that_knows_no_class_with_limits_learns_of_those_that_are_parked(limited: World) -> None:

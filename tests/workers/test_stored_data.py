@@ -29,6 +29,11 @@ class Task(Job):
     queue_name = "queue"
 
 
+class Other(Job):
+    namespace = "stored-data"
+    queue_name = "new"
+
+
 class Failure(Error):
     namespace = "stored-data"
 
@@ -362,6 +367,17 @@ class TestRecords:
             wait_until(lambda: "WRONGTYPE" in log.text or redis_client.info("clients")["blocked_clients"])
             job = Task.add_job("a")
         assert job.status.hget() == STATUSES.SUCCESS
+
+    def test_an_index_of_another_type_of_a_worker_that_is_to_find_new_queues(
+        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
+    ) -> None:
+        Task.add_job("a")
+        redis_client.set(f"{Task._name}:status:r", "odd")
+        with working(worker_of(["queue", "new"], max_loops=2, fetch_priorities_delay=600)):
+            wait_until(lambda: "WRONGTYPE" in log.text)
+            job = Other.add_job("b")
+            wait_until(lambda: job.status.hget() == STATUSES.SUCCESS)
+            redis_client.delete(f"{Task._name}:status:r")
 
     def test_a_delayed_key_of_another_type(self, redis_client: redis.Redis, collector: Collector) -> None:
         redis_client.set(Queue.get_queue("queue", 5).delayed.key, "odd")

@@ -35,7 +35,7 @@
 --   limited    {key, ident}: a limit keeps the given ident from beginning: it is parked, and waits
 --   sorted     {key, ident}: many jobs were parked, or looked at: ask again at once
 --   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet, parked, is_watched}: the lists that are not
---              lists, or of no queue; the last pk of a queue; the moment; when the last of the jobs that are due now
+--              lists, of no queue, or beside broken lanes; the last pk of a queue; the moment; when the last of the jobs that are due now
 --              became due, and when the next job will be due, if any; the same for schedules; how many jobs are in the
 --              given indexes of delayed jobs; whether no list was looked into, as no job came since the last time; when to
 --              look again at jobs that are parked, if there are any; and whether another worker does so
@@ -75,13 +75,13 @@ local function claim_given()
   return reply
 end
 
--- The lists with entries that cannot be claimed, except the lists of paused queues.
+-- The lists with entries that cannot be claimed, or beside lanes where none can, except the lists of paused queues.
 local function broken_lists()
   local broken, i = {}, next_filled(lists, 1)
   while i do
     local key = lists(i)[i]
     local ident = first_of(key)
-    if ident and (type(ident) ~= 'string' or not sound_queue(string.sub(key, 1, -9))) then
+    if beside_broken_lanes[key] or ident and (type(ident) ~= 'string' or not sound_queue(string.sub(key, 1, -9))) then
       broken[#broken + 1] = key
     end
     i = next_filled(lists, i + 1)

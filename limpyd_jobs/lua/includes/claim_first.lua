@@ -47,21 +47,24 @@ local function claim_behind_suspects(key, queue, token, lease, classes, number)
   end
 end
 
+-- The lists beside which a key of the lanes is of a wrong type.
+local beside_broken_lanes = {}
+
+-- The reply if something with the lanes of a queue failed: an error if Redis accepts no writes; else none, as other lists
+-- and queues are to go on.
+--@rarely
+local function reply_to_failure(key, failure)
+  if is_refused_by_redis(failure) then return {err = text_of_error(failure)} end
+  beside_broken_lanes[key] = true
+end
+
 -- Claims the next job of the lanes of a queue, as `claim_in_lanes` does. If a key of theirs is of a wrong type, they count as
 -- empty.
 --@rarely
 local function claim_in_sound_lanes(key, queue, token, lease, classes, number)
   local ok, reply = pcall(claim_in_lanes, key, queue, token, lease, classes, number)
   if ok then return reply end
-  local failed = {err = text_of_error(reply)}
-  return is_refused_by_redis(failed) and failed or nil
-end
-
--- Parks the first job of a list, as `park_limited` does. If that cannot be done, the error is the reply.
---@rarely
-local function park_or_fail(key, queue, reply, classes)
-  local ok, may_go_on = pcall(park_limited, key, queue, reply, classes)
-  return ok and may_go_on, not ok and {err = text_of_error(may_go_on)} or nil
+  return reply_to_failure(key, reply)
 end
 
 -- Claims the first job of a waiting list; nil if it has none. A key that is not a list counts as empty, as do the lists
@@ -93,8 +96,8 @@ local function claim_from(key, token, lease, classes, number)
   end
   local reply = claim_safely(key, queue, ident, classes[path], token, lease, true, number)
   if reply.outcome == 'limited' then
-    local may_go_on, failed = park_or_fail(key, queue, reply, classes)
-    if failed then return failed end
+    local ok, may_go_on = pcall(park_limited, key, queue, reply, classes)
+    if not ok then return reply_to_failure(key, may_go_on) end
     return may_go_on and claim_from(key, token, lease, classes, number) or {outcome = 'sorted', key = key, ident = ident}
   end
   if reply.outcome == 'nothing' and is_concurrent then

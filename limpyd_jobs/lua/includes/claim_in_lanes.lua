@@ -247,7 +247,7 @@ local function next_look_at_lanes(worker)
   local first, first_base
   for base, queue in pairs(open_queues) do
     local at = queue and queue.lanes and queue.looks_at
-    if at == nil then at = redis.call('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2] end
+    if at == nil then at = redis.pcall('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2] end
     if at and not (first and tonumber(first) <= tonumber(at)) then first, first_base = at, base end
   end
   return first, first and worker and is_watched_by_another(worker, first_base, first)

@@ -49,13 +49,13 @@ local function let_lane_go(base, lane, turn)
 end
 
 -- Lets the first lane that waits for a limit go, in each queue where one does: which of them begins a job is decided by
--- who claims first.
+-- who claims first. What is broken in one queue keeps no other one.
 --@rarely
 local function let_lanes_go(limit)
   local queues = redis.pcall('SMEMBERS', limit .. ':queues')
   for _, base in ipairs(queues.err and {} or queues) do
     local lane, turn = unpack(redis.pcall('ZPOPMIN', base .. ':_blocked\n' .. limit))
-    if lane then let_lane_go(base, lane, turn) else redis.call('SREM', limit .. ':queues', base) end
+    if lane then pcall(let_lane_go, base, lane, turn) else redis.call('SREM', limit .. ':queues', base) end
   end
 end
 

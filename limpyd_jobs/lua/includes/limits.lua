@@ -133,14 +133,14 @@ end
 local function leave_to_elder(limit, elder, own)
   if not elder or elder.own == own or not is_kept(elder, limit) then return false end
   local base, lane = string.match(elder.own, '^([^\n]*)\n(.*)$')
-  if elder.called > 0 and now() - elder.called > ELDER_LOOKS then
+  local is_deaf = elder.called > 0 and now() - elder.called > ELDER_LOOKS
+  if is_deaf or not pcall(let_lane_go, base, lane) then
     redis.call('HDEL', shared_key(base, '_limits'), '\nelder', '\npassed\n' .. elder.own)
     return false
   elseif elder.called == 0 then
     elder.called = now()
     write_elder(base, elder)
   end
-  let_lane_go(base, lane)
   return true
 end
 
