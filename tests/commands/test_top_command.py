@@ -251,6 +251,7 @@ def test_many_queues_are_scrolled_through(redis_server: RedisServer) -> None:
         wait_until(lambda: screen.has("queue 00") and not screen.has("queue 29"))
         screen.type("\x1b[F")
         wait_until(lambda: screen.has("queue 29") and not screen.has("queue 00"))
+        assert screen.has("  queue   ")  # the heading stays
 
 
 @pytest.mark.proof

@@ -135,6 +135,8 @@ class App:
             "page up": lambda: self._move(-10),
             "home": lambda: self._move(-len(self._rows)),
             "end": lambda: self._move(len(self._rows)),
+            "g": lambda: self._move(-len(self._rows)),
+            "G": lambda: self._move(len(self._rows)),
             **dict.fromkeys(("enter", "right"), self._open),
             **dict.fromkeys(("escape", "backspace", "left"), self._go_back),
             "/": self._begin_to_filter,
@@ -347,8 +349,20 @@ class App:
                 view.offset = 0
             view.offset = min(max(view.offset, at - room + 1), at)
         view.offset = min(view.offset, max(len(self._rows) - room, 0))
-        shown = self._rows[view.offset : view.offset + room]
-        return [(row.line, view.offset + number == at) for number, row in enumerate(shown)]
+        heading = self._heading_above(view.offset) if room > 1 else None
+        if heading is not None and view.offset == at:
+            view.offset -= 1  # the heading takes the first line
+        shown = [*enumerate(self._rows)][view.offset : view.offset + room]
+        if heading is not None and heading < view.offset:
+            shown[0] = heading, self._rows[heading]
+        return [(row.line, number == at) for number, row in shown]
+
+    def _heading_above(self, offset: int) -> int | None:
+        """Return which row is the heading of the table in whose midst the window begins; None if it does not."""
+        at = offset
+        while 0 <= at < len(self._rows) and self._rows[at].item:
+            at -= 1
+        return at if 0 <= at < offset and self._rows[at].is_heading else None
 
     def _foot(self, width: int) -> Line:
         if self._question:

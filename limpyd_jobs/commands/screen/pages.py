@@ -59,10 +59,11 @@ class Item(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of a page; what it stands for, if it can be chosen."""
+    """A line of a page; what it stands for, if it can be chosen. The heading of a table stays above its rows."""
 
     line: Line
     item: Item | None = None
+    is_heading: bool = False
 
 
 class Asked(NamedTuple):
@@ -172,7 +173,7 @@ def queue_table(asked: Asked, rows: Sequence[QueueRow]) -> Iterator[Row]:
     rows, more = rows[:MAX_QUEUES], len(rows[MAX_QUEUES:])
     cells = [_cells_of(row, asked) for row in rows]
     heading, lines = table(_OF_QUEUES, cells, asked.width, asked.sort)
-    yield Row(heading)
+    yield Row(heading, is_heading=True)
     for row, each in zip(rows, lines, strict=True):
         yield Row(each, Item("queue", row, row.name))
     if more:
@@ -312,7 +313,7 @@ def cause_rows(causes: Sequence[ErrorGroup], asked: Asked) -> Iterator[Row]:
     ]
     yield Row([])
     heading, lines = table(_OF_CAUSES, cells, asked.width)
-    yield Row(heading)
+    yield Row(heading, is_heading=True)
     for each, shown in zip(found, lines, strict=True):
         yield Row(shown, Item("cause", each, each.type))
 
@@ -353,7 +354,7 @@ def job_rows(jobs: Sequence[FoundJob], found: QueueRead, asked: Asked) -> Iterat
         )
     yield Row([])
     heading, lines = table(_OF_JOBS, cells, asked.width)
-    yield Row(heading)
+    yield Row(heading, is_heading=True)
     for job, each in zip(shown, lines, strict=True):
         yield Row(each, Item("job", job, job.ident))
 
@@ -415,7 +416,7 @@ def _error_rows(errors: Sequence[FoundError], asked: Asked) -> Iterator[Row]:
     ]
     yield Row([])
     heading, lines = table(_OF_ERRORS, cells, asked.width)
-    yield Row(heading)
+    yield Row(heading, is_heading=True)
     for each, shown_line in zip(shown, lines, strict=True):
         yield Row(shown_line, Item("job", each, each.ident))
 
@@ -488,7 +489,7 @@ class Workers(Page):
             yield Row(line(("No worker is there: limpyd-jobs-worker --queues=NAME starts one.", "weak")))
             return
         heading, lines = table(_OF_WORKERS, cells, asked.width)
-        yield Row(heading)
+        yield Row(heading, is_heading=True)
         everyone: list[ShownWorker | EndedWorker] = [*workers, *ended]
         for worker, each in zip(everyone, lines, strict=True):
             yield Row(each, Item("worker", worker, worker.name))
@@ -550,6 +551,7 @@ class Text(Page):
 
 KEYS = (
     "arrows, j k     choose a row             Enter   open it",
+    "g, G            the first, the last row",
     "Esc, Backspace  go back                  /       filter the rows",
     "s               sort by another column   w       the workers",
     "p               pause or unpause: asks   r       requeue at a rate: asks",
