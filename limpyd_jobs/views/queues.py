@@ -16,8 +16,9 @@ from limpyd_jobs.texts import count_of, one_line
 # The state of a queue without an incident: that in which always more jobs wait is not well.
 WELL, GROWS = "well", "grows"
 
-# If what waits is done within this number of seconds, it does not matter how many jobs come.
-ENDS_SOON = 60
+# In seconds: if what waits is done that soon, or if few jobs wait, the first one for less, it does not matter how many
+# come.
+SOON, FEW = 60, 20
 
 # Of which part of the jobs the times are.
 MOST_JOBS = 0.95
@@ -133,13 +134,14 @@ def _row(
 ) -> QueueRow:
     ended, grows = rates.succeeded + rates.failed, None if before is None else (state.waiting - before) / minutes
     empty_in = _empty_in(state, rates.succeeded / minutes, grows)
-    is_growing = not incident and empty_in == inf and bool(rates.succeeded) and (grows or 0) >= 1
+    is_growing = not incident and empty_in == inf and bool(rates.succeeded)
+    told = f"grows by {rounded(grows)} a minute" if grows and grows >= 1 else "as many jobs come as end"
     return QueueRow(
         name=state.name,
         model=state.model,
         state=incident.code if incident else GROWS if is_growing else WELL,
         gravity=incident.gravity if incident else "warning" if is_growing else "",
-        why=why_of(incident) if incident else f"grows by {rounded(grows or 0)} a minute" if is_growing else "",
+        why=why_of(incident) if incident else told if is_growing else "",
         incident=incident,
         is_paused=state.is_paused,
         waiting=state.waiting,
@@ -162,7 +164,7 @@ def _empty_in(state: QueueState, succeeded: float, grows: float | None) -> float
     if not succeeded:
         return inf
     at_once = state.waiting / succeeded * 60  # if no other job came
-    if grows is None or at_once < ENDS_SOON:
+    if grows is None or at_once < SOON or (state.waiting < FEW and (state.latency or 0) < SOON):
         return at_once
     return state.waiting / -grows * 60 if grows < 0 else inf
 

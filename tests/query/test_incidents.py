@@ -269,6 +269,20 @@ def test_a_queue_in_which_always_more_jobs_wait_is_never_empty(
     assert row.empty_in == inf or (row.empty_in is not None and 45 < row.empty_in <= 65)
 
 
+def test_a_queue_whose_only_worker_is_busy_with_other_queues_says_so(redis_client: redis.Redis) -> None:
+    serve(redis_client, "mails", "payouts")
+    key = "jobs:workerpresence:worker-a:hash"
+    details = json.loads(redis_client.hget(key, "details"))
+    ran = [[f"{PATH}:7", "7", f"{utcnow()}"]]
+    redis_client.hset(key, "details", json.dumps({**details, "running": ran, "status": "busy"}))
+    job = Payout.add_job("a", "mails")
+    job.added.hset(f"{utcnow() - timedelta(hours=1)}")
+    incident = the_only_one()
+    assert (incident.code, incident.beyond) == ("waiting", "Its worker has no slot left.")
+    assert incident.remedy is not None
+    assert incident.remedy.label == "Start another worker"
+
+
 def test_where_no_worker_runs_the_jobs_of_failing_queues_wait_as_well(redis_client: redis.Redis) -> None:
     for queue in ("payouts", "mails"):
         Payout.add_job(queue, queue)

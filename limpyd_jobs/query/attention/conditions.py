@@ -169,7 +169,23 @@ def _waiting(seen: Glance, state: QueueState, served: Served, silent: Served) ->
         title = f"No worker serves {name}, {jobs}"
         yield told._replace(code="unserved", title=title, text=f"{title}, {first}.", remedy=start([state.name]))
     elif is_served and latency is not None and latency > LONG_WAIT and state.parked < state.waiting:
-        yield told._replace(remedy=None if is_of_board else start([state.name], "Start another worker"))
+        remedy = None if is_of_board else start([state.name], "Start another worker")
+        yield told._replace(text=f"{waiting}.{_busy(seen, state)}", remedy=remedy)
+
+
+def _busy(seen: Glance, state: QueueState) -> str:
+    """Say that no worker of a queue has a slot left, if so: it may run jobs of other queues, which come first."""
+    key = without_tag(state.model), state.name
+    alive = (each for each in seen.overview.workers if each.status != SILENT)
+    found = [each for each in alive if key in {(without_tag(each.queue_model), name) for name in each.queues}]
+    if not found or any(len(each.running) < _slots(each) for each in found):
+        return ""
+    return " Its worker has no slot left." if len(found) == 1 else f" Its {len(found):,} workers have no slot left."
+
+
+def _slots(worker: AliveWorker) -> int:
+    concurrency = worker.options.get("concurrency")
+    return concurrency if isinstance(concurrency, int) else 1
 
 
 def _paused(told: Incident, jobs: str, first: str, state: QueueState, pause: Pause | None) -> Incident:
