@@ -48,7 +48,7 @@ def test_all_jobs_that_match_are_requeued(workshop: Site, browser: Browser) -> N
     browser.settle()
     assert "60 jobs" in browser.text
     browser.driver.find_element(By.NAME, "all").click()
-    browser.click("Requeue all")
+    browser.click("Requeue all…")
     assert "Requeue 60 jobs" in browser.text
     assert browser.violations() == []
     assert JobFilter(status="error").count().number == 60
@@ -152,6 +152,7 @@ def test_jobs_of_a_cause_are_requeued_at_a_rate_and_its_errors_deleted(workshop:
     assert JobFilter(status="error").count().number == 2
     browser.open(workshop("/errors"))
     browser.click("ValueError", "a")
+    browser.driver.find_element(By.CSS_SELECTOR, "[aria-label='More verbs']").click()
     browser.click("Delete the errors…")
     browser.confirm()
     assert len(Error.collection()) == 0

@@ -10,10 +10,13 @@ from conftest import Site
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from servers import wait_until
-from webshop import ResizeImage, SendMail
+from webshop import Payout, ResizeImage, SendMail
 
 from limpyd_jobs import Worker
-from limpyd_jobs.query import JobFilter
+from limpyd_jobs.query import JobFilter, job_details, queue_states
+
+# The button of an incident that puts its jobs back.
+REQUEUE = "form[action='/errors/requeue'] button"
 
 
 def fail(number: int) -> None:
@@ -53,6 +56,49 @@ def test_a_cause_is_requeued_by_six_keys_and_followed_to_its_end(workshop: Site,
     wait_until(lambda: "Over" in browser.text, "the end")
     assert "100.0 % failed again" in browser.text
     assert browser.complaints() == []
+
+
+def test_from_the_alarm_to_the_requeue_of_a_cause_are_two_clicks_and_why_a_job_does_not_run_is_one(
+    workshop: Site, browser: Browser
+) -> None:
+    ResizeImage.add_jobs([f"photo:{number}" for number in range(12)], path="/photos/1.txt")
+    Worker("images", max_loops=12, logger_level=60).run()
+    browser.open(workshop("/"))
+    wait_until(lambda: browser.driver.find_elements(By.CSS_SELECTOR, REQUEUE), "the incident, live")
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, REQUEUE))
+    assert "Requeue 12 jobs?" in browser.text
+    browser.confirm()
+    assert "/requeues/" in browser.driver.current_url
+    assert JobFilter(status="waiting").count().number == 12
+    browser.open(workshop("/jobs"))
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[data-row] a"))
+    assert "Why? 11 jobs wait before it" in browser.text
+
+
+def test_a_queue_is_paused_by_six_keys_or_less(workshop: Site, browser: Browser) -> None:
+    SendMail.add_job("order:7", to="ann@example.com")
+    browser.open(workshop("/"))
+    leaves_by(browser, "g", "q")
+    browser.press("j")
+    leaves_by(browser, "p", Keys.ENTER)
+    assert [state.is_paused for state in queue_states()] == [True]
+    assert browser.complaints() == []
+
+
+def test_a_job_that_waits_for_a_person_is_answered_on_a_phone(workshop: Site, browser: Browser) -> None:
+    job = Payout.add_job("payout:7", amount="80")
+    Worker("payouts", max_loops=1, logger_level=60).run()
+    browser.resize(390)
+    browser.open(workshop("/jobs"))
+    browser.follow(browser.driver.find_element(By.CSS_SELECTOR, "[data-row] a"))
+    assert "Run now" not in browser.text
+    browser.fill("value", "yes")
+    browser.click("Send approval…")
+    assert browser.violations() == []
+    browser.confirm()
+    assert job_details(job.ident).status == "waiting"
+    assert browser.violations() == []
+    browser.resize(1280)
 
 
 def test_anything_that_is_pasted_is_found_by_the_palette(workshop: Site, browser: Browser) -> None:

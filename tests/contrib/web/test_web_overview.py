@@ -16,7 +16,8 @@ from limpyd_jobs.contrib.web.kept import Recent
 from limpyd_jobs.contrib.web.live import Sampler
 from limpyd_jobs.contrib.web.pages import overview as page_of_overview
 from limpyd_jobs.contrib.web.refusals import Refusal
-from limpyd_jobs.query import pause_queue
+from limpyd_jobs.query import Incident, pause_queue
+from limpyd_jobs.query.attention.remedies import requeue
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -65,6 +66,19 @@ def test_many_things_of_a_kind_are_one_and_of_many_kinds_some_are_shown(monkeypa
     assert (only["code"], only["title"], only["queues_count"]) == ("unserved", "No worker is running: 5 jobs wait", 5)
     assert dashboard.read("/")["other_attention"] == 1
     assert "1 more thing: <code>limpyd-jobs info</code> lists all." in dashboard.get("/").shown
+
+
+def test_what_a_requeue_helps_has_a_card_whatever_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [Incident("waiting", "error", f"{number} jobs wait", "", [f"queue {number}"]) for number in range(5)]
+    over = Incident(
+        "failures", "over", "2 jobs failed", "", ["mails"], remedy=requeue("f" * 16, 2, is_exact=True, note="")
+    )
+    monkeypatch.setattr(page_of_overview, "attention", lambda seen: [*others, over])
+    page = Dashboard().get("/").shown
+    cards, _, folded = page.partition("more-incidents")
+    assert "Requeue 2 at 50/s" in cards
+    assert "3 jobs wait" in folded
+    assert "3 jobs wait" not in cards
 
 
 def test_it_says_that_schedules_are_late_and_jobs_deferred(redis_client: redis.Redis) -> None:

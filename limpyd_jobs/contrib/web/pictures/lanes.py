@@ -166,7 +166,7 @@ def strip_of(
         ticks=[*_ticks(starts, size, marks)],
         is_of_days=is_of_days,
         is_cut=any(("", "") in period.metrics for period in shown),
-        is_empty=not any(row.started or row.succeeded or row.failed for row in rows),
+        is_empty=not any(row.started or row.succeeded or row.failed for row in [*rows, last]),
     )
 
 
