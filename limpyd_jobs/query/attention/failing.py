@@ -199,7 +199,9 @@ def _named(queue: str) -> str:
 
 
 def _title(seen: Glance, queue: str, spell: Spell, causes: _Causes) -> str:
-    if not causes.all_jobs:
+    """Return how many jobs failed; or, if not all errors were looked at, how many tries: all of these are counted,
+    whatever other queues fail."""
+    if not causes.all_jobs or (spell.failed and not seen.recent.is_exact):
         what = f"{spell.failed:,} of {count_of(spell.ended, 'try', 'tries')} of {_named(queue)} failed"
     else:
         at_least = "" if seen.recent.is_exact else "At least "
