@@ -145,8 +145,9 @@ def distance(seconds: float) -> str:
     return "now" if number < 1 else f"{text} ago" if seconds > 0 else f"in {text}"
 
 
-# The units of distances in time, their seconds, and up to how many of them are shown.
-UNITS = (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48), ("d", 86400, inf))
+# The units of distances in time, their seconds, and up to how many of them are shown: two of the next one, so that no
+# smaller number stands below a larger one, as 1 min below 99 s.
+UNITS = (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48), ("d", 86400, inf))
 
 
 def told(value: Any) -> Markup:

@@ -21,6 +21,7 @@ from limpyd_jobs.contrib.web import User
 from limpyd_jobs.contrib.web import tasks as web_tasks
 from limpyd_jobs.contrib.web.pages import queues as page_of_queues
 from limpyd_jobs.contrib.web.refusals import Refusal
+from limpyd_jobs.contrib.web.rendering import distance
 from limpyd_jobs.contrib.web.statics import FOLDER
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
 from limpyd_jobs.query import JobFilter, Metrics, queue_states
@@ -332,3 +333,10 @@ def test_a_queue_says_how_many_jobs_come_and_what_can_be_done_with_all_of_them(r
     assert "a minute come, 0 end" in page
     assert ">Requeue 1…</button>" in page
     assert "Delete what waits or is delayed…" in page
+
+
+def test_what_is_older_is_never_shown_as_nearer() -> None:
+    shown = [distance(seconds) for seconds in (1, 99, 119, 120, 3600, 7199, 7200, 172_799, 172_800)]
+    assert shown == [
+        f"{text} ago" for text in ("1 s", "99 s", "119 s", "2 min", "60 min", "119 min", "2 h", "47 h", "2 d")
+    ]

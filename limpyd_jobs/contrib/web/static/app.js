@@ -16,7 +16,7 @@
   const both = (options) => [undefined, "UTC"].map((timeZone) => new Intl.DateTimeFormat(undefined, { ...options, timeZone }));
   const clocks = both({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" }), days = [new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" })];
   days.push(days[0]);
-  const UNITS = [["s", 1, 100], ["min", 60, 100], ["h", 3600, 48], ["d", 86400, Infinity]];
+  const UNITS = [["s", 1, 120], ["min", 60, 120], ["h", 3600, 48], ["d", 86400, Infinity]];
   let isUtc = kept.get("utc") === "1";
 
   function distance(seconds) {

@@ -31,7 +31,7 @@
   function distance(text) {
     const seconds = (Date.now() - new Date(`${text.replace(" ", "T")}Z`)) / 1000, number = Math.abs(seconds);
     if (Number.isNaN(seconds)) return "";
-    const [unit, size] = [["s", 1, 100], ["min", 60, 100], ["h", 3600, 48], ["d", 86400, Infinity]].find(([, size, most]) => number < size * most);
+    const [unit, size] = [["s", 1, 120], ["min", 60, 120], ["h", 3600, 48], ["d", 86400, Infinity]].find(([, size, most]) => number < size * most);
     return seconds < 0 ? `in ${Math.floor(number / size)} ${unit}` : number < 1 ? "now" : `${Math.floor(number / size)} ${unit} ago`;
   }
 
