@@ -24,7 +24,7 @@ import rows
 from postgresql import PostgreSQL, find_postgresql
 from running import Collector
 from servers import Cluster, RedisServer
-from sharing import Schedule
+from sharing import Brief, Schedule, is_brief
 
 from limpyd_jobs.classes import job_classes
 from limpyd_jobs.exceptions import ConfigurationException
@@ -70,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "matrix(number): all cases but these, or the corners, are proofs")
     if config.option.tenth:
         config.option.tenth = rows.seed_of(config.option.tenth)
+    if is_brief(config):
+        config.pluginmanager.register(Brief())
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -125,12 +127,6 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[py
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
     """Keep together what is to be run together (the `xdist_group` of pytest-xdist has no effect since pytest 9)."""
     return Schedule(config, log)
-
-
-@pytest.fixture(autouse=True)
-def _interrupts_as_ever() -> None:
-    """A worker that is made, and never runs, goes on to handle SIGINT."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -230,48 +226,26 @@ def _models_on_our_server(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_heartbeat_goes_on() -> Iterator[None]:
-    """What a test leaves running would write into the database of the next ones."""
-    yield
-    for thread in threading.enumerate():
-        if thread.name == "limpyd-jobs-heartbeat":
-            thread.join(60)
-            assert not thread.is_alive(), "the test ends, but something that it began does not"
-
-
-@pytest.fixture(autouse=True)
-def _no_cluster_of_other_tests() -> Iterator[None]:
-    """Once a process uses a cluster, each call costs a little more, which tests count."""
-    yield
-    tags.used.clear()
-
-
-@pytest.fixture(autouse=True)
-def _no_observers_of_other_tests() -> Iterator[None]:
-    """A worker that logs JSON subscribes one, for good: each job then costs more, which tests count."""
-    before = {*instruments.installed, *emitting.observers}
-    yield
-    for observer in {*instruments.installed, *emitting.observers} - before:
-        emitting.unsubscribe(observer)
-
-
-@pytest.fixture(autouse=True)
-def _handlers_of_signals() -> Iterator[None]:
-    """A worker that is made, and never run, keeps the signals."""
+def _nothing_of_other_tests() -> Iterator[None]:
+    """What a test leaves in the process would change what the next ones see, or count: one fixture for all, since each
+    costs time in each test."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that is made, and never runs, keeps the signals
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    logger = logging.getLogger("limpyd-jobs")
+    level = logger.level
+    observers = {*instruments.installed, *emitting.observers}
     yield
+    logger.setLevel(level)  # which a worker sets, for good
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)
-
-
-@pytest.fixture(autouse=True)
-def _level_of_the_log() -> Iterator[None]:
-    """A worker sets the level of its log, for good."""
-    logger = logging.getLogger("limpyd-jobs")
-    level = logger.level
-    yield
-    logger.setLevel(level)
+    for observer in {*instruments.installed, *emitting.observers} - observers:
+        emitting.unsubscribe(observer)  # a worker that logs JSON subscribes one: each job then costs more
+    tags.used.clear()  # once a process uses a cluster, each call costs a little more
+    for thread in threading.enumerate():
+        if thread.name == "limpyd-jobs-heartbeat":  # it would write into the database of the next tests
+            thread.join(60)
+            assert not thread.is_alive(), "the test ends, but something that it began does not"
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import pytest
+from _pytest.runner import runtestprotocol
 from xdist.scheduler import LoadScopeScheduling
 
 # The beginnings of their names
@@ -14,11 +17,26 @@ TOGETHER = (
 )
 
 
+# How many cases of a test, at most, are given to a process at once: each time, it waits for an answer. Proofs are long.
+CASES = 8
+
+
 class Schedule(LoadScopeScheduling):
-    """Each test goes to the process that is free first, but for those that share something."""
+    """Each test, or some cases of it, goes to the process that is free first, but for those that share something."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._cases = 1 if config.option.markexpr == "proof" else CASES
+        self._units: dict[str, str] = {}
+        self._seen: Counter[str] = Counter()
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((name for name in TOGETHER if nodeid.startswith(name)), nodeid)
+        if nodeid not in self._units:
+            test = nodeid.partition("[")[0]
+            together = next((name for name in TOGETHER if nodeid.startswith(name)), None)
+            self._units[nodeid] = together or f"{test} {self._seen[test] // self._cases}"
+            self._seen[test] += 1
+        return self._units[nodeid]
 
     def _assign_work_unit(self, node: Any) -> None:
         """Let each second process begin with the tests of workers, which wait more than they compute."""
@@ -37,3 +55,19 @@ class Schedule(LoadScopeScheduling):
                 break
             pending += waiting
         return pending
+
+
+class Brief:
+    """Of a test that passes, a process tells the one that shares out the tests once, and not five times."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            if report.when == "call" or not report.passed:
+                item.ihook.pytest_runtest_logreport(report=report)
+        return True
+
+
+def is_brief(config: pytest.Config) -> bool:
+    """Whether this is a process of several, and nobody has asked for what it would not tell."""
+    return hasattr(config, "workerinput") and config.option.durations is None and not config.option.xmlpath
