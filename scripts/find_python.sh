@@ -13,3 +13,8 @@ find_python() {
   done
   return 1
 }
+
+# Run a command that installs this repository in place; one at a time, since each writes its files beside the code.
+one_at_a_time() {
+  if command -v flock >/dev/null; then flock setup.cfg "$@"; else "$@"; fi
+}
