@@ -9,7 +9,6 @@ import random
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import warnings
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 import redis
-from servers import RedisServer, free_port, wait_until
+from servers import RedisServer, certificate_in, free_port, wait_until
 
 from limpyd_jobs import ConfigurationException, Job
 from limpyd_jobs.redis import multiplexed
@@ -348,14 +347,9 @@ class TlsProxy:
 
 @pytest.fixture
 def tls_url(redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path) -> Iterator[str]:
-    certificate, key = tmp_path / "server.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    try:
-        names = ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-        subprocess.run([*make, *names, "-out", certificate, "-keyout", key], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("there is no openssl to make a certificate")
-    proxy = TlsProxy(redis_server.socket, certificate, key)
+    certificate_in(tmp_path)
+    certificate = tmp_path / "server.pem"
+    proxy = TlsProxy(redis_server.socket, certificate, tmp_path / "key.pem")
     yield f"rediss://127.0.0.1:{proxy.port}?ssl_ca_certs={certificate}"
     proxy.close()
 
