@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-PROCESSES = 2 * (os.cpu_count() or 1)  # tests wait as well as they compute; more would collect longer than they gain
+PROCESSES = 3 * (os.cpu_count() or 1)  # tests wait more than they compute; more would collect longer than they gain
 PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 # Its pages are not written, which would take a third of the time and finds nothing more.
 MANUAL = ("sphinx", "-qEWn", "-b", "dummy", "docs", "docs/_build")  # quiet, anew, and a warning is an error
@@ -96,7 +96,7 @@ def start_lint() -> subprocess.Popen[str]:
 def run_part(part: str, *arguments: str) -> int:
     """Run the commands of a part, say how long they took, and return the worst of their exit statuses."""
     began = time.monotonic()
-    if part == "--tests" and not any(ROOT.glob("tests/**/*pytest*.pyc")):
+    if part == "--tests" and not any(ROOT.glob(f"tests/**/*.{sys.implementation.cache_tag}-pytest*.pyc")):
         compile_tests(*arguments)
     if part == "--proofs" and "--long" in arguments:
         statuses = run_long_proofs([argument for argument in arguments if argument != "--long"])
@@ -107,7 +107,10 @@ def run_part(part: str, *arguments: str) -> int:
 
 
 def compile_tests(*arguments: str) -> None:
-    """Have one process compile the tests of a fresh clone, while lint needs the other processor, instead of each."""
+    """Have one process compile, for this Python, the tests of a fresh clone and what they import, instead of each.
+
+    Lint needs the other processor meanwhile.
+    """
     command = [sys.executable, "-m", *PARTS["--tests"][0], "-n0", "--collect-only", "-qq", *arguments]
     subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 
