@@ -13,11 +13,12 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = (
     "tests/proofs/test_benchmark_runs.py::TestARun::",
     "tests/test_example.py::TestAWholeRun::",
-    "tests/web/test_dashboard",  # with one browser
 )
 
+# Those of a file are together: a process that has any of them starts a browser.
+WITH_A_BROWSER = "tests/web/test_dashboard"
 
-# How many cases of a test, at most, are given to a process at once: each time, it waits for an answer. Proofs are long.
+# How many cases of a quick test, at most, are given to a process at once: each time, it waits for an answer.
 CASES = 8
 
 
@@ -26,17 +27,24 @@ class Schedule(LoadScopeScheduling):
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
-        self._cases = 1 if config.option.markexpr == "proof" else CASES
+        self._cases = CASES if config.option.markexpr == "not proof" else 1
         self._units: dict[str, str] = {}
         self._seen: Counter[str] = Counter()
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid not in self._units:
-            test = nodeid.partition("[")[0]
-            together = next((name for name in TOGETHER if nodeid.startswith(name)), None)
-            self._units[nodeid] = together or f"{test} {self._seen[test] // self._cases}"
-            self._seen[test] += 1
+            self._units[nodeid] = self._unit_of(nodeid)
         return self._units[nodeid]
+
+    def _unit_of(self, nodeid: str) -> str:
+        if nodeid.startswith(WITH_A_BROWSER):
+            return nodeid.partition("::")[0]
+        for name in TOGETHER:
+            if nodeid.startswith(name):
+                return name
+        test = nodeid.partition("[")[0]
+        self._seen[test] += 1
+        return f"{test} {(self._seen[test] - 1) // self._cases}"
 
     def _assign_work_unit(self, node: Any) -> None:
         """Let each second process begin with the tests of workers, which wait more than they compute."""

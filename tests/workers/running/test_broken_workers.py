@@ -51,10 +51,6 @@ class Quick(Base):
         await self.note()
 
 
-class PlainQuick(Base):
-    def run(self, queue: Queue) -> None: ...
-
-
 class Breaking(Base):
     """Jobs that break the loop of their worker when they run for the first time."""
 

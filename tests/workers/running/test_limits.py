@@ -51,11 +51,6 @@ def _same_handlers_afterwards() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def run_slow(job_class: type[Job] = Slow, **options: Any) -> Any:
-    """Run jobs by their own method."""
-    work(callback=None, **options)
-
-
 class TestJobTimeout:
     def check(self, redis_client: redis.Redis, job: Job, seconds: float) -> None:
         assert job.hmget("status", "queued", "tries") == ["e", None, "1"]
