@@ -28,17 +28,18 @@ local function holds(member)
   local job, token = string.match(member, '^%d+ (%S+) (%S+)$')
   return redis.call('HGET', job, '_claim_token') == token
 end
-for i = 1, #KEYS do
+local over, begun = KEYS[#KEYS - 1], KEYS[#KEYS]
+for i = 1, #KEYS - 2 do
   redis.call('SADD', KEYS[i], ARGV[1])
   local held = {}
   for _, member in ipairs(redis.call('SMEMBERS', KEYS[i])) do
     if holds(member) then held[#held + 1] = member end
   end
   if holds(ARGV[1]) and #held > tonumber(ARGV[i + 1]) then
-    redis.call('RPUSH', 'over', KEYS[i] .. ': ' .. table.concat(held, ', '))
+    redis.call('RPUSH', over, KEYS[i] .. ': ' .. table.concat(held, ', '))
   end
 end
-redis.call('INCR', 'begun')
+redis.call('INCR', begun)
 """
 
 
@@ -71,9 +72,10 @@ class Visit(Job):
 def run_counted(job: Job, names: tuple[str, ...]) -> None:
     """Run for a while, and count how many others do."""
     client = job.get_connection()
-    keys = [f"running:{name}:{value}" for name, value in zip(names, job.hmget(*names), strict=True)]
+    tag = job.key.partition("turns:")[0]  # of a cluster
+    keys = [f"{tag}running:{name}:{value}" for name, value in zip(names, job.hmget(*names), strict=True)]
     member = f"{os.getpid()} {job.key} {job.attempt_token}"
-    client.eval(_ENTER, len(keys), *keys, member, *(MOST[name] for name in names))
+    client.eval(_ENTER, len(keys) + 2, *keys, f"{tag}over", f"{tag}begun", member, *(MOST[name] for name in names))
     time.sleep(random.uniform(0.001, 0.03))
     for key in keys:
         client.srem(key, member)
@@ -134,7 +136,7 @@ class Crew:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         del self._pids[pid]
-        for key in self._client.scan_iter("running:*"):
+        for key in self._client.scan_iter("*running:*", count=10_000):
             for member in self._client.smembers(key):
                 if member.startswith(f"{pid} "):
                     self._client.srem(key, member)
@@ -158,7 +160,7 @@ def crew(client: redis.Redis, lease: float) -> Iterator[Crew]:
 def slots_over(client: redis.Redis) -> list[str]:
     """Return which limits have more slots than they may, at this moment."""
     now, found = client.time(), []
-    for key in client.scan_iter("*:slots"):
+    for key in client.scan_iter("*:slots", count=10_000):
         name = "account" if ":account:" in key else "region"
         number = client.zcount(key, f"({now[0] + now[1] / 1e6}", "+inf")
         if number > MOST[name]:

@@ -9,7 +9,7 @@ import pytest
 import redis
 from invariants import violations
 from limited import Turn, Visit, add_some, crew, do_any_verb, slots_over
-from servers import RedisServer, wait_until
+from servers import ClusterOfOne, RedisServer, wait_until
 
 from limpyd_jobs import Queue
 from limpyd_jobs.redis.database import JobsDatabase
@@ -43,7 +43,7 @@ def test_no_limit_is_exceeded_and_nothing_is_left(redis_client: redis.Redis, kil
     assert over == [], seed
     assert redis_client.lrange("over", 0, -1) == [], seed
     assert int(redis_client.get("begun") or 0) > kills
-    for key in redis_client.scan_iter("running:*"):
+    for key in redis_client.scan_iter("running:*", count=10_000):
         redis_client.delete(key)
     redis_client.delete("begun")
     assert violations(redis_client, Turn, Visit, Queue) == []
@@ -77,6 +77,24 @@ def test_no_limit_is_exceeded_when_redis_is_killed(
         assert client.lrange("over", 0, -1) == [], seed
 
 
+def test_no_limit_is_exceeded_in_a_cluster(redis_binary: str, jobs_database: JobsDatabase, kills: int) -> None:
+    over: list[str] = []
+    with ClusterOfOne(redis_binary) as server:
+        jobs_database.connect(url=f"redis+cluster://127.0.0.1:{server.port}/limited")
+        client = server.client()
+        add_some(150)
+        with crew(client, LEASE) as workers:
+            while workers.kills < kills / 3:
+                workers.kill_one()
+                for _ in range(20):
+                    do_any_verb()
+                    over += slots_over(client)
+            wait_until(lambda: not any(map(queued, (Turn, Visit))), "the end of all jobs")
+            wait_until(lambda: not keys_left(client), "the end of lanes")
+        assert over == client.lrange("{limited}:over", 0, -1) == []
+        assert int(client.get("{limited}:begun") or 0) > kills
+
+
 def queued(job_class: type) -> int:
     number: int = job_class.get_connection().scard(f"{job_class._name}:queued:1")
     return number
@@ -85,4 +103,4 @@ def queued(job_class: type) -> int:
 def keys_left(client: redis.Redis) -> list[str]:
     """What is left of limits, but for slots of jobs that were deleted while they ran, which lapse."""
     parts = ("_lane\n", "_parked", "_later", "_blocked\n", ":slots", ":queues")
-    return [key for key in client.scan_iter("*") if any(part in key for part in parts)]
+    return [key for key in client.scan_iter("*", count=10_000) if any(part in key for part in parts)]
