@@ -262,9 +262,17 @@ class Master:
         os.waitpid(pid, 0)
         return self._alive.pop(pid)
 
+    def start_ended(self) -> None:
+        """Start those anew that ended by themselves, as a worker does that begins while there is no Redis."""
+        for pid, (kind, target) in list(self._alive.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                del self._alive[pid]
+                self.start(kind, target)
+
     def kill_some(self, number: int) -> None:
         for _ in range(number):
             time.sleep(self._random.uniform(0.02, 0.2))
+            self.start_ended()
             kind, target = self.kill(self._random.choice(list(self._alive)))
             self.kills[kind] += 1
             self.start(kind, target)
@@ -303,6 +311,7 @@ def main(socket: str, kills: int, seed: int) -> None:
     until = time.monotonic() + 60
     while any(stuck_in(client).values()) and time.monotonic() < until:
         time.sleep(0.1)
+        master.start_ended()
     stuck = stuck_in(client)
     master.end("worker")
     master.end("sender")
