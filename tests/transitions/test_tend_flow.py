@@ -43,26 +43,44 @@ def as_limpyd_deletes(page: Page) -> None:
     page.get_connection().srem(f"{Page._name}:collection", page.pk.get())
 
 
-ENDS: dict[str, tuple[Callable[[Page], None], str]] = {
-    "ended by version 2": (as_version_2_ends, "waiting"),
-    "deleted by another program": (as_limpyd_deletes, "canceled"),
+ENDS: dict[str, tuple[Callable[[Page], None], str, list[str]]] = {
+    "ended by version 2": (as_version_2_ends, "waiting", ["1"]),
+    "deleted by another program": (as_limpyd_deletes, "canceled", ["1", "2"]),
 }
 
 
 @each("end", ENDS)
 def test_an_end_that_came_without_notice_is_followed(end: str, redis_client: redis.Redis) -> None:
-    step, state = ENDS[end]
+    step, state, found = ENDS[end]
     with Flow() as flow:
         page = flow.add(Page.prepare())
         report = flow.add(Report.prepare(), after=page)
     step(page.job)
     assert flow.nodes()[1].state == "waiting for others"
-    assert tend(redis_client, flow) == ["1"]
+    assert tend(redis_client, flow) == found
     assert flow.nodes()[1].state == state
     assert tend(redis_client, flow) == []
     if state == "waiting":
         report.job.claim("me").succeed()
     assert flow.state()[:2] == ("ended", 0)
+
+
+@each("policy", {"fail": "canceled", "run": "waiting"})
+def test_nodes_whose_hashes_are_gone_are_followed_in_one_look_at_the_flow(
+    policy: str, redis_client: redis.Redis
+) -> None:
+    number = 130
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(number)]
+        report = flow.add(Report.prepare(), after=pages, on_error=policy)
+    for page in pages:
+        as_limpyd_deletes(page.job)
+    redis_client.config_resetstat()
+    send(transitions.tend_flow(redis_client, flow.id))
+    scans = redis_client.info("commandstats")["cmdstat_zscan"]["calls"]
+    assert scans <= number // 50 + 2
+    assert report.job.status.hget() == {"fail": STATUSES.CANCELED, "run": STATUSES.WAITING}[policy]
+    assert flow.state()[1:3] == ({"fail": 0, "run": 1}[policy], number + (policy == "fail"))
 
 
 def test_a_job_that_waits_for_nothing_is_let_go(redis_client: redis.Redis) -> None:

@@ -87,6 +87,23 @@ local function tend_some(first)
   return last < size and 'tend ' .. (last + 1)
 end
 
+-- Follows, for some nodes that wait, the ends that they missed.
+local function follow_some_missed(cursor)
+  local next_cursor, found = unpack(redis.call('ZSCAN', key .. ':after', cursor, 'COUNT', MOST_DEPENDENTS))
+  local is_running = redis.call('HGET', key, 'state') == 'running'
+  for i = 1, #found, 2 do
+    local number, before = string.match(found[i], '^(%d+):(%d+)$')
+    if number and (before ~= '0' or is_running) then
+      local waits, is_open = unpack(redis.call('SMISMEMBER', key .. ':open', number, before))
+      if waits == 1 and is_open == 0 then
+        local how = redis.call('HGET', key .. ':failed', before) or STATUSES.SUCCESS
+        note_end_of_node(flow .. ' ' .. before .. ' run ' .. number, how)
+      end
+    end
+  end
+  return next_cursor ~= '0' and 'missed ' .. next_cursor
+end
+
 -- Does what an entry says; returns what is left of it.
 local function go_on(entry)
   local verb, first, rest = string.match(entry, '^(%a+) (%d+) ?(.*)$')
@@ -99,6 +116,8 @@ local function go_on(entry)
     return requeue_some(tonumber(first))
   elseif verb == 'tend' then
     return tend_some(tonumber(first))
+  elseif verb == 'missed' then
+    return follow_some_missed(first)
   elseif verb == 'signal' then
     return place_waiters(flow, rest) and entry
   end

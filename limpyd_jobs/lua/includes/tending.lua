@@ -6,17 +6,6 @@
 -- Of how many nodes before one is asked at most: of the others, once these have ended.
 local MOST_BEFORE = 1000
 
--- Those that come after a node whose hash is gone, or does not say it, as text.
-local function all_after(flow, number)
-  local numbers, cursor = {}, '0'
-  repeat
-    local reply = redis.call('ZSCAN', FLOW .. flow .. ':after', cursor, 'MATCH', '*:' .. number, 'COUNT', 1000)
-    cursor = reply[1]
-    for i = 1, #reply[2], 2 do numbers[#numbers + 1] = string.match(reply[2][i], '^%d+') end
-  until cursor == '0'
-  return table.concat(numbers, ',')
-end
-
 -- The ends that a node waits for, though they have come: it was not made yet, or was just put back. Before the flow is
 -- made, that of node 0 has not.
 local function ends_missed(flow, number)
@@ -75,14 +64,24 @@ local function tend_turn(flow)
   begin_first(turn)
 end
 
+-- Leaves it to others to find those that come after a node whose hash is gone, or does not say it: in steps, all such nodes are
+-- found first, so that one look at who waits for whom is enough.
+local function follow_all_missed(flow)
+  local is_last = redis.call('EXISTS', FLOW .. flow .. ':open') == 0
+  if is_last or redis.call('LPOS', FLOW .. flow .. ':todo', 'missed 0') then return end
+  leave_to_do(flow, 'tend 1')
+  leave_to_do(flow, 'missed 0')
+end
+
 -- Looks after a node; returns whether there was something to do.
 local function look_after(flow, number)
   -- It may have ended by the end of another one.
   if redis.call('SISMEMBER', FLOW .. flow .. ':open', number) == 0 then return false end
   local node = node_of(flow, number)
   if not node or node.queued ~= '1' then
-    local text = node and node.text or flow .. ' ' .. number .. ' run ' .. all_after(flow, number)
-    note_end_of_node(text, node and node.status or 'gone')
+    local text = node and node.text
+    note_end_of_node(text or flow .. ' ' .. number .. ' run', node and node.status or 'gone')
+    if not text then follow_all_missed(flow) end
   elseif node.is_parked and node.kind == 'after' then
     return tend_parked(flow, number)
   else
