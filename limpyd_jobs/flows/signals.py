@@ -15,6 +15,7 @@ from limpyd_jobs.flows.flow import Flow, readable
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models import Job
 from limpyd_jobs.models.continuing.signals import checked_signal
+from limpyd_jobs.models.following.results import checked_json
 from limpyd_jobs.models.functions.function import AddedJob
 from limpyd_jobs.records import flows
 from limpyd_jobs.records.flows import checked
@@ -211,6 +212,10 @@ def _sent(name: str, stored: str) -> SentSignal:
 
 def _checked_value(value: Any) -> str:
     text = CODECS[json].stored("The value of a signal", value)
+    try:
+        checked_json(text)
+    except ValueError as error:
+        raise TypeError(f"The value of a signal cannot be stored as JSON: {error}") from None
     check_size("The value of a signal", text, LONGEST_VALUE)
     return stored_value("value", text)
 

@@ -22,7 +22,8 @@ from limpyd_jobs.exceptions import (
     LimpydJobsException,
     NotClaimable,
 )
-from limpyd_jobs.records.known_classes import unwritten, was_written
+from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.records.known_classes import HIDDEN, is_secret_in, unwritten, was_written
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import check_database, redis_of, sender_of
@@ -266,7 +267,8 @@ def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
             f"{job.ident} cannot be claimed: job {known['pk']}, of the same identifier, is queued"
         )
     if outcome == "limited":
-        return NotClaimable(job.ident, STATUSES.WAITING, reason=f"the limit {one_line(known['limit'])} is reached")
+        label = label_of_key(type(job), known["limit"])
+        return NotClaimable(job.ident, STATUSES.WAITING, reason=f"the limit {one_line(label)} is reached")
     if outcome == "other queue model":
         return ConfigurationException(
             f"{job.ident} is in {known['queue_key']}: give claim() the queue_model of that queue"
@@ -319,6 +321,14 @@ def claim_state(job: RedisModel) -> Call[ClaimState]:
 
     request = {"model": layout_of(type(job)).json, "pk": pk_of(job)}
     return Call(sender_of(type(job)), _claim_state, request, read)
+
+
+def label_of_key(job_class: Any, key: str) -> str:
+    """Return how a key of a limit of a class is shown: ``customer=acme``, without the value of a secret field."""
+    name, has_value, value = key.partition(":_limit:")[2].partition(":")
+    fields = [limit.field for limit in limits_of_class(job_class) if limit.label == name]
+    is_secret = any(field and is_secret_in(job_class, field) for field in fields)
+    return f"{name}={HIDDEN if is_secret else value}" if has_value else name
 
 
 def owner_of(token: str | None) -> str | None:

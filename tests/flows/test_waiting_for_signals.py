@@ -293,6 +293,7 @@ class TestWaiting:
             _refused(ValueError, job.wait_for, "a", 0)
             claim.release()
         _refused(TypeError, send_signal, job, "a", object())
+        _refused(TypeError, send_signal, job, "a", [float("inf")])
         _refused(ValueError, send_signal, job, "a", "x" * 70_000)
         _refused(TypeError, send_signal, 12, "a")
         _refused(LimpydJobsException, job.wait_for, "a")  # it does not run

@@ -88,6 +88,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_emitted() -> None:
     for value, error in (
         (object(), TypeError),
         (float("nan"), TypeError),
+        ([-float("inf")], TypeError),
         ("\ud800", TypeError),
         (70_000 * "x", ValueError),
     ):

@@ -34,7 +34,7 @@ local function drop(number)
     redis.call('HDEL', node.key, '_flow')
     if node.base then
       redis.call('ZREM', node.base .. ':delayed', node.ident)
-      redis.call('LREM', node.base .. ':waiting', 0, node.ident)
+      if node.status ~= STATUSES.DELAYED then redis.call('LREM', node.base .. ':waiting', 0, node.ident) end
     end
     if not node.token then delete_record(node.model, node.pk) end
   end

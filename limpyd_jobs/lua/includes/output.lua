@@ -6,8 +6,8 @@
 -- entries there are, and how many bytes of values; for how many milliseconds they are kept after the end of the job; the
 -- token of the claim of the run. See append_output.lua, and `end_output` in records.lua.
 
--- How many entries one look reads of those that are too many.
-local SOME_ENTRIES = 100
+-- How many entries one look reads of those that are too many: they may be long.
+local SOME_ENTRIES = 10
 
 --@rarely
 local function output_key(name, pk)

@@ -51,7 +51,7 @@ def _text_of(job_class: type[RedisModel], result: Any) -> str:
     failure, form = None, _form_of_result(job_class)
     if form is not None:
         try:
-            return _checked(dump_compact(form.dump(result)))
+            return checked_json(dump_compact(form.dump(result)))
         except _UNFIT as error:
             failure = f"it cannot be kept as {form.name}: {one_line(error, MESSAGE)}"
     return storable(result, failure)
@@ -60,7 +60,7 @@ def _text_of(job_class: type[RedisModel], result: Any) -> str:
 def storable(value: Any, failure: str | None = None) -> str:
     """Return a value as JSON, or raise `TypeError` if that cannot hold it, with the message of a failure before."""
     try:
-        return _checked(dump_compact(value))
+        return checked_json(dump_compact(value))
     except _UNFIT as error:
         raise TypeError(failure or f"JSON cannot hold it: {one_line(error, MESSAGE)}") from None
 
@@ -69,12 +69,16 @@ def storable(value: Any, failure: str | None = None) -> str:
 _UNFIT = (TypeError, ValueError, ArithmeticError, RecursionError, AttributeError)
 
 
-def _checked(text: str) -> str:
-    """Return a text that Redis can keep and that can be read again: lone surrogates and NaN cannot."""
+def checked_json(text: str) -> str:
+    """Return a text that Redis can keep and that all programs can read: lone surrogates, NaN and infinity cannot be."""
     text.encode()
-    if "NaN" in text:
-        codec_of(json).load(text)
+    if "NaN" in text or "Infinity" in text:
+        json.loads(text, parse_constant=_refuse)
     return text
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 @memoized

@@ -38,7 +38,7 @@ RESULTS: dict[str, Any] = {
     "nested": {"rows": [[1, 2]], "raw": b"\x00"},
 }
 
-UNREADABLE = {"not a number": [float("nan")], "half a character": {"text": "\ud800"}}
+UNREADABLE = {"not a number": [float("nan")], "infinite": {"of": float("inf")}, "half a character": {"text": "\ud800"}}
 
 
 class Sum(Job):
