@@ -13,11 +13,12 @@ from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.dates import span
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
-from limpyd_jobs.query import limits_of, rest_limit, resume_limit, set_limit
+from limpyd_jobs.query import LimitKey, limits_of, rest_limit, resume_limit, set_limit
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.views import LimitRow, limit_rows
 
 COLUMNS = ("limit", "class", "taken", "allowed", "parked", "waited", "state", "set")
+MOST_NAMED = 5  # keys that still rest
 NUMBERS = ("concurrency", "rate", "burst", "share")
 
 
@@ -50,7 +51,7 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
             "show": self._show,
             "set": self._set,
             "pause": lambda words: self._change(words, rest_limit, "is paused: no job of it begins until resume"),
-            "resume": lambda words: self._change(words, resume_limit, "does not rest: its jobs begin again"),
+            "resume": self._resume,
             "rest": self._rest,
         }
 
@@ -100,6 +101,19 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
         now_set = rest_limit(job_class, limit, value, seconds, **self.how_audited)
         return self._print(now_set, f"{_key(limit, value)} rests for {span(seconds)}: no job of it begins before")
 
+    def _resume(self, words: Sequence[str]) -> int:
+        job_class, limit, value, rest = self._meant(words)
+        if rest:
+            self.parser.error(f"unexpected argument: {rest[0]!r}")
+        now_set = resume_limit(job_class, limit, value, **self.how_audited)
+        what = limit if value is None else _key(limit, value)
+        resting = [key for key in limits_of(job_class) if key.name == limit and key.rests_for and _is_of(key, value)]
+        if not resting:
+            return self._print(now_set, f"{_key(limit, value)} does not rest: its jobs begin again")
+        keys = ", ".join(f"{key.label} ({key.state})" for key in resting[:MOST_NAMED])
+        more = f" and {len(resting) - MOST_NAMED} more" if len(resting) > MOST_NAMED else ""
+        return self._print(now_set, f"{what} is resumed, but no job begins yet of {keys}{more}: resume these, too")
+
     def _change(self, words: Sequence[str], change: Callable[..., Mapping[str, str]], said: str) -> int:
         job_class, limit, value, rest = self._meant(words)
         if rest:
@@ -121,6 +135,10 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
 
 def _key(limit: str, value: str | None) -> str:
     return f"all of {limit}" if value is None else f"{limit}={one_line(value)}"
+
+
+def _is_of(key: LimitKey, value: str | None) -> bool:
+    return value is None or key.value in (None, value)
 
 
 def _as_json(row: LimitRow) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, Verb, outcome_of
+from limpyd_jobs.redis.calls import Call, Sender, Verb, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.scripting import Script
 
 _settle = Script("claiming/settle")
@@ -30,13 +30,22 @@ def rest(job: RedisModel, token: str, limit: str, seconds: float) -> Call[str]:
     return Call(sender_of(type(job)), _rest, {**_running(job, token, limit), "seconds": seconds}, outcome_of)
 
 
-@Verb
-def set_limit(
-    queue_model: type[RedisModel], limit: str, values: Mapping[str, str], audit: Mapping[str, str]
-) -> Call[str]:
-    """Set numbers of a limit, or of one key of it, beside the queues of a model; return all that is set."""
-    request = {"queue_model": layout_of(queue_model).json, "limit": limit, "values": json.dumps(values), **audit}
-    return Call(redis_of(queue_model), _set_limit, request, lambda reply: str(reply["text"]))
+def set_limit(queue_model: type[RedisModel], limit: str, values: Mapping[str, str], audit: Mapping[str, str]) -> str:
+    """Set numbers of a limit, or of one key of it, beside the queues of a model; return all that is set. Lanes
+    that wait for it look at it again, in steps."""
+    request = {"queue_model": layout_of(queue_model).json, "limit": limit, "values": json.dumps(values)}
+    sender = redis_of(queue_model)
+    reply = send(Call(sender, _set_limit, {**request, **audit}, dict))
+    for queue in reply["queues"]:
+        step, cursor = {**request, "queue": queue}, "0"
+        with passing_over_wrong_types():
+            while (cursor := _look_again(sender, step, cursor)) != "0":
+                pass
+    return str(reply["text"])
+
+
+def _look_again(sender: Sender, request: Mapping[str, str], cursor: str) -> str:
+    return send(Call(sender, _set_limit, {**request, "cursor": cursor}, lambda reply: str(reply["cursor"])))
 
 
 def _running(job: RedisModel, token: str, limit: str) -> dict[str, Any]:

@@ -28,6 +28,19 @@ def test_a_raised_limit_lets_as_many_begin_at_once(world: World) -> None:
     assert (entry.verb, entry.filter.endswith("Call account=a set concurrency=3")) == ("limit set", True)
 
 
+def test_all_lanes_of_a_queue_look_again_in_steps_that_are_short(world: World) -> None:
+    set_limit(Call, "account", concurrency=0)
+    number = 450
+    for i in range(number):
+        world.add(f"{i}", fields={"account": f"a{i}"})
+    assert begin(world) is None
+    world.client.config_resetstat()
+    set_limit(Call, "account", concurrency=1)
+    assert world.client.info("commandstats")["cmdstat_evalsha"]["calls"] > number // 200
+    assert world.client.zcard(f"{world.queue_key()}:_turns") == number
+    assert world.client.zcard(f"{world.queue_key()}:_later") == 0
+
+
 def test_a_lowered_limit_lets_none_begin_until_there_is_room(world: World) -> None:
     jobs = add(world, *"aaaa")
     set_limit(Call, "account", concurrency=3)
