@@ -210,9 +210,15 @@ def with_resources(function: Callable[..., Any], given: Sequence[GivenParameter]
 
         @wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
+            raised: BaseException
             async with AsyncExitStack() as stack:
-                opened = {name: await resource.aenter(stack) for name, resource in resources}
-                return await function(*args, **{**kwargs, **opened})
+                try:
+                    opened = {name: await resource.aenter(stack) for name, resource in resources}
+                    return await function(*args, **{**kwargs, **opened})
+                except BaseException as error:
+                    raised = error
+                    raise
+            raise _swallowed(function, raised)
 
         return call_async
     for _, resource in resources:
@@ -221,11 +227,25 @@ def with_resources(function: Callable[..., Any], given: Sequence[GivenParameter]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        raised: BaseException
         with ExitStack() as stack:
-            opened = {name: resource.enter(stack) for name, resource in resources}
-            return function(*args, **{**kwargs, **opened})
+            try:
+                opened = {name: resource.enter(stack) for name, resource in resources}
+                return function(*args, **{**kwargs, **opened})
+            except BaseException as error:
+                raised = error
+                raise
+        raise _swallowed(function, raised)
 
     return call
+
+
+def _swallowed(function: Any, raised: BaseException) -> BaseException:
+    """Return what the code of a job raised, and a resource of it swallowed: it is how the job ends. Else a job that waits, or
+    is canceled, would be a success."""
+    what = "%s: one of its resources swallowed %s, with which the job ends all the same: let it raise that again"
+    log.warning(what, path_of_function(function), one_line(repr(raised), MESSAGE))
+    return raised
 
 
 def prepare_run(job_class: Any, run: Any) -> None:

@@ -14,7 +14,19 @@ import redis
 from running import work, worker_of, working
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import GIVEN, ConfigurationException, Error, Job, Queue, Resource, job, job_resource, worker_resource
+from limpyd_jobs import (
+    GIVEN,
+    STATUSES,
+    Cancel,
+    ConfigurationException,
+    Error,
+    Job,
+    Queue,
+    Resource,
+    job,
+    job_resource,
+    worker_resource,
+)
 from limpyd_jobs.testing import run_job
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -106,6 +118,24 @@ class Save(Job):
         return f"{queue.name.hget()} with {pool.name}, {more}"
 
 
+@job_resource
+def swallowing() -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        seen.append("rolled back")
+
+
+@job(queue="resources")
+def refuse(cancels: bool, it: Annotated[None, Resource(swallowing)] = GIVEN) -> None:
+    raise Cancel("not now") if cancels else ValueError("bad")
+
+
+@job(queue="resources")
+async def refuse_async(cancels: bool, it: Annotated[None, Resource(swallowing)] = GIVEN) -> None:
+    raise Cancel("not now") if cancels else ValueError("bad")
+
+
 class Fetch(Job):
     namespace = "resources"
     queue_name = "resources"
@@ -144,6 +174,14 @@ def test_one_of_a_job_sees_what_the_code_raises() -> None:
     run()
     assert "rolled back: bad" in seen
     assert [error.message.hget() for error in Error.collection().instances()] == ["bad"]
+
+
+def test_one_that_swallows_what_the_code_raises_does_not_make_it_a_success(caplog: pytest.LogCaptureFixture) -> None:
+    added = [each.add(cancels) for each in (refuse, refuse_async) for cancels in (True, False)]
+    run(4)
+    assert [each.job.status.hget() for each in added] == [STATUSES.CANCELED, STATUSES.ERROR] * 2
+    assert seen == ["rolled back"] * 4
+    assert "one of its resources swallowed ValueError('bad')" in caplog.text
 
 
 @pytest.mark.parametrize("options", [{}, {"concurrency": 2}], ids=["one after the other", "at once"])
