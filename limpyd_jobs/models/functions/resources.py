@@ -241,8 +241,8 @@ def with_resources(function: Callable[..., Any], given: Sequence[GivenParameter]
 
 
 def _swallowed(function: Any, raised: BaseException) -> BaseException:
-    """Return what the code of a job raised, and a resource of it swallowed: it is how the job ends. Else a job that waits, or
-    is canceled, would be a success."""
+    """Return what the code of a job raised, and a resource of it swallowed: it is how the job ends. Else a job that
+    waits, or is canceled, would be a success."""
     what = "%s: one of its resources swallowed %s, with which the job ends all the same: let it raise that again"
     log.warning(what, path_of_function(function), one_line(repr(raised), MESSAGE))
     return raised

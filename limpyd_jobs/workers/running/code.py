@@ -86,16 +86,22 @@ class JobCode:
         return result
 
     def met(self, job_class: type[Job]) -> None:
-        """Warn once of a class that asks for what only a parent process can do: to kill the process of its jobs."""
+        """Warn once of a class that asks to kill the process of its jobs, which only a parent process can do, and only
+        of jobs with a time limit."""
         if job_class in self._met:
             return
         self._met.add(job_class)
-        if self.state.hard_limits is None and own_seconds(job_class.kill_after):
-            self.worker.log(
-                f"{job_class.get_model_repr()} has kill_after = {job_class.kill_after:g}, but this worker has no "
-                "parent that could kill its process: start it with --processes, or with --kill-after",
-                "warning",
+        if not own_seconds(job_class.kill_after):
+            return
+        has = f"{job_class.get_model_repr()} has kill_after = {job_class.kill_after:g}, but"
+        if self.state.hard_limits is None:
+            parent = (
+                "this worker has no parent that could kill its process: start it with --processes, or with --kill-after"
             )
+            self.worker.log(f"{has} {parent}", "warning")
+        elif not (own_seconds(job_class.default_job_timeout) or self.worker._settings.job_timeout):
+            limit = "no time limit, from which that counts: give it default_job_timeout, or each job a job_timeout"
+            self.worker.log(f"{has} {limit}", "warning")
 
     def begin_limit(self, run: Run, seconds: float) -> int | None:
         """Let the parent kill this process if a job goes on for too long after its time limit; see `end_limit`."""

@@ -290,6 +290,7 @@ class EventLoop:
         loop.set_task_factory(stepped_task)  # a job may have given it another one
         with suppress(BaseException):
             loop.run_until_complete(_end_tasks())
+            loop.set_exception_handler(partial(_note_unclosed, self._log))
             loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), CLOSE_WITHIN))
         guarded.discard(loop)
         with suppress(BaseException):
@@ -297,6 +298,15 @@ class EventLoop:
 
 
 def _nothing(_: Awaited) -> None: ...
+
+
+def _note_unclosed(log: Callable[[str, str], None], loop: AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log in one line that an asynchronous generator, such as a resource, did not close in time."""
+    generator = context.get("asyncgen")
+    if generator is None or not generator.ag_running:
+        loop.default_exception_handler(context)
+        return
+    log(f"{generator.__qualname__} did not close within {CLOSE_WITHIN:g} second of the end, and is given up", "warning")
 
 
 async def _end_tasks() -> None:

@@ -118,6 +118,16 @@ class Save(Job):
         return f"{queue.name.hget()} with {pool.name}, {more}"
 
 
+@worker_resource
+async def slow() -> AsyncIterator[None]:
+    yield
+    await asyncio.sleep(60)
+
+
+@job(queue="resources")
+async def wait(it: Annotated[None, Resource(slow)] = GIVEN) -> None: ...
+
+
 @job_resource
 def swallowing() -> Iterator[None]:
     try:
@@ -229,6 +239,16 @@ def test_one_that_cannot_be_closed_is_logged_and_harms_no_other(caplog: pytest.L
     run(2)
     assert "pool closed" in seen
     assert "broken could not be closed" in caplog.text
+
+
+def test_one_that_closes_slowly_is_given_up_in_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("limpyd_jobs.workers.running.event_loop.CLOSE_WITHIN", 0.05)
+    wait.add()
+    run()
+    assert "slow did not close within 0.05 second of the end, and is given up" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_what_cannot_be_one_is_refused() -> None:

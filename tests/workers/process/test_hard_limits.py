@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from invariants import violations
 from parents import QUEUE, all_succeeded, runners
-from running import work
+from running import work, worker_of
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue
@@ -97,6 +97,16 @@ def test_a_worker_without_a_parent_warns_once_of_each_class_that_asks_for_one(ca
     warnings = [each.getMessage() for each in caplog.records if "has no parent" in each.getMessage()]
     assert len(warnings) == 1
     assert f"{Impatient.get_model_repr()} has kill_after = 0.0001" in warnings[0]
+
+
+def test_a_worker_warns_once_of_a_class_whose_jobs_have_no_time_limit_that_could_end(caplog) -> None:
+    for each in (Impatient, Impatient, Patient):
+        each.add_job(queue_name="queue")
+    worker = worker_of("queue", max_loops=3)
+    worker._run_state.hard_limits = HardLimits(Board(), lambda: None)  # as the parent of several processes gives it
+    worker.run()
+    (warning,) = [each.getMessage() for each in caplog.records if "no time limit" in each.getMessage()]
+    assert f"{Impatient.get_model_repr()} has kill_after = 0.0001" in warning
 
 
 def test_a_job_of_which_too_much_would_have_to_be_said_has_none() -> None:
