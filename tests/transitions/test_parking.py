@@ -10,6 +10,7 @@ import pytest
 import redis
 from cases import each
 from limpyd import fields
+from servers import wait_until
 from worlds import LATER, TOKEN, World, pk_of, until
 
 from limpyd_jobs import Error, Job, Limit, LimpydJobsException, NotClaimable, Queue, transitions
@@ -39,6 +40,15 @@ class Ask(Job):
     model = fields.InstanceHashField()
     tokens = fields.InstanceHashField()
     limits = [Limit("model", rate="100/100h", weight="tokens", burst=10)]
+
+
+class Quick(Job):
+    """A rate by the model, which is soon free again."""
+
+    namespace = "limited"
+    queue_name = "q"
+    model = fields.InstanceHashField()
+    limits = [Limit("model", rate="50/s")]
 
 
 class Both(Job):
@@ -84,7 +94,7 @@ class Refresh(Job):
     limits = [Limit("page", concurrency=1, on_limit="drop")]
 
 
-CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Both, Tenant, Renter, Free, Refresh)}
+CLASSES = {cls.get_model_repr(): cls for cls in (Call, Ask, Quick, Both, Tenant, Renter, Free, Refresh)}
 
 
 @pytest.fixture
@@ -635,6 +645,15 @@ def test_one_too_many_may_be_dropped_instead(limited: World) -> None:
     world.succeed(first, "1")
     assert world.add("a:1", fields={"page": "a"})[0] == "added"
     assert begin(world, "4") == "4"
+
+
+def test_a_lane_that_a_rate_let_go_leaves_nothing_once_it_is_empty(redis_client: redis.Redis) -> None:
+    world = World(redis_client, Quick)
+    add(world, *"aabb")
+    wait_until(lambda: begin(world, f"{len(redis_client.zrange(f'{world.queue_key()}:_running', 0, -1))}") == "4")
+    begin(world, "none")
+    keys = [key for key in redis_client.scan_iter() if "_blocked" in key or ":queues" in key or "_lane" in key]
+    assert keys == []
 
 
 # -- What is broken

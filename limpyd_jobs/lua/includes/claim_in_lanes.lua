@@ -92,6 +92,17 @@ local function pass_on(lane, limit)
   end
 end
 
+-- A lane without jobs waits for nothing: not for a limit that let it go by its rate, either.
+--@rarely
+local function wait_no_more(base, lane)
+  for _, limit in ipairs(limits_in(lane)) do
+    local blocked = base .. ':_blocked\n' .. limit
+    if redis.call('ZREM', blocked, lane) == 1 and redis.call('EXISTS', blocked) == 0 then
+      redis.call('SREM', limit .. ':queues', base)
+    end
+  end
+end
+
 -- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits; where
 -- jobs that may not begin do not just wait, it does so once it was tried.
 --@rarely
@@ -112,6 +123,7 @@ local function end_turn(base, queue, lane, turn, needs)
   if not full and queue.is_late then notify_worker(base) end
   if full and redis.call('EXISTS', lane_key(base, lane)) == 0 then
     redis.call('ZREM', base .. ':_turns', lane)
+    wait_no_more(base, lane)
   elseif full then
     block_lane(base, lane, next_turn, full, moment or first_lapse(full))
   end
