@@ -280,10 +280,10 @@ def test_a_flow_goes_on_if_another_program_wrote_to_the_field_of_one_of_its_jobs
     redis_client.hset((shape.next if which == "page" else report).key, "_flow", "x")
     succeed(shape.next)
     if which == "page":
-        assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["1"])
+        assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["1", "2"])
     succeed(report)
     if which == "report":
-        assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["2"])
+        assert send(transitions.tend_flow(redis_client, shape.flow.id)) == ("0", ["2", "3"])
     assert shape.states == ["success", "waiting"]
     assert shape.flow.state()[:3] == ("running", 1, 0)
 
