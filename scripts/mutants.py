@@ -141,8 +141,8 @@ MUTANTS = [
     Mutant(
         "the identifier of a success stays taken",
         "lua/includes/successes.lua",
-        "changes.status, changes.queued, changes._cursor = STATUSES.SUCCESS, false, false",
-        "changes.status, changes._cursor = STATUSES.SUCCESS, false",
+        "status = STATUSES.SUCCESS, queued = false, start = start",
+        "status = STATUSES.SUCCESS, start = start",
         SUCCEED,
     ),
     Mutant(

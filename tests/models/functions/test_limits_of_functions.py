@@ -18,7 +18,7 @@ class Limited(Job):
     limits = [Limit(name="all_of_base", concurrency=9)]
 
 
-@job(base=Limited, limits=[Limit("start", concurrency=5), Limit(name="provider", concurrency=50)])
+@job(base=Limited, limits=[Limit("start", concurrency=5), Limit(name="maker", concurrency=50)])
 async def ask(
     customer: Annotated[str, Limit(concurrency=2, fair=True)],
     model: Annotated[str, "any other", Limit(rate="100/m", weight="tokens")],
@@ -32,7 +32,7 @@ def test_a_limit_is_of_its_parameter_or_of_the_option() -> None:
     assert limits_of_class(ask.job_class) == (
         Limit(name="all_of_base", concurrency=9),
         Limit("arg_start", concurrency=5),
-        Limit(name="provider", concurrency=50),
+        Limit(name="maker", concurrency=50),
         Limit("customer", concurrency=2, fair=True),
         Limit("model", rate="100/m", weight="tokens"),
     )
