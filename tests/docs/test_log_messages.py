@@ -25,6 +25,7 @@ from limpyd_jobs.records import records
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.claiming.claimer import Claimer
 from limpyd_jobs.workers.maintenance.tasks import Pruner
+from limpyd_jobs.workers.process.hard_limits import Board, HardLimits
 
 
 class Declaring(Job):
@@ -55,6 +56,15 @@ class Careless(Worker):
 
     def job_success(self, *args):
         raise RuntimeError("oops")
+
+
+def provoke_what_a_parent_is_for():
+    Endless.add_jobs(["endless", "of a child"], queue_name="endless")
+    with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
+        pass
+    child = Worker("endless", callback=do_nothing, max_loops=1, terminate_gracefuly=False)
+    child._run_state.hard_limits = HardLimits(Board(), lambda: None)  # as the parent of several processes gives them
+    child.run()
 
 
 def run_until(text: str, caplog: pytest.LogCaptureFixture, worker: Worker) -> None:
@@ -270,9 +280,7 @@ def test_the_log_says_what_the_manual_says(
     provoke_late_renewals(caplog)
     provoke_orphans(monkeypatch)
     provoke_what_is_wrong_with_schedules(monkeypatch)
-    Endless.add_job("endless", "endless")
-    with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
-        pass
+    provoke_what_a_parent_is_for()
     provoke_what_others_ask_for(caplog)
     provoke_a_stall(caplog, tmp_path / "healthy")
     provoke_failures_of_redis(jobs_database, redis_binary, caplog)
