@@ -82,11 +82,13 @@ def parts_of(key: str) -> tuple[str, str, str | None]:
     return owner, name, value if has_value else None
 
 
-def is_left_to_elder(key: str, elder: str | None) -> bool:
-    """Return whether a slot of a limit is kept for the elder, as ``lua/includes/limits.lua`` stores that."""
-    kept, _, own = (elder or "").partition(" ")[2].partition(" ")[2].partition(" ")
-    keys = limits_in(own.partition("\n")[2])
-    return key in keys and kept in ("*", f"{keys.index(key) + 1}")
+def is_left_to_elder(key: str, elder: str | None, moment: float) -> bool:
+    """Return whether a slot of a limit is left to the elder, as ``lua/includes/limits.lua`` stores that."""
+    words = (elder or "").split(" ", 4)
+    keys = limits_in(words[-1].partition("\n")[2])
+    if len(words) < 5 or key not in keys:
+        return False
+    return words[2] == f"{keys.index(key) + 1}" or moment <= (_number(words[3]) or 0) / 1e6
 
 
 def waits_for_ever(connection: Any, queue_key: str, declared: Declared) -> bool:

@@ -600,10 +600,12 @@ def test_no_slot_is_left_to_a_job_that_no_worker_looks_at(limited: World) -> Non
     world = of(limited, Both)
     job = both(world, "gone", "a", "x")
     elder = f"{world.queue_key('other')}\n{world.jobs}:_limit:account:a\n{world.jobs}:_limit:region:x"
-    world.client.hset(f"{world.queues}:_limits", "\nelder", f"{2**53 - 1} 0 * {elder}")
+    world.client.hset(f"{world.queues}:_limits", "\nelder", f"{2**53 - 1} 0 1 {2**53 - 1} {elder}")
     assert [begin(world, token) for token in "12"] == [None, None]
     assert "is left to a job" in "".join(reason.text for reason in world.job(pk_of(job)).explain().reasons)
-    world.client.hset(f"{world.queues}:_limits", "\nelder", f"{2**53 - 1} 1 * {elder}")  # it was called long ago
+    world.client.hset(
+        f"{world.queues}:_limits", "\nelder", f"{2**53 - 1} 1 1 {2**53 - 1} {elder}"
+    )  # it was called long ago
     world.client.zadd(f"{world.queue_key()}:_turns", {elder.partition("\n")[2]: 1})
     assert begin(world, "3") == pk_of(job)
 

@@ -159,7 +159,7 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
     elseif reply.lane ~= lane then
       return nil
     end
-    return not is_elder_after_all(base, lane, reply, classes) and pass_on(lane, reply.limit) or nil
+    return not is_elder_after_all(base, lane, reply) and pass_on(lane, reply.limit) or nil
   elseif reply.outcome == 'nothing' then
     park(base, lane, ident, spot)
     if queue.is_late then notify_worker(base) end

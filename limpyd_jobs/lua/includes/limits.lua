@@ -10,7 +10,6 @@
 -- limit, and one for each key, such as 'concurrency=3 share=2'.
 
 --@include clock
---@include idents
 --@include records
 --@include shared_key
 --@include slots
@@ -19,9 +18,6 @@
 -- lane of one that was passed over for longer than this becomes the elder of all queues: of some of its limits, one slot is
 -- left to it until it begins, for a minute at most. It has to look within a second once a slot is: microseconds.
 local PATIENCE, ELDER_LASTS, ELDER_LOOKS = 500000, 60000000, 1000000
-
--- Among how many jobs that hold slots those are looked for that passed the elder over.
-local MOST_HOLDERS = 100
 
 -- For how long to look away from a limit that nothing ends: microseconds.
 local LOOK_AT_LIMITS = 60000000
@@ -86,17 +82,20 @@ local function set_value(need, name)
 end
 
 -- The elder, as it is stored; nil if there is none: {til, called: when a slot was left to it that it did not look at yet, or 0,
--- kept: of which of its limits a slot is, '*' for all, '-' for none, or its number, own: the base of its queue and its lane}.
+-- lacks: the number of the limit that keeps it from beginning, whose next slot is left to it, all_til: until when those of its
+-- other limits are, own: the base of its queue and its lane}.
 --@rarely
 local function elder_in(text)
-  local til, called, kept, own = string.match(text or '', '^(%d+) (%d+) (%S+) (.*)$')
-  return til and tonumber(til) > now() and {til = til, called = tonumber(called), kept = kept, own = own} or nil
+  local til, called, lacks, all_til, own = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+  return til and tonumber(til) > now() and {
+    til = til, called = tonumber(called), lacks = tonumber(lacks), all_til = tonumber(all_til), own = own,
+  } or nil
 end
 
 --@rarely
 local function write_elder(base, elder)
   redis.call('HSET', shared_key(base, '_limits'), '\nelder',
-    string.format('%s %.0f %s %s', elder.til, elder.called, elder.kept, elder.own))
+    string.format('%s %.0f %d %.0f %s', elder.til, elder.called, elder.lacks, elder.all_til, elder.own))
 end
 
 -- Reads what was set for some limits, and which lane is the elder.
@@ -118,11 +117,11 @@ local function first_lapse(limit)
   return ends and math.ceil(ends * 1000000) or now() + LOOK_AT_LIMITS
 end
 
--- Whether a slot of a limit is kept for the elder.
+-- Whether a slot of a limit is left to the elder.
 --@rarely
-local function is_kept(elder, limit)
+local function is_left(elder, limit)
   for i, each in ipairs(limits_in(string.match(elder.own, '^[^\n]*\n(.*)$'))) do
-    if each == limit then return elder.kept == '*' or elder.kept == tostring(i) end
+    if each == limit then return i == elder.lacks or now() <= elder.all_til end
   end
   return false
 end
@@ -131,7 +130,7 @@ end
 -- looks at the elder, as its queue is paused, or all who serve it are busy, it is none any more.
 --@rarely
 local function leave_to_elder(limit, elder, own)
-  if not elder or elder.own == own or not is_kept(elder, limit) then return false end
+  if not elder or elder.own == own or not is_left(elder, limit) then return false end
   local base, lane = string.match(elder.own, '^([^\n]*)\n(.*)$')
   local is_deaf = elder.called > 0 and now() - elder.called > ELDER_LOOKS
   if is_deaf or not pcall(let_lane_go, base, lane) then
@@ -304,34 +303,24 @@ local function sort_again(base, job, changes)
   end
 end
 
--- Whether a job has begun since a moment that holds a slot of a limit.
+-- Which limit the elder lacks, and until when a slot of each of its others is left to it, too. Only once it has the one that it
+-- lacked, and lacks another: for no longer than it has waited. So no limit is unused for long if a job holds another one for
+-- hours. If it waits for a rate: for half a second.
 --@rarely
-local function was_taken_since(limit, moment, classes)
-  for _, ident in ipairs(redis.call('ZRANGE', limit .. ':slots', 0, MOST_HOLDERS - 1)) do
-    local path = parse_ident(ident)
-    local start = path and classes[path] and redis.pcall('HGET', job_of(classes[path], ident).key, 'start')
-    if type(start) == 'string' and start > moment then return true end
-  end
-  return false
-end
-
--- Of which limits a slot is kept for the elder, given the limit that keeps it from beginning: of all, if that is free soon, or
--- jobs that came later took it. Else only of that one: the others may be used until it is free.
---@rarely
-local function kept_for_elder(lane, reply, since, classes)
-  local need = reply.need
-  if not need.is_full then return not need.rests and reply.moment - now() <= PATIENCE and '*' or '-' end
-  if was_taken_since(need.limit, date_text(since), classes) then return '*' end
+local function lacking_of(elder, lane, reply, since)
+  local need, lacks = reply.need, 0
   for i, each in ipairs(limits_in(lane)) do
-    if each == need.limit then return tostring(i) end
+    if each == need.limit then lacks = i end
   end
-  return '-'
+  if not need.is_full then return lacks, not need.rests and reply.moment - now() <= PATIENCE and reply.moment or 0 end
+  if not elder or elder.lacks == lacks then return lacks, elder and elder.all_til or 0 end
+  return lacks, now() + math.max(PATIENCE, now() - since)
 end
 
 -- Notes that a lane with several limits was passed over, as one of them was not free. Returns whether it is the elder, to
 -- which all the others are left.
 --@rarely
-local function is_elder_after_all(base, lane, reply, classes)
+local function is_elder_after_all(base, lane, reply)
   if not string.find(lane, '\n', 1, true) or not reply.need then return false end
   local key, own = shared_key(base, '_limits'), base .. '\n' .. lane
   local since, text = unpack(redis.call('HMGET', key, '\npassed\n' .. own, '\nelder'))
@@ -339,12 +328,12 @@ local function is_elder_after_all(base, lane, reply, classes)
   if elder and elder.own ~= own then return false end
   if not since then redis.call('HSET', key, '\npassed\n' .. own, string.format('%.0f', now())) end
   if not elder and (not since or now() - tonumber(since) <= PATIENCE) then return false end
-  local kept = kept_for_elder(lane, reply, tonumber(since) or now(), classes)
+  local lacks, all_til = lacking_of(elder, lane, reply, tonumber(since) or now())
   local til = elder and elder.til or string.format('%.0f', now() + ELDER_LASTS)
-  if not elder or elder.called > 0 or elder.kept ~= kept then
-    write_elder(base, {til = til, called = 0, kept = kept, own = own})
+  if not elder or elder.called > 0 or elder.lacks ~= lacks then
+    write_elder(base, {til = til, called = 0, lacks = lacks, all_til = all_til, own = own})
   end
-  return kept == '*'
+  return now() <= all_til
 end
 
 -- A lane with several limits is passed over no more, as a job of it begins, or it has none.

@@ -83,7 +83,7 @@ def _of_limit(connection: Any, queue_model: str, limit: Limit, key: str, label: 
         )
     elif free_in:
         yield "limit_rate", f"The rate of {label} is used up: the next job may begin in {span(free_in)}.", ""
-    elif is_left_to_elder(key, elder) and live.allowed == len(holders) + 1:
+    elif is_left_to_elder(key, elder, moment) and live.allowed == len(holders) + 1:
         yield (
             "limit_left",
             f"A slot of {label} is left to a job that waits for several limits, and was passed over.",
