@@ -87,7 +87,18 @@ class Turning(Job):
     limits = [Limit("page", concurrency=1, fair=True, on_limit="drop")]
 
 
-CLASSES = {cls.get_model_repr(): cls for cls in (Render, Preview, Fair, Trailing, Patient, Hasty, Picky, Turning)}
+class Rendered(Job):
+    """Only the newest of a page waits, or runs; all share a renderer."""
+
+    namespace = "newest"
+    queue_name = "q"
+    page = fields.InstanceHashField()
+    limits = [Limit(name="renderer", concurrency=1), Limit("page", concurrency=1, on_limit="replace")]
+
+
+CLASSES = {
+    cls.get_model_repr(): cls for cls in (Render, Preview, Fair, Trailing, Patient, Hasty, Picky, Turning, Rendered)
+}
 SUPERSEDED = "a newer job waits for its limit page"
 
 
@@ -215,6 +226,21 @@ def test_a_job_that_is_tried_again_is_not_the_newest(world: World) -> None:
     begin(world, "2")
     assert begin(world, "none") is None
     assert statuses([old, *jobs]) == "crw"
+
+
+def test_the_newest_counts_while_another_limit_is_full_too(world: World) -> None:
+    world = of(world, Rendered)
+    jobs = add(world, "aaa")
+    begin(world, "1")
+    assert begin(world, "none") is None
+    jobs += add(world, "a")
+    assert begin(world, "none") is None
+    assert statuses(jobs) == "cccw"
+    world.finish_canceled(jobs[0], "1")
+    assert begin(world, "2") == pk_of(jobs[3])
+    jobs += add(world, "a")
+    assert begin(world, "none") is None
+    assert statuses(jobs) == "ccccw"
 
 
 def test_no_job_that_runs_is_canceled_for_one_that_could_not_begin(world: World) -> None:

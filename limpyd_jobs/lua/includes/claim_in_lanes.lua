@@ -107,16 +107,18 @@ end
 -- jobs that may not begin do not just wait, it does so once it was tried.
 --@rarely
 local function end_turn(base, queue, lane, turn, needs)
-  local share, fair, full, moment = 1, nil, nil, nil
+  local share, fair, full, moment, is_acting = 1, nil, nil, nil, false
   for _, need in ipairs(needs) do
     if need.rule.fair then share, fair = set_value(need, 'share') or 1, need.limit end
     local is_rate_used = need.interval and need.used_until - need.ahead > now()
+    is_acting = is_acting or need.rule.acts and (need.is_last or is_rate_used)
     if need.is_last and not need.rule.acts then
       full, moment = need.limit, nil
     elseif is_rate_used and not need.rule.acts then
       full, moment = need.limit, need.used_until - need.ahead
     end
   end
+  if is_acting then full = nil end
   local next_turn = turn + 1 / math.max(share, 0.001)
   redis.call('ZADD', base .. ':_turns', turn, LAST_TURN, next_turn, lane)
   if fair and fair ~= lane then redis.call('ZADD', base .. ':_passes', next_turn, fair) end

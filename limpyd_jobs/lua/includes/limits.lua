@@ -183,19 +183,22 @@ local function rests_until(need)
   return need.rests and rest or nil
 end
 
--- The first limit that keeps a job from beginning, when to look again, and what it needs of it; nil if it may begin. A key of a wrong type
--- keeps it, too.
+-- The first limit that keeps a job from beginning, when to look again, and what it needs of it; nil if it may begin. Those come
+-- first where jobs that may not begin do not just wait. A key of a wrong type keeps it, too.
 --@rarely
 local function obstacle_of(needs, base, ident, lane)
   if #needs == 0 then return nil end
   read_set_values(needs, base)
   local own = base .. '\n' .. (lane or '')
-  for _, need in ipairs(needs) do
-    local ok, moment = pcall(function()
-      return rests_until(need) or full_until(need, ident, needs.elder, own) or used_up_until(need)
-    end)
-    moment = ok and moment or not ok and now() + LOOK_AT_LIMITS
-    if moment then return need.limit, moment, need end
+  for _, acts in ipairs({true, false}) do
+    for _, need in ipairs(needs) do
+      local ok, moment = pcall(function()
+        return (need.rule.acts or false) == acts and (
+          rests_until(need) or full_until(need, ident, needs.elder, own) or used_up_until(need))
+      end)
+      moment = ok and moment or not ok and now() + LOOK_AT_LIMITS
+      if moment then return need.limit, moment, need end
+    end
   end
 end
 
