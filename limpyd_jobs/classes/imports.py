@@ -108,6 +108,8 @@ def hint_for(error: BaseException, path: str) -> str:
 
 def how_to_allow(error: NotAllowed) -> str:
     """Say what to do about a module that is not imported because a job names it."""
+    if not error.name:
+        return "Give it with its module, as in myapp.jobs.SendMail"
     return f"If its jobs are yours, name {one_line(error.name)} in --job-modules"
 
 

@@ -109,7 +109,7 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
         what = limit if value is None else _key(limit, value)
         resting = [key for key in limits_of(job_class) if key.name == limit and key.rests_for and _is_of(key, value)]
         if not resting:
-            return self._print(now_set, f"{_key(limit, value)} does not rest: its jobs begin again")
+            return self._print(now_set, f"{_key(limit, value)} is resumed: its jobs begin again")
         keys = ", ".join(f"{key.label} ({key.state})" for key in resting[:MOST_NAMED])
         more = f" and {len(resting) - MOST_NAMED} more" if len(resting) > MOST_NAMED else ""
         return self._print(now_set, f"{what} is resumed, but no job begins yet of {keys}{more}: resume these, too")

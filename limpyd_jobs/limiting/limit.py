@@ -24,7 +24,7 @@ _WAYS = {
     "replaces": ("replace",),
 }
 
-_PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(\d*)([smhd])", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
 
@@ -200,7 +200,7 @@ def amount_of(rate: str) -> float:
 
 def _read_rate(rate: str) -> tuple[float, int]:
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-    number, periods = (float(match[1]), int(match[2] or 1) * _PERIODS[match[3]]) if match else (0.0, 0)
+    number, periods = (float(match[1]), int(match[2] or 1) * PERIODS[match[3]]) if match else (0.0, 0)
     if not (0 < number <= _MOST and 0 < periods <= 366 * 86400):
         forms = "'10/s', '90000/m', '100/10m', '5/h' or '1000/d'"
         raise ConfigurationException(f"{rate!r} is not a rate: write how much in which time, such as {forms}")

@@ -84,7 +84,7 @@ def test_other_numbers_are_set_and_unset(run: Run) -> None:
     assert run("set", *of_acme, "concurrency=", "share=") == (0, "as the class says\n")
     assert run("pause", *of_acme)[0] == 0
     assert "paused" in run()[1]
-    assert "does not rest" in run("resume", *of_acme)[1]
+    assert "is resumed" in run("resume", *of_acme)[1]
     run("pause", *of_acme)
     status, said = run("resume", PATH, "customer")
     assert (status, "no job begins yet of customer=acme (paused)" in said) == (0, True), said

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import read_seconds
 from limpyd_jobs.classes.job_classes import job_class_of, job_classes
 from limpyd_jobs.dates import span
-from limpyd_jobs.limiting.limit import Limit, limits_of_class
+from limpyd_jobs.limiting.limit import PERIODS, Limit, limits_of_class
 from limpyd_jobs.limiting.live import Declared, LiveLimit, declared_by, limit_of, limits_in, parts_of, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.models.functions.function import JobFunction
@@ -173,7 +173,8 @@ def shown(words: Mapping[str, str]) -> dict[str, str]:
     shown = {name: value for name, value in words.items() if name not in ("rest", "most")}
     interval = read_seconds(shown.get("rate"))
     if interval:  # else another program wrote something else there
-        shown["rate"] = f"{1_000_000 / interval:g}/s"
+        rates = [(seconds * 1e6 / interval, unit) for unit, seconds in PERIODS.items()]
+        shown["rate"] = next((f"{rate:g}/{unit}" for rate, unit in rates if rate >= 1), f"{rates[-1][0]:g}/d")
     return shown
 
 
