@@ -25,7 +25,10 @@ NUMBERS = ("priority", "tries")
 # Stands for the field of a word without one: the ident, the identifier, or an indexed argument.
 ANY = ""
 
-EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "last_fingerprint", "owner", "pk", "queue", "status")
+EQUAL_ONLY = (
+    *("class", "error", "fingerprint", "identifier", "last_app_version", "last_fingerprint"),
+    *("owner", "pk", "queue", "status"),
+)
 
 _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
 _AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")

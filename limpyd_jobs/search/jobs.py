@@ -170,7 +170,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
 
         The other parameters and exceptions: see `count`.
         """
-        if field in ("owner", "pk"):
+        if field in ("last_app_version", "owner", "pk"):
             raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
         search = yield from self._begun(timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):

@@ -28,10 +28,13 @@ from limpyd_jobs.search.walk import OnStep, Source, Walk
 from limpyd_jobs.statuses import STATUSES
 
 # Names that can be asked for, but are not fields of a job.
-OTHER_NAMES = frozenset({"class", "error", "fingerprint", "last_fingerprint", "owner", "pk", "queue"})
+OTHER_NAMES = frozenset(
+    {"class", "error", "fingerprint", "last_app_version", "last_fingerprint", "owner", "pk", "queue"}
+)
 
 # What is asked of the errors of a job, and of its last error alone.
 OF_ERRORS, OF_LAST_ERROR = ("error", "fingerprint", "last_fingerprint"), "last_fingerprint"
+OF_LAST_VERSION = "last_app_version"
 
 # The indexes by which the errors of a job are found.
 _LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
@@ -129,7 +132,7 @@ class Search(Walk):
                 "None of these classes has a field", names, OTHER_NAMES.union(*(each.fields for each in known))
             )
         able = [each for each in known if names <= each.fields]
-        if any(each.field in OF_ERRORS for each in asked):
+        if any(each.field in (*OF_ERRORS, OF_LAST_VERSION) for each in asked):
             yield self._models_of_errors  # which are known from now on
         few = only if only is not None else ((yield from self._jobs_of_few_errors(asked)) if pks is None else None)
 
@@ -169,7 +172,7 @@ class Search(Walk):
     def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
         return [
             self._error_test(known, each)
-            if each.field in OF_ERRORS
+            if each.field in (*OF_ERRORS, OF_LAST_VERSION)
             else each.as_test(is_date=each.field in known.dates)
             for each in conditions
         ]
@@ -198,6 +201,9 @@ class Search(Walk):
         return self._indexes_of_errors
 
     def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
+        if condition.field == OF_LAST_VERSION:
+            how = {"test": "last version", "value": condition.value, "is_negated": condition.is_negated}
+            return {**how, "models": self.errors_of(known)}
         has_fingerprint = condition.field != "error" and is_fingerprint(condition.value)
         field = "_fingerprint" if has_fingerprint else "type"
         models = [

@@ -9,6 +9,7 @@ from limpyd_jobs.views.changes import Change as Change
 from limpyd_jobs.views.changes import filter_of_failed as filter_of_failed
 from limpyd_jobs.views.changes import filter_of_job as filter_of_job
 from limpyd_jobs.views.changes import filters_of_queued as filters_of_queued
+from limpyd_jobs.views.changes import words_of_failed as words_of_failed
 from limpyd_jobs.views.documents import document as document
 from limpyd_jobs.views.finding import Finding as Finding
 from limpyd_jobs.views.finding import Place as Place

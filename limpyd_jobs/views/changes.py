@@ -14,6 +14,7 @@ from limpyd_jobs.query import ErrorFilter, JobFilter, Tally
 from limpyd_jobs.records.audit import of_the_rest
 from limpyd_jobs.redis.calls import Steps, finish
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Plan
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.views.following import Following
@@ -92,6 +93,23 @@ def filters_of_queued(names: Iterable[str], database: JobsDatabase | None = None
 def filter_of_failed(fingerprint: str, *words: str, **how: Any) -> JobFilter:
     """Return the filter that finds the jobs that are in error by a cause, with other conditions."""
     return JobFilter("status=error", *words, f"last_fingerprint={fingerprint}", **how)
+
+
+# Conditions of an error that jobs can be asked for, as they are called there: of their last error, if that is needed.
+_OF_JOBS = {"queue": "queue", "class": "class", "app_version": "last_app_version"}
+
+
+def words_of_failed(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the conditions of jobs that say the same as those of the errors of a cause, and those of errors that no
+    condition of jobs says. The type of the errors is that of the cause."""
+    found, others = list[str](), list[str]()
+    for word in words:
+        field, comparison, value = Condition.parse(word)
+        if comparison in ("=", "!=") and field in _OF_JOBS:
+            found.append(f"{_OF_JOBS[field]}{comparison}{value}")
+        elif comparison != "=" or field not in ("type", "error", "fingerprint"):
+            others.append(word)
+    return found, others
 
 
 def _gone(asked: JobFilter | ErrorFilter) -> Tally:

@@ -37,7 +37,7 @@ OF_QUEUES = ("queue", "queue_name")  # fields with the name of a queue
 OF_ERRORS = ("identifier", "message", "traceback")
 
 # Fields in which another one stands, perhaps in the midst of them.
-MADE_OF = {"traceback": "message", "progress_state": "progress"}
+MADE_OF = {"traceback": "message", "progress_state": "progress", "last_app_version": "app_version"}
 
 # How a condition of a filter begins: with the name of a field, and a comparison. A value is behind it.
 _CONDITION = re.compile(r"(?:^|(?<=\s))(\w+?)(?:__[a-z]+)?[=!<>]+")

@@ -121,22 +121,23 @@ local function matches_pattern(text, pattern)
   return string.find(string.sub(pattern, in_pattern), '^%**$') ~= nil
 end
 
--- The type and the fingerprint of the last error that is recorded of a job, of some models: [{of_job, of_class, errors}…].
+-- The type, the fingerprint and the version of the application of the last error that is recorded of a job, of some
+-- models: [{of_job, of_class, errors}…].
 local function last_error_of(pk, models)
-  local type, fingerprint, moment
+  local type, fingerprint, version, moment
   for _, model in ipairs(models) do
     local last = nil
     for _, error_pk in ipairs(redis.pcall('SINTER', model.of_job .. pk, model.of_class)) do
       if not last or (tonumber(error_pk) or 0) > (tonumber(last) or 0) then last = error_pk end
     end
     local key = last and model.errors .. ':' .. last .. ':hash'
-    local values = key and redis.pcall('HMGET', key, 'type', '_fingerprint', 'date_time') or {}
-    local its_type, its_fingerprint, its_moment = unpack(values)
+    local values = key and redis.pcall('HMGET', key, 'type', '_fingerprint', '_app_version', 'date_time') or {}
+    local its_type, its_fingerprint, its_version, its_moment = unpack(values)
     if #values > 0 and (not moment or (its_moment or '') > moment) then
-      type, fingerprint, moment = its_type, its_fingerprint, its_moment or ''
+      type, fingerprint, version, moment = its_type, its_fingerprint, its_version, its_moment or ''
     end
   end
-  return type, fingerprint
+  return type, fingerprint, version
 end
 
 local TESTS = {
@@ -178,6 +179,10 @@ local TESTS = {
     local type, fingerprint = last_error_of(pk, condition.models)
     if condition.without then return not fingerprint and type == condition.value end
     return fingerprint == condition.value
+  end,
+  ['last version'] = function(condition, _, pk)
+    local _, _, version = last_error_of(pk, condition.models)
+    return (version or '') == condition.value
   end,
 }
 

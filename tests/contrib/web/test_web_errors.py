@@ -297,3 +297,32 @@ def test_a_cause_that_fails_now_offers_to_pause_its_queues_first() -> None:
     answer = dashboard.post("/queues/pause", [("from", "overview"), ("queue", "invoices")])
     assert answer.headers["location"].partition("?")[0] == "/"
     assert dashboard.read(address)["pausing"] == ["others"]
+
+
+def test_a_requeue_meets_the_filter_of_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the button counts is what is put back; without a condition that jobs can be asked for, there is none."""
+    for number, version in enumerate(("-1", "-2", "-2")):
+        monkeypatch.setenv("LIMPYD_JOBS_APP_VERSION", f"2026.11{version}")
+        fail(f"{number}", KeyError("customer"))
+    dashboard = Dashboard()
+    listed = dashboard.get("/errors?q=app_version=2026.11-2 type=KeyError")
+    assert "Requeue 2…" in listed.shown
+    cause = dashboard.get(link(listed, '/errors/cause[^"]*'))
+    assert "Requeue 2…" in cause.shown
+    assert dashboard.read(link(cause, '/jobs[?]q=status[^"]*'))["count"] == 2
+    form = form_of(listed, "/errors/requeue")
+    asked = dashboard.post("/errors/requeue", form).shown
+    assert "data-yes>Requeue 2 jobs<" in asked
+    assert "the jobs of app_version=2026.11-2 type=KeyError that failed" in asked
+    assert dashboard.do("/errors/requeue", form)["outcome"]["done"] == 2
+    assert [job.identifier for job in JobFilter("status=error", "last_app_version=2026.11-1")] == ["0"]
+
+    recent = dashboard.get("/errors?q=date_time>-1h")
+    assert "/errors/requeue" not in recent.shown + dashboard.get(link(recent, '/errors/cause[^"]*')).shown
+    refused = dashboard.post("/errors/requeue", {**form, "q": "date_time>-1h", "confirmed": "1"})
+    assert (refused.status, "cannot be requeued by 'date_time>-1h'" in refused.shown) == (400, True)
+
+
+def test_jobs_are_not_searched_by_a_masked_version_of_their_last_error() -> None:
+    Invoice.add_job("one")
+    assert Dashboard(masked=["app_version"]).get("/jobs?last_app_version=2026").status == 403

@@ -77,6 +77,7 @@ def test_what_a_requeue_helps_has_a_card_whatever_else_there_is(monkeypatch: pyt
     page = Dashboard().get("/").shown
     cards, _, folded = page.partition("more-incidents")
     assert "Requeue 2 at 50/s" in cards
+    assert 'name="queue" value="mails"' in cards, "of that queue"
     assert "3 jobs wait" in folded
     assert "3 jobs wait" not in cards
 

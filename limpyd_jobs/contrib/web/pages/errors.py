@@ -30,7 +30,7 @@ from limpyd_jobs.query import (
     fails_now,
     paused_queues,
 )
-from limpyd_jobs.views import Block, Change, Requeue, blocks_of, filter_of_failed
+from limpyd_jobs.views import Block, Change, Requeue, blocks_of, filter_of_failed, words_of_failed
 
 HERE = "/errors"
 CAUSE = "/errors/cause"
@@ -59,9 +59,6 @@ MAX_VERSIONS = 5
 # For how many seconds a requeue that ended is shown with its cause.
 SHOWN_FOR = 3600
 
-# Conditions that mean the same of an error and of a job.
-SHARED = ("queue=", "class=")
-
 _FINGERPRINT = re.compile(r"last_fingerprint=(\S+)")
 
 # What a form has beside conditions.
@@ -69,7 +66,17 @@ OF_FORMS = ("fingerprint", "spread", "rate", "confirmed", "counted", "typed", ST
 
 
 @dataclass(frozen=True)
-class ErrorsShown(OfFilter):
+class OfErrors(OfFilter):
+    """What a filter of errors finds."""
+
+    @property
+    def unlike(self) -> Sequence[str]:
+        """The conditions that jobs cannot be asked for: their jobs cannot be requeued all at once."""
+        return words_of_failed(self.words)[1]
+
+
+@dataclass(frozen=True)
+class ErrorsShown(OfErrors):
     """Errors by their cause, the most frequent first.
 
     `words` are the conditions. `others` says how many errors have other causes. Without time for all `size` errors,
@@ -126,7 +133,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class CauseShown(OfFilter):
+class CauseShown(OfErrors):
     """The errors of one cause, the fields of the last one, and some of the jobs that are in error, and whose last error
     it is.
 
@@ -150,6 +157,12 @@ class CauseShown(OfFilter):
     @property
     def is_failing(self) -> bool:
         return _fails_now(self.group)
+
+    @property
+    def of_jobs(self) -> str:
+        """The filter that finds the jobs."""
+        found = words_of_failed(self.words)[0]
+        return shlex.join(["status=error", *found, f"last_fingerprint={self.fingerprint}"])
 
 
 def _fails_now(group: ErrorGroup) -> bool:
@@ -265,8 +278,7 @@ def _blocks(asked: Asked, last: Mapping[str, str]) -> list[Block]:
 
 
 def _jobs_of(asked: Asked, fingerprint: str, words: Sequence[str] = ()) -> JobFilter:
-    shared = (word for word in words if word.startswith(SHARED))
-    return filter_of_failed(fingerprint, *shared, database=asked.database)
+    return filter_of_failed(fingerprint, *words_of_failed(words)[0], database=asked.database)
 
 
 def _words_beside(form: Form) -> list[str]:
@@ -298,11 +310,13 @@ def requeue(asked: Asked, form: Form) -> Plan:
     """Put the jobs of a cause back in their queues: now, over a time, or at a rate."""
     fingerprint = form.one("fingerprint")
     words = _words_beside(form)
+    _, unlike = words_of_failed(words)
+    if unlike:
+        raise Refusal(400, f"Jobs cannot be requeued by {shlex.join(unlike)} of their errors: leave that out")
     spread, per_second = form.read("spread", time_span), form.read("rate", rate)
 
     told = f" over {spread:g} s" if spread else f" at {per_second:g} a second" if per_second else ""
-    shared = shlex.join(word for word in words if word.startswith(SHARED))
-    where = f" of {shared}" if shared else ""
+    where = f" of {shlex.join(words)}" if words else ""
     title = f"Requeue the jobs{where} that failed with {_name_of(asked, fingerprint, words)}{told}"
     back = address(CAUSE, fingerprint=fingerprint, q=shlex.join(words))
     pace = {name: value for name, value in (("spread", spread), ("rate", per_second)) if value}
