@@ -31,6 +31,7 @@ class Site:
     client: redis.Redis
     socket: str
     db: int
+    pid: int
 
     def __call__(self, path: str) -> str:
         """Return the address of a page."""
@@ -68,7 +69,7 @@ def running(command: Sequence[str], server: RedisServer, db: int, environment: s
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:"), address
         with server.client(db=db) as client:
-            yield Site(address, client, server.socket, db)
+            yield Site(address, client, server.socket, db, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         try:

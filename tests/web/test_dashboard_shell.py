@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 from browser import Browser
-from conftest import Site
+from conftest import Site, serving
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from servers import wait_until
+from servers import RedisServer, free_port, wait_until
 from webshop import SendMail
 
 from limpyd_jobs import Queue
@@ -61,6 +64,25 @@ def test_a_page_goes_on_by_itself_unless_it_is_paused(workshop: Site, browser: B
     assert browser.driver.find_elements(By.CSS_SELECTOR, "#live [aria-live]") == []
     assert browser.run("return document.title").startswith("▲1 Overview")
     assert browser.complaints() == []
+
+
+def test_a_page_says_that_the_dashboard_does_not_answer_until_it_does_again(
+    redis_binary: str, browser: Browser
+) -> None:
+    with RedisServer(redis_binary, port=free_port()) as server, serving(server, 0) as site:
+        browser.open(site("/"))
+        button, lost = (browser.driver.find_element(By.ID, each) for each in ("live-button", "lost"))
+        assert (button.text, lost.is_displayed()) == ("Live", False)
+        os.kill(site.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: lost.text.startswith("No answer since "), "what says so")
+            assert button.text == "No answer"
+        finally:
+            os.kill(site.pid, signal.SIGCONT)
+        wait_until(lambda: not lost.is_displayed(), "its return")
+        assert button.text == "Live"
+        browser.open("about:blank")
+        assert browser.complaints() == []
 
 
 def test_a_queue_is_paused_by_five_keys_and_keeps_the_focus(workshop: Site, browser: Browser) -> None:

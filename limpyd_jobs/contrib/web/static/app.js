@@ -14,7 +14,8 @@
   const local = new Intl.DateTimeFormat(undefined, parts);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "the zone of this device";
   const both = (options) => [undefined, "UTC"].map((timeZone) => new Intl.DateTimeFormat(undefined, { ...options, timeZone }));
-  const clocks = both({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" }), days = [new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" })];
+  const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const clocks = both(CLOCK), days = [new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" })];
   days.push(days[0]);
   const UNITS = [["s", 1, 120], ["min", 60, 120], ["h", 3600, 48], ["d", 86400, Infinity]];
   let isUtc = kept.get("utc") === "1";
@@ -103,6 +104,42 @@
   const live = () => document.querySelector("[data-live]");
   let isPaused = false;
 
+  // Each answer says that the dashboard is there; the stream of the overview has one every two seconds, whatever changes.
+  const QUIET = 10000;
+  let heard = Date.now(), isLost = false, stream = null;
+
+  function hear() {
+    heard = Date.now();
+    if (isLost) lose(false);
+  }
+
+  function lose(found = true) {
+    const text = byId("lost");
+    if (!text || found === isLost) return;
+    isLost = found;
+    const since = new Intl.DateTimeFormat(undefined, { ...CLOCK, second: "2-digit", ...(isUtc ? { timeZone: "UTC" } : {}) }).format(heard);
+    text.textContent = found ? `No answer since ${since}: what is shown may be old.` : "";
+    text.hidden = !found;
+    showLive();
+  }
+
+  // A connection may be dead without being closed: so a quiet stream is begun anew.
+  function listen() {
+    if (!live() || document.hidden || (live().matches("[hx-get]") && isHeld())) heard = Date.now();
+    if (Date.now() - heard <= QUIET) return;
+    if (!isLost) stream?.reader?.cancel();
+    lose();
+  }
+
+  function offerLost() {
+    document.addEventListener("htmx:sse:after:connection", (event) => { stream = event.detail.connection; hear(); });
+    document.addEventListener("htmx:sse:before:message", hear);
+    document.addEventListener("htmx:after:swap", hear);
+    document.addEventListener("visibilitychange", () => { heard = Date.now(); });
+    for (const event of ["htmx:response:error", "htmx:error", "htmx:sse:error"]) document.addEventListener(event, () => lose());
+    setInterval(listen, 1000);
+  }
+
   function isBusy() {
     const part = live();
     if (!part) return false;
@@ -120,13 +157,13 @@
     const button = byId("live-button");
     if (!button) return;
     button.hidden = !live();
-    const held = isHeld();
-    if (String(held) === button.dataset.held && String(isPaused) === button.getAttribute("aria-pressed")) return;
-    button.dataset.held = held;
+    const held = isHeld(), state = isLost && !isPaused ? "lost" : String(held);
+    if (state === button.dataset.held && String(isPaused) === button.getAttribute("aria-pressed")) return;
+    button.dataset.held = state;
     button.setAttribute("aria-pressed", isPaused);
-    button.querySelector(".label").textContent = held ? "Paused" : "Live";
+    button.querySelector(".label").textContent = state === "lost" ? "No answer" : held ? "Paused" : "Live";
     button.title = isPaused ? "Press to go on" : held ? "Paused while you fill in a form or select" : "Press to pause";
-    button.querySelector("use").setAttribute("href", held ? "#i-play" : "#i-pause");
+    button.querySelector("use").setAttribute("href", state === "lost" ? "#i-warn" : held ? "#i-play" : "#i-pause");
   }
 
   function pause() {
@@ -247,18 +284,14 @@
   explainTimes();
   offerTheme();
   offerLive();
+  offerLost();
   copyTexts();
   completeWords();
   readLanes();
   setInterval(showTimes, 5000);
-  const lost = byId("lost");
   document.addEventListener("htmx:after:swap", () => {
     prepare();
     showTrouble();
     tellNews();
-    if (lost) lost.hidden = true;
   });
-  for (const event of ["htmx:response:error", "htmx:error", "htmx:sse:error"]) {
-    document.addEventListener(event, () => { if (lost) lost.hidden = false; });
-  }
 })();
