@@ -7,6 +7,7 @@ import signal
 
 from browser import Browser
 from conftest import Site, serving
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from servers import RedisServer, free_port, wait_until
@@ -103,6 +104,23 @@ def test_a_queue_is_paused_by_five_keys_and_keeps_the_focus(workshop: Site, brow
     browser.follow(browser.driver.switch_to.active_element)
     assert [state.name for state in queue_states() if state.is_paused] == [focused.removeprefix("Pause ")]
     assert browser.complaints() == []
+
+
+def test_cards_that_become_one_are_no_news(workshop: Site, browser: Browser) -> None:
+    for name in ("mails", "payouts"):
+        SendMail.add_job(name, queue_name=name)
+        Queue.pause(name)
+    browser.open(workshop("/"))
+    logo = browser.driver.find_element(By.ID, "logo")
+    ActionChains(browser.driver).move_to_element(logo).perform()  # above a button, the page would stay as it is
+    said = "return document.getElementById('news').textContent"
+    SendMail.add_job("reports", queue_name="reports")
+    Queue.pause("reports")
+    wait_until(lambda: "3 queues are paused" in browser.run(said))
+    assert "Over" not in browser.run(said)
+    Queue.resume("reports")
+    wait_until(lambda: "No worker" in browser.run(said))
+    assert "paused" not in browser.run(said)
 
 
 def test_what_a_viewer_unfolds_stays_so_while_the_page_goes_on(shop: Site, browser: Browser) -> None:

@@ -183,13 +183,15 @@
   }
 
   // The title, the symbol of the window and the rail say what the live part says; a screen reader only what is new or gone.
-  const texts = () => new Map([...document.querySelectorAll("[data-incident]")].map((each) => [each.dataset.incident, each.dataset.says]));
+  // Incidents are about queues: as some are one card now, several then, the same queue in another card is no news.
+  const texts = () => [...document.querySelectorAll("[data-incident]")].map((each) => [each.dataset.incident.split(" "), each.dataset.says]);
   let before = texts();
 
   function tellNews() {
     const news = byId("news"), now = texts();
-    const fresh = [...now].filter(([key]) => !before.has(key)).map(([, text]) => `New: ${text}`);
-    const gone = [...before].filter(([key]) => !now.has(key)).map(([, text]) => `Over: ${text}`);
+    const [old, current] = [before, now].map((some) => new Set(some.flatMap(([keys]) => keys)));
+    const fresh = now.filter(([keys]) => keys.some((key) => !old.has(key))).map(([, text]) => `New: ${text}`);
+    const gone = before.filter(([keys]) => !keys.some((key) => current.has(key))).map(([, text]) => `Over: ${text}`);
     before = now;
     if (news && fresh.length + gone.length) news.textContent = [...fresh, ...gone].join(" ");
   }
