@@ -15,7 +15,7 @@ from limpyd_jobs.views.jobs import shown_time
 
 WAITED, DELAYED, RAN, BEFORE = "waited", "delayed", "ran", "before"
 
-PUT_BACK, WAITS = "put back", "waits"
+PUT_BACK, LOST, WAITS = "put back", "lost", "waits"
 
 # What a status is on a timeline.
 _KINDS: Mapping[str, str] = {"waiting": WAITED, "delayed": DELAYED, "running": RAN}
@@ -63,9 +63,9 @@ class Try(NamedTuple):
     number: int
     segments: list of Segment
     outcome: str
-        ``success``, ``error``, ``canceled``; ``retry``, if it was put back after an error; ``put back``, if no error of
-        it is known, as when its worker died; ``waits``, if it waits since then for a signal, or for other jobs;
-        ``running``, or the status of a job that has not begun it yet.
+        ``success``, ``error``, ``canceled``; ``retry``, if it was put back after an error; ``lost``, if its worker
+        died: it ran no longer than is shown; ``put back``, if no error of it is known; ``waits``, if it waits since
+        then for a signal, or for other jobs; ``running``, or the status of a job that has not begun it yet.
     owner: str
         Who ran it; empty if that is not known.
     error: dict of str to str
@@ -122,7 +122,7 @@ class Timeline(NamedTuple):
 
 def timeline_of(job: JobDetails) -> Timeline | None:
     """Return the timeline of a job; None if it does not say when it was added or began."""
-    tries = [*_tries_of_history(job)] if job.history else [*_tries_of_fields(job)]
+    tries = _with_lost([*_tries_of_history(job)], job.lost) if job.history else [*_tries_of_fields(job)]
     if not tries:
         return None
     shown = tries[-MAX_TRIES:]
@@ -187,6 +187,13 @@ def _tries_of_history(job: JobDetails) -> Iterator[Try]:
     if segments:
         status = last.status.lower()
         yield Try(number + 1, segments, status if status in _KINDS else job.status, "", {})
+
+
+def _with_lost(tries: list[Try], lost: int) -> list[Try]:
+    """Say of tries without an outcome that their worker died, if so many runs were lost."""
+    if lost < sum(each.outcome == PUT_BACK for each in tries):
+        return tries
+    return [each._replace(outcome=LOST) if each.outcome == PUT_BACK else each for each in tries]
 
 
 def _owner(change: StatusChange) -> str:

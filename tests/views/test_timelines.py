@@ -83,7 +83,7 @@ def test_a_run_that_was_lost_is_shown_or_said() -> None:
     lose(plain, "plain")
     found = timeline_of(job_details(whole.ident))
     assert found
-    assert ([each.outcome for each in found.tries], found.missing) == (["put back", "waiting"], "")
+    assert ([each.outcome for each in found.tries], found.missing) == (["lost", "waiting"], "")
     found = timeline_of(job_details(plain.ident))
     assert found
     assert (found.tries[0].number, found.missing) == (2, "1 run was lost: the worker died.")
