@@ -9,6 +9,7 @@ from typing import NamedTuple
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.limiting.limit import limits_of_class
 from limpyd_jobs.query import LimitKey, limit_keys
+from limpyd_jobs.query.attention.conditions import LONG_WAIT
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of
 
@@ -28,10 +29,13 @@ class LimitRow(NamedTuple):
 
     @property
     def sign(self) -> str:
-        """The state whose sign it has: ``paused`` if no job may begin by order, ``full`` if all slots are taken."""
+        """The state whose sign it has: ``paused`` if no job may begin by order, ``late`` if one has waited for long,
+        ``full`` if all slots are taken."""
         if self.key.rests_for or self.key.allowed == 0:
             return "paused"
-        return "full" if self.key.state == "full" else "late" if self.key.parked else "well"
+        if (self.key.waited or 0) > LONG_WAIT:
+            return "late"
+        return "full" if self.key.state == "full" else "waiting" if self.key.parked else "well"
 
 
 def limit_rows(database: JobsDatabase | None = None) -> list[LimitRow]:

@@ -8,7 +8,8 @@ from limpyd import fields
 from servers import wait_until
 
 from limpyd_jobs import Job, Limit, Worker
-from limpyd_jobs.query import limit_keys, rest_limit
+from limpyd_jobs.query import LimitKey, limit_keys, rest_limit
+from limpyd_jobs.views import LimitRow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -74,3 +75,9 @@ def test_what_another_program_wrote_as_slots_breaks_no_list() -> None:
     with job.claim():
         job.get_connection().hset(job.key, "_slots", "boo\nr 1")
         assert "No job holds a slot of a limit" in Dashboard().get("/limits").shown
+
+
+def test_a_limit_warns_if_a_job_has_waited_for_long_and_not_as_soon_as_one_waits() -> None:
+    key = LimitKey("customer", "acme", "shop:Ask", 1, 1, 442, 240.0, None, 0.0, {}, [])
+    signs = [LimitRow(key._replace(waited=waited, allowed=9), "").sign for waited in (240.0, 4.5)]
+    assert (LimitRow(key, "").sign, signs) == ("late", ["late", "waiting"])
