@@ -136,6 +136,30 @@ class TestRequeue:
         assert states(first, second) == ["ended", "running"]
         second.cancel()
 
+    @pytest.mark.parametrize("by_hand", (False, True))
+    def test_one_that_was_canceled_while_it_was_held_runs_when_it_is_put_back(self, by_hand: bool) -> None:
+        first = a_flow()
+        with Flow(one_at_a_time="customer:7") as second:
+            pages = [second.add(Page.prepare(number=number)) for number in range(2)]
+        assert second.cancel()
+        first.cancel()
+        if by_hand:
+            pages[0].job.enqueue_or_delay()
+        second.requeue()
+        third = a_flow()
+        assert (states(second, third), nodes(second)) == (["running", "held"], ["waiting", "waiting"])
+        second.cancel()
+        assert states(third) == ["running"]
+
+    def test_one_that_was_put_back_and_canceled_before_its_turn_can_be_put_back_once_more(self) -> None:
+        first, second = a_flow(does="fail"), a_flow()
+        run(1)
+        first.requeue()
+        assert first.cancel()
+        second.cancel()
+        first.requeue()
+        assert (states(first), nodes(first)) == (["running"], ["waiting", "waiting for others"])
+
     def test_a_job_that_is_put_back_by_hand_runs_at_once_and_the_next_flow_waits_for_it(self) -> None:
         first, second, third = a_flow(does="fail"), a_flow(), a_flow()
         run(1)

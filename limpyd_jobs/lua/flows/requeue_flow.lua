@@ -1,6 +1,6 @@
 -- verb: requeue flow
--- what: the jobs of a flow that failed or were canceled are put back, step by step: see step_flow.lua. A flow that has ended
---       and whose turn another one has is held until that has ended, too
+-- what: the jobs of a flow that failed or were canceled are put back, step by step: see step_flow.lua. A flow with a turn that
+--       has ended waits for it again, at the end of the list
 -- request
 --   flow
 -- reply
@@ -16,11 +16,12 @@ if state ~= 'running' and state ~= 'ended' and state ~= 'held' then return answe
 
 if turn then begin_first(turn) end
 redis.call('HDEL', key, 'canceled')
-if state == 'ended' and turn and redis.call('EXISTS', turn_key(turn)) == 1 then
+if state == 'ended' and turn then
   redis.call('RPUSH', turn_key(turn), flow)
   redis.call('HSET', key, 'again', '1')
   keep_flow(flow, name, 'held')
-elseif not again then
+  begin_first(turn)
+elseif not again or state ~= 'held' then
   leave_to_do(flow, 'requeue 1')
 end
 return answer('done')

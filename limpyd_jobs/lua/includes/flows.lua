@@ -328,12 +328,12 @@ local function begin_flow(flow)
   local heads, size, again = unpack(redis.call('HMGET', key, 'heads', 'size', 'again'))
   redis.call('HSET', key, 'state', 'running')
   redis.call('HDEL', key, 'again')
-  note_end_of_node(flow .. ' 0 run ' .. (heads or ''), STATUSES.SUCCESS)
-  if again then
+  if again then  -- before the end of node 0: without anything to do, a flow of which no node is open has ended
     leave_to_do(flow, 'requeue 1')
   elseif redis.call('SCARD', key .. ':open') < size_of(size) then
     leave_to_do(flow, 'tend 1')
   end
+  note_end_of_node(flow .. ' 0 run ' .. (heads or ''), STATUSES.SUCCESS)
 end
 
 -- Begins the first flow that waits for its turn, unless one runs. Those that have ended, or are gone, are taken out.
@@ -370,11 +370,15 @@ end
 --@rarely
 local function end_flow(flow)
   local key = FLOW .. flow
-  local state, name, text, turn, again, canceled = unpack(redis.call(
-    'HMGET', key, 'state', 'name', 'spawner', 'turn', 'again', 'canceled'))
+  local state, name, text, turn, again, canceled, heads = unpack(redis.call(
+    'HMGET', key, 'state', 'name', 'spawner', 'turn', 'again', 'canceled', 'heads'))
   local is_live = state == 'running' or state == 'held' and (canceled or not again)
   if not is_live or redis.call('EXISTS', key .. ':todo') == 1 then return end
   redis.call('HSET', key, 'state', 'ended', 'ended', now_text())
+  if state == 'held' then  -- what is put back of it later waits for its turn no more, or anew
+    redis.call('HDEL', key, 'again')
+    note_end_of_node(flow .. ' 0 run ' .. (heads or ''), STATUSES.SUCCESS)
+  end
   local spawner = spawner_of(text)
   if not spawner then expire_flow(flow, name) else place_if_it_waits(spawner, 'children ' .. flow) end
   if turn then pcall(pass_turn, flow, turn) end
