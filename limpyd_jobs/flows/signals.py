@@ -53,7 +53,7 @@ class SentSignal(NamedTuple):
     name: str
     value: object
     is_asked_for: bool
-        Whether a job has asked for it, and has it. Else it can be taken back.
+        Whether a job has asked for it, and has it, or is in its queue to get it. Else it can be taken back.
     """
 
     name: str
@@ -145,7 +145,7 @@ def take_back_signal(to: Job | AddedJob[Any] | Flow | str, name: str, database: 
     Returns
     -------
     bool
-        False if a job has asked for it: then it stays.
+        False if a job has asked for it, and has it, or is in its queue to get it: then it stays.
 
     Raises
     ------

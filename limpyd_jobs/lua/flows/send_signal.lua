@@ -30,7 +30,8 @@ if old and value_in(old) ~= value then return answer('already') end
 signals[name] = old or UNASKED .. value
 text = cjson.encode(signals)
 if #text > MOST_TEXT then return answer('full') end
-if place_if_it_waits(job, 'signal ' .. name, {_signals = text}) then return answer('received') end
+signals[name] = value
+if place_if_it_waits(job, 'signal ' .. name, {_signals = cjson.encode(signals)}) then return answer('received') end
 update(job.model, job.pk, {_signals = text}, {status = status})
 local what = is_parked(status, delayed_until, waits) and string.match(waits, '^[^\n]*\n([^\n]*)')
 return answer('kept', {waits = what and signal_in(what)})

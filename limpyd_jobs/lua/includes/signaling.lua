@@ -1,8 +1,8 @@
 -- Signaling: a job waits for a signal, which another program sends: a name, with a value. It is sent to a job, or to all jobs
 -- of a flow, and is never used up: who sends another one of that name is refused, and a job that asks again gets the same.
 --
--- A job has in its hash `_signals`: JSON, the value of each name, as JSON, behind '?' until the job has asked for it; or '!'
--- if the job waited for it in vain. While it
+-- A job has in its hash `_signals`: JSON, the value of each name, as JSON, behind '?' until the job has asked for it, or has
+-- been put in its queue because of it; or '!' if the job waited for it in vain. While it
 -- waits, it is delayed until its deadline, if any, else until the end of all dates, and `_waits` has that date, 'signal' and
 -- the name, and since when, as seconds of the epoch, in three lines: it is parked, as in flows.lua. The lines stay until it
 -- has an answer, so that the deadline stays if the job is put in its queue by hand. A job that waits for the children that
@@ -94,11 +94,13 @@ local function other_waited_for(flow, name)
   end
 end
 
--- Puts some of the nodes that wait for a signal of their flow in their queues; returns whether there are more, and how many
--- it put there.
+-- Puts some of the nodes that wait for a signal of their flow in their queues, unless it was taken back; returns whether there
+-- are more, and how many it put there.
 --@rarely
 local function place_waiters(flow, name)
-  local key = FLOW .. flow .. ':waiters'
+  local key, signals = FLOW .. flow .. ':waiters', FLOW .. flow .. ':signals'
+  local value = value_in(redis.call('HGET', signals, name))
+  if not value then return false, 0 end
   local entries = redis.call('ZRANGEBYLEX', key, '[' .. name .. '\n', '(' .. name .. '\v', 'LIMIT', 0, MOST_DEPENDENTS)
   local number = 0
   for _, entry in ipairs(entries) do
@@ -106,6 +108,7 @@ local function place_waiters(flow, name)
     local is_done, is_placed = pcall(place_if_it_waits, node, 'signal ' .. name)  -- it fails if the node is gone
     if is_done and is_placed then number = number + 1 end
   end
+  if number > 0 then redis.call('HSET', signals, name, value) end
   if entries[1] then redis.call('ZREM', key, unpack(entries)) end
   return #entries == MOST_DEPENDENTS, number
 end
