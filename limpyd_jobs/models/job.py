@@ -880,8 +880,8 @@ class Job(JobRecord):
         JobFailed, JobCanceled
             If one of them failed, or was canceled, unless `spawn` was given ``on_error="run"``.
         LimpydJobsException
-            If nothing was spawned by that name; one that failed was deleted; or the code of the job waits for something
-            else already.
+            If nothing was spawned by that name; one that failed was deleted; the code of the job waits for something
+            else already; or it spawned a flow that is held until the flow of the job itself has ended.
         ClaimLost
             If the job has lost its claim.
         """

@@ -131,8 +131,8 @@ def ask_signal(job: RedisModel, token: str, name: str, delay: str) -> Call[tuple
 
 @Verb
 def ask_children(job: RedisModel, token: str, spawn: str) -> Call[tuple[str, str, str]]:
-    """Ask whether what a running job spawned has ended; return ``done`` with the flow and the policy, ``waits`` with
-    the flow, or ``not spawned``, ``refused`` or ``gone``."""
+    """Ask whether what a running job spawned has ended; return ``done`` with the flow and the policy, ``waits`` or
+    ``own turn`` with the flow, or ``not spawned``, ``refused`` or ``gone``."""
     request = {**running(job, token), "spawn": spawn}
     return Call(sender_of(type(job)), _ask_children, request, _outcome_of_children, [type(job)])
 

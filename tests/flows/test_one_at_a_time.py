@@ -136,7 +136,7 @@ class TestRequeue:
         assert states(first, second) == ["ended", "running"]
         second.cancel()
 
-    @pytest.mark.parametrize("by_hand", (False, True))
+    @pytest.mark.parametrize("by_hand", [False, True])
     def test_one_that_was_canceled_while_it_was_held_runs_when_it_is_put_back(self, by_hand: bool) -> None:
         first = a_flow()
         with Flow(one_at_a_time="customer:7") as second:

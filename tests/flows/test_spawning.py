@@ -338,6 +338,21 @@ class TestFlows:
         job.cancel()
         assert Flow.find("night").state()[:2] == ("ended", 0)
 
+    def test_a_job_cannot_wait_for_one_that_is_held_until_its_own_flow_has_ended(self) -> None:
+        outer = chain(Spawning.prepare(), one_at_a_time="night")
+        job = outer._nodes[0].job
+        with job.claim("me"):
+            job.spawn(Spawning.prepare(), name="other")
+            (child,) = Spawning.collection().filter(status=STATUSES.WAITING).instances()
+            with child.claim("me"):
+                for waiting, number in ((job, 1), (child, 2)):
+                    inner = Flow(f"inner {number}", one_at_a_time="night")
+                    inner.add(Page.prepare())
+                    waiting.spawn(inner)
+                    with pytest.raises(LimpydJobsException, match="held by one_at_a_time"):
+                        waiting.children_results()
+        assert (outer.state().state, Flow.find("inner 1").state().state) == ("ended", "running")
+
     def test_an_empty_one_is_refused(self) -> None:
         job = Spawning.add_job()
         with job.claim("me"), pytest.raises(LimpydJobsException, match="has no jobs"):

@@ -92,6 +92,11 @@ def results_of_children(job: Any, name: str) -> Steps[dict[str, Any]]:
         outcome, flow, policy = yield transitions.ask_children.call(job, token, name)
         if outcome == "waits":
             raise JobInterrupted("it waits for the jobs that it spawned", waits=f"children {flow}")
+    if outcome == "own turn":
+        raise LimpydJobsException(
+            f"{job.ident} cannot wait for flow {flow}, which it spawned: that is held by one_at_a_time until the flow "
+            "of this job has ended. Give it another text, or do not wait for it"
+        )
     if outcome == "not spawned":
         raise LimpydJobsException(f"{job.ident} has spawned nothing by the name {name!r}")
     if outcome != "done":
