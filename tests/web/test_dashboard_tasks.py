@@ -39,7 +39,7 @@ def test_a_cause_is_requeued_by_six_keys_and_followed_to_its_end(workshop: Site,
     fail(12)
     browser.open(workshop("/"))
     leaves_by(browser, "g", "e")
-    assert "1 cause fails now" in browser.text
+    assert "1 cause failed in the last 10 minutes" in browser.text
     browser.press("j")
     leaves_by(browser, "r")
     assert "Requeue 12 jobs?" in browser.text

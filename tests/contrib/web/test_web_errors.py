@@ -261,7 +261,7 @@ def test_the_badge_at_errors_counts_the_causes_that_fail_now_as_the_page_does() 
         fail(f"{number}", error, f"queue{number}")
     dashboard = Dashboard()
     assert 'data-failing="2"' in dashboard.get("/workers").text
-    assert "2 causes fail now" in dashboard.get("/errors").shown
+    assert "2 causes failed in the last 10 minutes" in dashboard.get("/errors").shown
 
 
 def test_pages_that_ask_again_by_themselves_show_what_took_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
