@@ -81,4 +81,4 @@ class Heavy(Job):
 def test_why_a_job_failed_before_it_began_is_said() -> None:
     job = Heavy.add_job(kilos="101")
     Worker("heavy", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
-    assert "before its code began: its weight of 101 is above the 100 that" in reasons(job)["error"]
+    assert "its weight of 101 is above the 100 that" in reasons(job)["error"]

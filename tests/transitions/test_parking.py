@@ -483,22 +483,23 @@ def test_a_rate_is_used_by_weight_and_a_debt_is_paid(limited: World) -> None:
     assert begin(world, "last") == pk_of(jobs[2])
 
 
-def test_a_job_whose_weight_is_no_number_is_an_error(limited: World) -> None:
+def test_a_job_whose_weight_is_no_number_is_claimed_to_be_an_error(limited: World) -> None:
     world = of(limited, Ask)
     job = world.add("a", fields={"model": "m", "tokens": "many"})[1]
     delivery = world.claim(classes=CLASSES)
     assert delivery
-    assert (delivery.outcome, delivery.status) == ("found", "e")
+    assert delivery.outcome == "claimed"
     assert delivery.reason == "its weight for the limit model is not a number of units from 0"
-    assert world.places(job) == ["q/0 errors"]
+    assert world.hash(job)["status"] == "r"
+    assert not world.client.keys("*slots*")
 
 
-def test_a_job_whose_weight_is_above_all_that_is_allowed_is_an_error_that_says_so(limited: World) -> None:
+def test_so_is_one_whose_weight_is_above_all_that_is_allowed(limited: World) -> None:
     world = of(limited, Ask)
     heavy, light = (world.add(tokens, fields={"model": "m", "tokens": tokens})[1] for tokens in ("101", "100"))
     delivery = world.claim(classes=CLASSES)
     assert delivery
-    assert (delivery.pk, delivery.outcome, delivery.status) == (pk_of(heavy), "found", "e")
+    assert (delivery.pk, delivery.outcome) == (pk_of(heavy), "claimed")
     above = "its weight of 101 is above the 100 that its limit model allows in the time of its rate"
     assert delivery.reason == above
     assert begin(world, "1") == pk_of(light)

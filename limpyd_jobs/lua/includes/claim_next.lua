@@ -49,32 +49,29 @@ local function later_turn(base, lane, needs, turn)
   end
 end
 
--- Ends a job that is about to begin, because of a limit; returns the reply.
+-- Cancels a job that is about to begin, because of a limit; returns the reply.
 --@rarely
-local function end_for_limit(key, queue, job, status, reason)
-  local base, is_error = string.sub(key, 1, -9), status == STATUSES.ERROR
-  if is_error then probe('LLEN', base .. ':errors') end
+local function cancel_for_limit(key, queue, job, reason)
   update(job.model, job.pk, {
-    status = status, queued = false, ['end'] = is_error and now_text() or nil, _cancel_reason = reason,
-    _claim_token = false, _rescues = false, _last_claim = false,
+    status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false,
+    _last_claim = false,
   })
-  if is_error then send('RPUSH', base .. ':errors', job.ident) end
   return {
-    outcome = 'found', key = key, ident = job.ident, status = status, identifier = '',
+    outcome = 'found', key = key, ident = job.ident, status = STATUSES.CANCELED, identifier = '',
     queue_name = queue.name or '', queue_priority = queue.priority or '', reason = reason,
   }
 end
 
--- What a job needs of its limits, given the values of their fields; and the reply, if it is not to begin now. The turn is
--- that of its lane, if it comes out of it.
+-- What a job needs of its limits, given the values of their fields; and the reply, if it is not to begin now; and why it
+-- can never begin, then it needs nothing: it is claimed, and its worker records that. The turn is that of its lane, if it comes
+-- out of it.
 --@rarely
 local function look_at_limits(key, queue, job, values, is_first, turn)
   local base, model = string.sub(key, 1, -9), job.model
   local needs, lane = needs_of(model, base, values)
   local wrong = wrong_weight(needs)
   if wrong then
-    local reason = 'its weight for the limit ' .. wrong.rule.name .. ' is not a number of units from 0'
-    return nil, end_for_limit(key, queue, job, STATUSES.ERROR, reason)
+    return NOTHING, nil, 'its weight for the limit ' .. wrong.rule.name .. ' is not a number of units from 0'
   end
   local limit, moment, need
   if turn and lane ~= queue.lane then  -- its limits are others by now, or its class has others here
@@ -88,9 +85,9 @@ local function look_at_limits(key, queue, job, values, is_first, turn)
   if not is_to_be_parked or model.limits.drops then limit, moment, need = obstacle_of(needs, base, job.ident, lane) end
   if need and need.above then
     local allowed = string.format('%.12g that its limit %s allows in the time of its rate', need.above, need.rule.name)
-    return nil, end_for_limit(key, queue, job, STATUSES.ERROR, string.format('its weight of %.12g is above the ', need.weight) .. allowed)
+    return NOTHING, nil, string.format('its weight of %.12g is above the ', need.weight) .. allowed
   elseif need and need.rule.drops and not need.rests and not has_begun(job) and not was_run_before(job) then
-    return nil, end_for_limit(key, queue, job, STATUSES.CANCELED, 'its limit ' .. need.rule.name .. ' was reached')
+    return nil, cancel_for_limit(key, queue, job, 'its limit ' .. need.rule.name .. ' was reached')
   end
   if limit or is_to_be_parked then
     return nil, {
@@ -180,9 +177,9 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, turn
   if beside and (is_first or turn) and not allows(beside, number) then
     return {outcome = 'nothing'}
   end
-  local needs, limited
+  local needs, limited, never
   if model.limits then
-    needs, limited = look_at_limits(key, queue, job, {unpack(hash, last_argument + 1)}, is_first, turn)
+    needs, limited, never = look_at_limits(key, queue, job, {unpack(hash, last_argument + 1)}, is_first, turn)
     if limited then
       if limited.status and is_first then pop(key) end
       return limited
@@ -212,7 +209,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number, turn
     job_timeout = job_timeout or nil, arguments = model.arguments and arguments_among(hash, 19, last_argument),
     retry = retry_of(policy, uncounted_tries, added, requeued_at, retry_for, failing_since),
     delayed_until = delayed_until or nil, queues = last_queue(base), cursor = cursor and cursor_to_give(cursor) or nil,
-    beside = is_among_others and beside or nil, needs = needs, flow = flow and '1' or nil,
+    beside = is_among_others and beside or nil, needs = needs, reason = never, flow = flow and '1' or nil,
   }
 end
 

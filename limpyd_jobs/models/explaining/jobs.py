@@ -349,12 +349,8 @@ _NO_ERROR = ". No error of it is found: the log of its worker may tell more"
 
 
 def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
-    why = stored.get("_cancel_reason")
-    if why and not details.errors:  # its code was not begun
-        yield Reason("error", f"It failed, at {end}, before its code began: {one_line(why, MESSAGE)}")
-    else:
-        told = f": {_last_error(details)}" if details.errors else _NO_ERROR
-        yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
+    told = f": {_last_error(details)}" if details.errors else _NO_ERROR
+    yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
     yield _proposing("not_requeued", "It is not tried again by itself: ", f"jobs requeue {quote(details.ident)}")
 
 

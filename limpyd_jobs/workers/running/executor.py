@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Any
 
 from limpyd_jobs.exceptions import (
+    ConfigurationException,
     GracePeriodOver,
     JobInterrupted,
     RetriedTooLate,
@@ -78,7 +79,7 @@ class Executor:
         elif not run.is_held or status == STATUSES.CANCELED:
             self.by_hooks.skipped(run, run.delivery.reason)
         else:
-            return not run.delivery.retry[WITHOUT_LIMIT:] or self._is_in_time(run)
+            return not (run.delivery.retry[WITHOUT_LIMIT:] or run.delivery.reason) or self._may_begin(run)
         return False
 
     def _take(self, run: Run) -> None:
@@ -93,11 +94,14 @@ class Executor:
         elif not offered.ident:
             self._claim(run, run.job.ident)
 
-    def _is_in_time(self, run: Run) -> bool:
-        """Whether a job that failed before is still to be tried again. If not, it is an error, as its last try was."""
+    def _may_begin(self, run: Run) -> bool:
+        """Whether a job that failed before is still to be tried again, and its limits can let it begin. Else it is an
+        error."""
         try:
+            if run.delivery.reason:
+                raise ConfigurationException(run.delivery.reason)
             run.check_is_in_time()
-        except RetriedTooLate as error:
+        except (RetriedTooLate, ConfigurationException) as error:
             self._fail(run, error)
             return False
         return True
