@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.classes.binding import is_same_database
 from limpyd_jobs.classes.job_classes import job_class_of
-from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.models.adding import STEP_SIZE
 from limpyd_jobs.models.identifying import LEFT_OUT, identifier_of_new
 from limpyd_jobs.redis.calls import is_of_wrong_type
@@ -305,12 +305,31 @@ class Shards:
         return Flow(name, database=self.databases[number], **options)
 
     def find_flow(self, name: str) -> Flow:
-        """Return a flow that is made, by its name: see `limpyd_jobs.Flow.find`."""
+        """Return a flow that is made, by its name, or its id: see `limpyd_jobs.Flow.find`.
+
+        One that a job spawned is in the shard of that job: if the shard of the name has none, all are asked.
+        """
         from limpyd_jobs.flows import Flow  # not at the start of each process
 
+        def found_in(database: JobsDatabase) -> Flow | None:
+            try:
+                return Flow.find(name, database)
+            except LimpydJobsException as error:
+                missing.append(error)
+                return None
+
+        missing = list[LimpydJobsException]()
         number = self.place_of(name)
         self.check(number)
-        return Flow.find(name, self.databases[number])
+        if flow := found_in(self.databases[number]):
+            return flow
+        seen = self.each(found_in)
+        for flow in filter(None, seen.value.values()):
+            return flow
+        if seen.unseen:
+            unseen = "; ".join(seen.unseen.values())
+            raise LimpydJobsException(f"{missing[0]}, in the shards that answer. Not seen: {unseen}")
+        raise missing[0]
 
     # -- Asking all of them
 

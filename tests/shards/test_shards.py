@@ -13,7 +13,7 @@ import redis
 from limpyd import fields
 from running import work
 
-from limpyd_jobs import ConfigurationException, Job, LimpydJobsException, job
+from limpyd_jobs import ConfigurationException, Flow, Job, LimpydJobsException, job
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import overview
 from limpyd_jobs.redis.database import JobsDatabase
@@ -253,3 +253,17 @@ def test_a_flow_is_in_the_shard_of_its_name_with_all_its_jobs(shards: Shards) ->
     with pytest.raises(LimpydJobsException, match="runs already"), shards.flow("album:7") as flow:
         flow.add(Photo.prepare())
     assert shards.find_flow("album:7").cancel()
+
+
+def test_a_flow_that_a_job_spawned_is_found_in_the_shard_of_that_job(shards: Shards) -> None:
+    name = next(name for name in map("album:{}".format, range(99)) if shards.place_of(name) != shards.place_of("ann"))
+    job = shards.add_job(Photo, "ann")
+    flow = Flow(name)
+    flow.add(shards.on(Photo, shards.place_of("ann")).prepare())
+    with job.claim("me"):
+        job.spawn(flow)
+    found = shards.find_flow(name)
+    assert found._database is shards.databases[shards.place_of("ann")]
+    assert found.cancel()
+    with pytest.raises(LimpydJobsException, match="There is no flow 'album'"):
+        shards.find_flow("album")
