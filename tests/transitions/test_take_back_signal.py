@@ -24,15 +24,12 @@ def test_what_is_not_there_is_said(redis_client: redis.Redis) -> None:
 
 
 @pytest.mark.usefixtures("redis_client")
-def test_one_that_a_job_was_placed_for_can_be_taken_back_until_it_asks() -> None:
+def test_one_that_a_job_was_placed_for_cannot_be_taken_back() -> None:
     job = Asking.add_job()
     with job.claim("me"):
         job.run(None)
-    assert send_signal(job, "approval", "wrong") == "received"
-    assert take_back_signal(job, "approval")
+    assert send_signal(job, "approval", "yes") == "received"
+    assert not take_back_signal(job, "approval")
     with job.claim("me"):
-        job.run(None)
-    send_signal(job, "approval", "right")
-    with job.claim("me"):
-        assert job.run(None) == "right"
+        assert job.run(None) == "yes"
     job.delete()
