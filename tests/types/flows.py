@@ -4,7 +4,7 @@ wrong."""
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Never, assert_type
+from typing import Annotated, Any, Never, assert_type
 
 from limpyd_jobs import (
     Argument,
@@ -21,7 +21,7 @@ from limpyd_jobs import (
     send_signal,
     typed,
 )
-from limpyd_jobs.flows import NewNode
+from limpyd_jobs.flows import NewNode, SignalOutcome
 from limpyd_jobs.models.following.output import Chunk
 from limpyd_jobs.query import JobFilter, limits_of, rest_limit, set_limit
 
@@ -89,8 +89,6 @@ class Calls(Job):
         await asend_signal(5, "approval")  # wrong
 
 
-Sent = Literal["received", "kept", "already", "late", "ended"]
-
 with Flow("report:7", on_error="fail", wait_at_most=3600) as flow:
     pages = [flow.add(page.prepare(number)) for number in range(9)]
     report = flow.add(Report.prepare(title="Sales"), after=pages, on_error="run", wait_at_most=timedelta(hours=1))
@@ -109,9 +107,9 @@ assert_type(flow.nodes()[0].ident, str)
 assert_type(flow.cancel(), bool)
 assert_type(Flow.find("report:7"), Flow)
 assert_type(chain(page.prepare(1), Report.prepare(title="Sales")), Flow)
-assert_type(send_signal(flow, "approval", {"by": "ann"}), Sent)
-assert_type(send_signal(page.add(1), "approval"), Sent)
-assert_type(send_signal("myapp.Report:1", "approval"), Sent)
+assert_type(send_signal(flow, "approval", {"by": "ann"}), SignalOutcome)
+assert_type(send_signal(page.add(1), "approval"), SignalOutcome)
+assert_type(send_signal("myapp.Report:1", "approval"), SignalOutcome)
 assert_type(Report.add(title="a").children(), list[FlowNode])
 for each in Report.add(title="a").output(after="1-2", timeout=5):
     assert_type(each.id, str)
