@@ -209,7 +209,13 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
         proxy.on(lost, fault, nth, if_reply=lambda reply: b":0" not in reply[:6])
     else:
         proxy.on(lost, fault)
-    runs = end_all(redis_client, lambda: proxy.faults, **parameters)
+    # On a busy machine, the first jobs may take so long that none is in stock when one takes a while: try again.
+    rounds, may_be_none = 1, lost == "release"
+    runs = end_all(redis_client, lambda: proxy.faults or may_be_none, **parameters)
+    while not proxy.faults and rounds < 10:
+        rounds += 1
+        before()
+        runs = end_all(redis_client, lambda: True, **parameters)
     assert proxy.faults == [lost]
     assert sum(runs.values()) == times
     if lost == "add_error":
@@ -218,7 +224,7 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
         assert statuses(redis_client) == {}
     elif lost not in ("rescue", "prune"):
         jobs = [job for job_class in JOBS for job in job_class.collection().instances()]
-        assert sum(int(job.tries.hget() or 0) for job in jobs) == times
+        assert sum(int(job.tries.hget() or 0) for job in jobs) == times * rounds
     found = violations(redis_client, *MODELS)
     assert [problem for problem in found if not problem.startswith(LEFTOVERS)] == []
 

@@ -459,5 +459,5 @@ def test_a_stored_text_that_would_take_long_to_read_is_refused() -> None:
 
 def test_a_stored_description_that_is_deep_is_refused() -> None:
     # how deep is too deep depends on the Python: from 3.14 on, on the size of the stack
-    with pytest.raises(ValueError, match="too many lists or objects in each other|Expecting value"):
+    with pytest.raises(ValueError, match=r"too many lists or objects in each other|Expecting value"):
         Times.of("[" * 9_999, "UTC")
