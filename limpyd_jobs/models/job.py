@@ -162,8 +162,12 @@ class Job(JobRecord):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse what the class declares and cannot be; let `run` be given the resources that its parameters name."""
         super().__init_subclass__(**kwargs)
-        check_declared(cls)
-        check_durations(cls)
+        try:
+            check_declared(cls)
+            check_durations(cls)
+        except Exception:
+            cls.abstract = True  # it is only half made, so nothing may take it for a model
+            raise
         if roots.prepare_run is not None and "run" in vars(cls):
             roots.prepare_run(cls, vars(cls)["run"])
 

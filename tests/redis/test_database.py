@@ -243,6 +243,16 @@ def test_models_can_use_a_plain_database_of_limpyd(jobs_database: JobsDatabase, 
         assert client.exists("jobs:queue:collection")
 
 
+def test_a_class_that_was_refused_is_not_moved(jobs_database: JobsDatabase, redis_server: RedisServer) -> None:
+    from limpyd_jobs.models import BaseJobsModel, Job, Queue
+
+    with pytest.raises(ConfigurationException) as caught:
+        type("Refused", (Job,), {"__module__": __name__, "namespace": "refused", "unique_for": -1})
+    assert any(each.__name__ == "Refused" for each in Job.__subclasses__()), caught  # the traceback keeps it
+    BaseJobsModel.use_database(PipelineDatabase(unix_socket_path=redis_server.socket, db=5))
+    Queue(name="test", priority=1)
+
+
 def test_a_class_with_a_default_database_of_its_own_goes_with_the_queues_of_the_other_default_one(
     jobs_database: JobsDatabase, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
