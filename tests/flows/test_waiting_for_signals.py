@@ -104,6 +104,7 @@ class TestWaiting:
         _refused(LimpydJobsException, take_back_signal, to, "approval")
         send_signal(to, "approval", "too early")
         assert asyncio.run(atake_back_signal(to, "approval"))
+        assert node.job._signals.hget() is None
         run()
         assert node.job.status.hget() == STATUSES.DELAYED
         send_signal(to, "approval", "right")

@@ -48,12 +48,15 @@ def test_those_that_are_over_are_forgotten(world: World) -> None:
     set_words = f"{world.queues}:_limits"
     world.client.hset(set_words, mapping={f"{world.jobs}:_limit:account:{n}": "rest=1" for n in range(20)})
     world.client.hset(set_words, f"{world.jobs}:_limit:account:set", "concurrency=1 rest=1")
+    elder = f"9 0 1 0 queue\n{world.jobs}:_limit:account:rest=1"
+    world.client.hset(set_words, "\nelder", elder)  # a key of that name is no rest
     (job,) = add(world, "a")
     begin(world)
     for _ in range(200):
         transitions.rest(job, TOKEN, "account", 10)
-        if not any(text.endswith("rest=1") for text in world.client.hvals(set_words)):
+        if sum(text.endswith("rest=1") for text in world.client.hvals(set_words)) == 1:
             break
+    assert world.client.hget(set_words, "\nelder") == elder
     assert {key.value: dict(key.set) for key in limits_of(Call)} == {"a": {}, "set": {"concurrency": "1"}}
 
 

@@ -22,7 +22,8 @@
 -- reply
 --   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout, arguments,
 --              retry: {policy, uncounted tries, since, and maybe for how long, failing since}, delayed_until, queues,
---              beside: of a suspect, how many suspects may run at once; none if no other one}
+--              beside: of a suspect, how many suspects may run at once; none if no other one; reason: why it is an error
+--              instead of being run, if its limits can never let it begin}
 --   found      {key, ident, status, identifier, queue_name, queue_priority, reason}: off the list, but not waiting, so not
 --              claimed; the reason if it is canceled now, because it is too late to begin it, or delayed now, with its
 --              delayed_until, because it follows another job

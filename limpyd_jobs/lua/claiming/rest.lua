@@ -1,7 +1,7 @@
 -- verb: rest
 -- from: running
 -- to: running
--- what: lets a limit rest, so that no job of it begins; what this job used of its rate is given back, as it will be released
+-- what: lets a limit rest, so that no job of it begins, unless it rests for longer already; what this job used of its rate is given back, as it will be released
 -- request
 --   job_model, ident, token
 --   limit     the name of the limit
@@ -22,7 +22,8 @@ local function forget_lapsed_rests(base, key)
   local found = redis.call('HRANDFIELD', key, LOOKED_AT, 'WITHVALUES')
   for i = 1, #found, 2 do
     local rest = number_in(found[i + 1], 'rest')
-    if rest and rest <= now() then set_words(base, found[i], {rest = ''}) end
+    local is_limit = string.sub(found[i], 1, 1) ~= '\n'  -- else it is about the elder
+    if is_limit and rest and rest <= now() then set_words(base, found[i], {rest = ''}) end
   end
 end
 

@@ -33,7 +33,7 @@ local _, is_unasked = value_in(stored)
 if not is_unasked then return answer('asked') end
 if job then
   signals[name] = nil
-  update(job.model, job.pk, {_signals = cjson.encode(signals)})
+  update(job.model, job.pk, {_signals = next(signals) and cjson.encode(signals) or false})
 else
   redis.call('HDEL', FLOW .. flow .. ':signals', name)
 end

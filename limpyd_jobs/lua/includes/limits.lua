@@ -51,7 +51,8 @@ local function was_run_before(job)
 end
 
 -- What a job needs to begin, given the values of the fields of its limits, and, behind them, what it holds; and the name of
--- its lane. A limit does not hold for a job that has no value. One that was taken by hand has used its rate already.
+-- its lane. Those limits come first where jobs that may not begin do not just wait. A limit does not hold for a job that has
+-- no value. One that was taken by hand has used its rate already.
 --@rarely
 local function needs_of(model, base, values)
   local needs, limits, paid = {}, {}, {}
@@ -62,7 +63,8 @@ local function needs_of(model, base, values)
     if value and value ~= '' then
       local prefix, limit = keys_of_limit(rule, base, value)
       local weight = rule.weigh and values[rule.weigh] or rule.weight or 1
-      needs[#needs + 1] = {rule = rule, prefix = prefix, limit = limit, weight = weight, paid = paid[limit]}
+      local need = {rule = rule, prefix = prefix, limit = limit, weight = weight, paid = paid[limit]}
+      table.insert(needs, rule.acts and 1 or #needs + 1, need)
       limits[#limits + 1] = limit
     end
   end
@@ -183,22 +185,19 @@ local function rests_until(need)
   return need.rests and rest or nil
 end
 
--- The first limit that keeps a job from beginning, when to look again, and what it needs of it; nil if it may begin. Those come
--- first where jobs that may not begin do not just wait. A key of a wrong type keeps it, too.
+-- The first limit that keeps a job from beginning, when to look again, and what it needs of it; nil if it may begin. A key of a wrong type
+-- keeps it, too.
 --@rarely
 local function obstacle_of(needs, base, ident, lane)
   if #needs == 0 then return nil end
   read_set_values(needs, base)
   local own = base .. '\n' .. (lane or '')
-  for _, acts in ipairs({true, false}) do
-    for _, need in ipairs(needs) do
-      local ok, moment = pcall(function()
-        return (need.rule.acts or false) == acts and (
-          rests_until(need) or full_until(need, ident, needs.elder, own) or used_up_until(need))
-      end)
-      moment = ok and moment or not ok and now() + LOOK_AT_LIMITS
-      if moment then return need.limit, moment, need end
-    end
+  for _, need in ipairs(needs) do
+    local ok, moment = pcall(function()
+      return rests_until(need) or full_until(need, ident, needs.elder, own) or used_up_until(need)
+    end)
+    moment = ok and moment or not ok and now() + LOOK_AT_LIMITS
+    if moment then return need.limit, moment, need end
   end
 end
 
