@@ -86,7 +86,7 @@ def is_left_to_elder(key: str, elder: str | None, moment: float) -> bool:
     """Return whether a slot of a limit is left to the elder, as ``lua/includes/limits.lua`` stores that."""
     words = (elder or "").split(" ", 4)
     keys = limits_in(words[-1].partition("\n")[2])
-    if len(words) < 5 or key not in keys:
+    if len(words) < 5 or key not in keys or moment >= (_number(words[0]) or 0) / 1e6:
         return False
     return words[2] == f"{keys.index(key) + 1}" or moment <= (_number(words[3]) or 0) / 1e6
 
