@@ -85,9 +85,9 @@ class JobCode:
             self.check_has_run(job, function, result)
         return result
 
-    def met(self, job_class: type[Job]) -> None:
+    def met(self, job_class: type[Job], own_timeout: str) -> None:
         """Warn once of a class that asks to kill the process of its jobs, which only a parent process can do, and only
-        of jobs with a time limit."""
+        of jobs with a time limit. Its first job here may have one of its own."""
         if job_class in self._met:
             return
         self._met.add(job_class)
@@ -99,7 +99,7 @@ class JobCode:
                 "this worker has no parent that could kill its process: start it with --processes, or with --kill-after"
             )
             self.worker.log(f"{has} {parent}", "warning")
-        elif not (own_seconds(job_class.default_job_timeout) or self.worker._settings.job_timeout):
+        elif not (own_timeout or own_seconds(job_class.default_job_timeout) or self.worker._settings.job_timeout):
             limit = "no time limit, from which that counts: give it default_job_timeout, or each job a job_timeout"
             self.worker.log(f"{has} {limit}", "warning")
 

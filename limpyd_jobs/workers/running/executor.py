@@ -122,7 +122,7 @@ class Executor:
         vars(run.queue)["_cached_name"] = delivery.queue_name
         if delivery.path not in self.runs.class_names.of_queue[delivery.queue_name]:
             self.runs.class_names.add(delivery.queue_name, delivery.path, type(run.job), delivery.identifier)
-            self.code.met(type(run.job))
+            self.code.met(type(run.job), delivery.job_timeout)
 
     def _execute(self, run: Run, call: Callable[[Run], Any]) -> None:
         """Call what runs the code of a job, or tells how it ran, and then the hook for its end."""

@@ -109,6 +109,14 @@ def test_a_worker_warns_once_of_a_class_whose_jobs_have_no_time_limit_that_could
     assert f"{Impatient.get_model_repr()} has kill_after = 0.0001" in warning
 
 
+def test_it_warns_not_if_the_jobs_bring_their_own_time_limit(caplog) -> None:
+    Impatient.add_job(queue_name="queue", job_timeout=5)
+    worker = worker_of("queue", max_loops=1)
+    worker._run_state.hard_limits = HardLimits(Board(), lambda: None)
+    worker.run()
+    assert not [each for each in caplog.records if "no time limit" in each.getMessage()]
+
+
 def test_a_job_of_which_too_much_would_have_to_be_said_has_none() -> None:
     assert Told().begin(Impatient, "x" * PLACE_SIZE) is None
 
