@@ -36,6 +36,7 @@ from servers import RedisServer  # noqa: E402
 
 from limpyd_jobs import Job, Queue, Worker  # noqa: E402
 from limpyd_jobs.models import BaseJobsModel  # noqa: E402
+from limpyd_jobs.redis.embedded import find_server  # noqa: E402
 from limpyd_jobs.scripts.jobs import COMMANDS  # noqa: E402
 
 PACKAGE = ROOT / "limpyd_jobs"
@@ -216,7 +217,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the calls, each below the one that it comes from")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "__main__.*is defined in the program itself")
-    with RedisServer("redis-server") as server:
+    with RedisServer(find_server()) as server:
         BaseJobsModel.database.connect(unix_socket_path=server.socket, db=0)
         for name in options.walks or WALKS:
             walk, jobs = WALKS[name]()

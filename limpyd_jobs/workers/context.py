@@ -127,8 +127,9 @@ class RunState:
 class Context:
     """What most parts of a worker use."""
 
-    def __init__(self, worker: Face, state: RunState) -> None:
+    def __init__(self, worker: Face, base: type[Face], state: RunState) -> None:
         self._worker = worker
+        self._our_must_stop = base.must_stop
         self.settings = worker._settings  # the checked parameters that version 2 does not have
         self.state = state
         self.repeats = Repeats(worker.log)
@@ -178,6 +179,13 @@ class Context:
     def is_too_late(self) -> bool:
         """Whether it has to end at last, even if ends of jobs are not recorded."""
         return monotonic() > self.state.gives_up_at
+
+    def must_stop(self) -> bool:
+        """Whether the worker has to end, as it says itself; it is not asked if it has no `must_stop` of its own."""
+        worker = self._worker
+        if type(worker).must_stop is not self._our_must_stop or "must_stop" in vars(worker):
+            return worker.must_stop()
+        return self.is_at_an_end
 
     @property
     def is_at_an_end(self) -> bool:

@@ -1,21 +1,16 @@
-"""What a worker logs: the names of jobs in messages, writing a line, and saying only a few times what comes often."""
+"""What a worker logs: the names of jobs in messages, and saying only a few times what comes often."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from time import monotonic
 
 from limpyd_jobs.models import Job, Queue, queue_name
 from limpyd_jobs.models.identifying import is_made
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.texts import LOGGED, MESSAGE, as_lines, one_line
-
-# What is logged when a job starts, given its name, and when it is a success, given its name and how long it took.
-STARTED, SUCCEEDED = "%s starting", "%s success, in %s"
+from limpyd_jobs.texts import MESSAGE, one_line
 
 
 def name_of(job: Job, queue: Queue) -> str:
@@ -37,17 +32,6 @@ def label_of(job: Job) -> str:
 def still_claimed(ident: str, error: Exception) -> str:
     """Say that the claim on a job could not be ended."""
     return f"[{one_line(ident)}] is still claimed: {one_line(error, MESSAGE)}"
-
-
-def duration_of(job: Job) -> timedelta | None:
-    """Return for how long a job ran, without asking Redis if it was run here."""
-    if "_cached_duration" in vars(job):
-        return job._cached_duration
-    start, end = getattr(job, "_cached_start", None), getattr(job, "_cached_end", None)
-    try:
-        return datetime.fromisoformat(end) - datetime.fromisoformat(start)  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # one is not known, or another program wrote it
-        return job.duration
 
 
 def part_of(amount: object, most: object | None) -> str:
@@ -90,39 +74,6 @@ class ClassNames:
 # How many messages of one kind are logged within a number of seconds.
 FEW = 3
 PERIOD = 1.0
-
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-
-def is_read(logger: logging.Logger, level: str) -> bool:
-    """Whether anything would see a line of that level. Where nothing does, to write it would take a tenth of the time
-    of a job."""
-    number = _LEVELS.get(level)
-    if number is None or type(logger) is not logging.Logger or logger.filters:
-        return True
-    if not logger.isEnabledFor(number):
-        return False
-    each: logging.Logger | None = logger
-    has_handler = False
-    while each:
-        for handler in each.handlers:
-            if number >= handler.level:
-                return True
-            has_handler = True
-        each = each.parent if each.propagate else None
-    last = logging.lastResort
-    return not has_handler and (last is None or number >= last.level)
-
-
-def write(logger: logging.Logger, text: str, level: str) -> None:
-    """Log a text. What would confuse a terminal is escaped."""
-    if not text.isprintable() or len(text) > LOGGED:
-        text = as_lines(text)
-    number = _LEVELS.get(level)
-    if number is None or type(logger) is not logging.Logger:
-        getattr(logger, level)(text)
-    elif logger.isEnabledFor(number):  # as `Logger.info` does, but it first finds out that this line called it
-        logger.handle(logger.makeRecord(logger.name, number, __file__, 0, text, (), None, "log"))
 
 
 class Repeats:

@@ -44,7 +44,6 @@ from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Prune
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.hard_limits import held_by_killed
 from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit
-from limpyd_jobs.workers.redis_retry import RedisRetry, nap
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.announcer import Announcer
 from limpyd_jobs.workers.running.by_hooks import ByHooks
@@ -53,7 +52,7 @@ from limpyd_jobs.workers.running.endings import Endings
 from limpyd_jobs.workers.running.event_loop import Awaited, Awaiting, AwaitingBeside, EventLoop, LoopFailed
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.interrupting import Canceling, Limits
-from limpyd_jobs.workers.running.recorder import Recorder
+from limpyd_jobs.workers.running.recorder import Recorder, RedisRetry, nap
 from limpyd_jobs.workers.running.slots import Held, Slots
 from limpyd_jobs.workers.running.straight import Straight
 from limpyd_jobs.workers.running.strategies import Strategies
@@ -77,7 +76,7 @@ class Loop:
 
     def __init__(self, worker: Face, base: type[Face], state: RunState) -> None:
         self.worker = worker
-        self.context = Context(worker, state)
+        self.context = Context(worker, base, state)
         self.repeats = self.context.repeats
         self.runs = Runs()
         is_guarded = self.context.settings.blocking_calls == REFUSE
@@ -218,7 +217,9 @@ class Loop:
         if self._is_one:
             cancel = self.awaiting.cancel
             self._wait_for_job = self._get
-            self.turns = OneAtATime(self.worker, self._run_job, self.leftovers, self._is_steady, cancel)
+            self.turns = OneAtATime(
+                self.worker, self.context.must_stop, self._run_job, self.leftovers, self._is_steady, cancel
+            )
             return
         worker, context, slots = self.worker, self.context, self.slots
         limits = Limits(slots, self.timer, self._end_by, self._stop_waiting, context.fail)
@@ -320,7 +321,7 @@ class Loop:
         self.start.find_queues(self._look_for_queues)
         if self.context.state.beaten:  # others were given the sign that it starts, or has no queue
             heartbeat.beat_in(min(FIRST_SIGN, self.context.settings.lease / 4))
-        if not worker.must_stop():
+        if not self.context.must_stop():
             self._promote()
             events.emit(events.WorkerStarted, worker)
             worker.run_started()
@@ -486,7 +487,7 @@ class Loop:
         while True:
             delivery = self.waiter.wait(only_take=not self.overrides.waits_as_we_do)
             found = self.offers.objects_of(delivery) if delivery else None
-            if found or self.worker.status is not None or self.worker.must_stop() or monotonic() >= until:
+            if found or self.worker.status is not None or self.context.must_stop() or monotonic() >= until:
                 return found
             self._maintain()
 

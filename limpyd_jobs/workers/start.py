@@ -24,7 +24,7 @@ from limpyd_jobs.redis.database import database_name
 from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, is_away, is_connection_cut, is_transient, memory_of
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.redis_retry import RedisRetry, nap
+from limpyd_jobs.workers.running.recorder import RedisRetry, nap
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Start:
         self._warn_of_eviction()
         worker, state = self.worker, self.context.state
         warned, is_asked = False, False
-        while not worker.must_stop():
+        while not self.context.must_stop():
             state.turned = monotonic()
             try:
                 self._check_home()

@@ -21,12 +21,12 @@ from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import described_with_notes, one_line
-from limpyd_jobs.workers import log
 from limpyd_jobs.workers.claiming.waiter import Share
 from limpyd_jobs.workers.context import RunState
-from limpyd_jobs.workers.log import STARTED, SUCCEEDED, duration_of, name_of
+from limpyd_jobs.workers.log import name_of
 from limpyd_jobs.workers.loop import Loop
 from limpyd_jobs.workers.process.signals import INTERRUPT, TERMINATE
+from limpyd_jobs.workers.running.announcer import STARTED, SUCCEEDED, duration_of, write
 
 logger = logging.getLogger(LOGGER_NAME)
 
@@ -115,7 +115,7 @@ class Worker(Parameters):
 
     def log(self, message: str, level: str = "info") -> None:
         """Log a message, after the id of the worker. What would confuse a terminal is escaped."""
-        log.write(self.logger, f"[{self.id}] {message}", level)
+        write(self.logger, f"[{self.id}] {message}", level)
 
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""

@@ -21,7 +21,7 @@ from parts import calls_of, with_part
 from running import worker_of, working
 from servers import wait_until
 
-import limpyd_jobs.workers.redis_retry
+import limpyd_jobs.workers.running.recorder
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.check import Report, check
 from limpyd_jobs.workers.claiming.claimer import Claimer
@@ -46,7 +46,7 @@ IDENT = "test_bad_stored_data.Note:1"
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limpyd_jobs.workers.redis_retry, "WAIT_SLICE", 0.1)
+    monkeypatch.setattr(limpyd_jobs.workers.running.recorder, "WAIT_SLICE", 0.1)
 
 
 class Stage:

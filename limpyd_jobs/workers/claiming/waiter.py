@@ -120,7 +120,7 @@ class Waiter:
     def may_claim(self) -> bool:
         """Whether to claim another job now, because nothing else has to be done before."""
         is_free = not (self._state.is_quiet or self._state.is_behind or self.stock.releasing)
-        return is_free and monotonic() < self.maintenance.next_due and not self.worker.must_stop()
+        return is_free and monotonic() < self.maintenance.next_due and not self.context.must_stop()
 
     def request(self) -> ClaimRequest:
         """Return what to claim now."""

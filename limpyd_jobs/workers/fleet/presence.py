@@ -37,8 +37,8 @@ from limpyd_jobs.workers.claiming.stock import Stock
 from limpyd_jobs.workers.context import Context, Face
 from limpyd_jobs.workers.log import Repeats, part_of
 from limpyd_jobs.workers.process.leftovers import memory_of_process
-from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.run import Runs
+from limpyd_jobs.workers.running.recorder import WAIT_SLICE
 from limpyd_jobs.workers.stopping import Stopping
 
 # How many of the claimed jobs the report names.

@@ -1,9 +1,11 @@
-"""Announcing the turns in the life of a job: an event, which is logged, and the method of the job."""
+"""Announcing the turns in the life of a job: an event, a line of the log, and the method of the job."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import CoroutineType
 from typing import Any
 
@@ -15,13 +17,16 @@ from limpyd_jobs.observing import emitting
 from limpyd_jobs.observing.emitting import ONLY_THE_LOG
 from limpyd_jobs.observing.instruments import log_failure
 from limpyd_jobs.records.lazy_fields import has_method
-from limpyd_jobs.texts import NAME, one_line
-from limpyd_jobs.workers import log
+from limpyd_jobs.texts import LOGGED, NAME, as_lines, one_line
 from limpyd_jobs.workers.context import Face
-from limpyd_jobs.workers.log import STARTED, SUCCEEDED, duration_of
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.event_loop import Awaiting
 from limpyd_jobs.workers.running.threads import code_of
+
+# What is logged when a job starts, given its name, and when it is a success, given its name and how long it took.
+STARTED, SUCCEEDED = "%s starting", "%s success, in %s"
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 @dataclass(eq=False)
@@ -45,7 +50,7 @@ class Announcer:
         kind = events.JobStarted
         if emitting.observers is not ONLY_THE_LOG:
             self.emit(kind, run.job, run.queue, STARTED % self._label_of(run))
-        elif log.is_read(self.worker.logger, kind.level):
+        elif is_read(self.worker.logger, kind.level):
             self._write(kind, run, STARTED % self._label_of(run))
 
     def succeeded(self, run: Run) -> None:
@@ -53,7 +58,7 @@ class Announcer:
         kind = events.JobSucceeded
         if emitting.observers is not ONLY_THE_LOG:
             self.emit(kind, run.job, run.queue, self._success_of(run), run.result)
-        elif log.is_read(self.worker.logger, kind.level):
+        elif is_read(self.worker.logger, kind.level):
             self._write(kind, run, self._success_of(run))
 
     def _success_of(self, run: Run) -> str:
@@ -73,7 +78,7 @@ class Announcer:
         """Log the message of an event that only the log would see, without asking the worker."""
         try:
             end = self._end_of(run.job, run.queue) if self.class_names.are_several or self._shards else ""
-            log.write(self.worker.logger, f"{self._beginning}{message}{end}", kind.level)
+            write(self.worker.logger, f"{self._beginning}{message}{end}", kind.level)
         except Exception as error:
             log_failure(events.write_log_line, kind.__name__, error)
 
@@ -124,3 +129,45 @@ class Announcer:
     def requeued(self, job: Job, queue: Queue) -> None:
         """A job is back in a queue."""
         self.emit(events.JobRequeued, job, queue, self.worker.job_requeue_message(job, queue))
+
+
+def duration_of(job: Job) -> timedelta | None:
+    """Return for how long a job ran, without asking Redis if it was run here."""
+    if "_cached_duration" in vars(job):
+        return job._cached_duration
+    start, end = getattr(job, "_cached_start", None), getattr(job, "_cached_end", None)
+    try:
+        return datetime.fromisoformat(end) - datetime.fromisoformat(start)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # one is not known, or another program wrote it
+        return job.duration
+
+
+def is_read(logger: logging.Logger, level: str) -> bool:
+    """Whether anything would see a line of that level. Where nothing does, to write it would take a tenth of the time
+    of a job."""
+    number = _LEVELS.get(level)
+    if number is None or type(logger) is not logging.Logger or logger.filters:
+        return True
+    if not logger.isEnabledFor(number):
+        return False
+    each: logging.Logger | None = logger
+    has_handler = False
+    while each:
+        for handler in each.handlers:
+            if number >= handler.level:
+                return True
+            has_handler = True
+        each = each.parent if each.propagate else None
+    last = logging.lastResort
+    return not has_handler and (last is None or number >= last.level)
+
+
+def write(logger: logging.Logger, text: str, level: str) -> None:
+    """Log a text. What would confuse a terminal is escaped."""
+    if not text.isprintable() or len(text) > LOGGED:
+        text = as_lines(text)
+    number = _LEVELS.get(level)
+    if number is None or type(logger) is not logging.Logger:
+        getattr(logger, level)(text)
+    elif logger.isEnabledFor(number):  # as `Logger.info` does, but it first finds out that this line called it
+        logger.handle(logger.makeRecord(logger.name, number, __file__, 0, text, (), None, "log"))

@@ -22,10 +22,10 @@ from limpyd_jobs.threads import DaemonThreads
 from limpyd_jobs.workers.context import Face, RunState
 from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.overrides import Overrides
-from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.run import Run
 from limpyd_jobs.workers.running.event_loop import Awaiting, AwaitingBeside, EventLoop
 from limpyd_jobs.workers.running.interrupting import Canceling, Limits
+from limpyd_jobs.workers.running.recorder import RedisRetry
 from limpyd_jobs.workers.running.slots import Slot, Slots
 from limpyd_jobs.workers.running.threads import code_of
 from limpyd_jobs.workers.timers import JobTimer
@@ -207,7 +207,8 @@ class Starter:
         """Take a slot for a job, and let it begin; for `later` see `EventLoop.start`."""
         slot = Slot(run, copy_context(), self.slots.ended)
         self.slots.take(slot)
-        self._canceling.begun(slot)
+        if self._canceling.early:
+            self._canceling.begun(slot)
         try:
             slot.context.run(self._start, slot, later)
         except BaseException as error:
@@ -238,20 +239,19 @@ class Starter:
             code.read_arguments(job)
             slot.begin_on(self.event_loop, function(job, queue), later=later)
         else:
-            awaiting = Awaiting(self.event_loop)
-            call = partial(self._call, awaiting, function, job, queue)
+            call = partial(self._call, function, job, queue)
             if slot.around is not None:
                 call = partial(call_in_thread, job, call)
-            slot.begin_in(self._threads.submit, awaiting, call)
+            slot.begin_in(self._threads.submit, self.event_loop, call)
         if seconds is not None:
             self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
 
-    def _call(self, awaiting: Awaiting, function: Any, job: Job, queue: Queue) -> Any:
+    def _call(self, function: Any, job: Job, queue: Queue) -> Any:
         """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
         result = function(job, queue)
         if is_coroutine(result) and is_async(job.run):
             self._code.read_arguments(job)
-            return awaiting.run(result)
+            return Awaiting(self.event_loop).run(result)
         return result
 
     def _is_async(self, job: Job, function: Any) -> bool:

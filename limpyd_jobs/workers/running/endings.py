@@ -168,7 +168,7 @@ class Endings:
         """The only slot is free: record the successes that may not wait any longer, and claim the next batch."""
         stock = self._stock
         is_at_its_end = not stock.deliveries  # asked before the time: the thread may release them meanwhile
-        if stock.are_late and not self.worker.must_stop():  # else all are released when it ends
+        if stock.are_late and not self.context.must_stop():  # else all are released when it ends
             self._release()
             is_at_its_end = not stock.deliveries
         if is_at_its_end:

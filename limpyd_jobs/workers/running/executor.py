@@ -25,12 +25,11 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.claiming.offers import Offers
 from limpyd_jobs.workers.context import Context
 from limpyd_jobs.workers.process.signals import is_by_signal
-from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.run import Run, Runs
 from limpyd_jobs.workers.running.by_hooks import ByHooks
 from limpyd_jobs.workers.running.code import JobCode
 from limpyd_jobs.workers.running.event_loop import LoopFailed
-from limpyd_jobs.workers.running.recorder import Recorder
+from limpyd_jobs.workers.running.recorder import Recorder, sleep
 
 # How many values the `retry` of a delivery has if the job has no time limit of its own, and has not failed.
 WITHOUT_LIMIT = 3

@@ -164,7 +164,7 @@ class Canceling:
         self._interrupt, self._on_death = interrupt, on_death
         self._connection = PinnedConnection(client)
         self._closed = Event()
-        self._early: dict[str, None] = {}
+        self.early: dict[str, None] = {}  # the names of jobs that are canceled, and do not run
         self._has_logged = False
         self._thread: Thread
 
@@ -178,8 +178,8 @@ class Canceling:
 
     def begun(self, slot: Slot) -> None:
         """Interrupt a job that has a slot now, if it was canceled before."""
-        if slot.name in self._early:
-            self._early.pop(slot.name, None)
+        if slot.name in self.early:
+            self.early.pop(slot.name, None)
             self._interrupt(slot)
 
     def cancel(self, run: Run) -> None:
@@ -187,12 +187,12 @@ class Canceling:
         self._cancel(name_of(run))
 
     def _cancel(self, name: str) -> None:
-        if len(self._early) >= MAX_EARLY:
-            self._early = {}
-        self._early[name] = None  # before it looks: who takes a slot later finds it
+        if len(self.early) >= MAX_EARLY:
+            self.early = {}
+        self.early[name] = None  # before it looks: who takes a slot later finds it
         slot = self._slots.named.get(name)
         if slot is not None:
-            self._early.pop(name, None)
+            self.early.pop(name, None)
             self._interrupt(slot)
 
     # -- In its own thread

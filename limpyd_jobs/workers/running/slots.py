@@ -44,6 +44,8 @@ class Slot:
         self.context = context  # what the instruments and the hook for the start have set (see `contextvars`)
         self.around: Around | None = None
         self.before: list[Coroutine[Any, Any, Any]] = []  # async methods of the job, to be awaited before its code
+        self.suspects_beside = run.delivery.suspects_beside
+        self.is_interrupted = False  # whether its code was told to end, or is given up
         self.is_over = False  # whether its end was looked at
         self.is_lost = False  # whether its code goes on, though it was given up
         self._on_end = on_end
@@ -73,19 +75,19 @@ class Slot:
         if self._reason is not self._awaited.reason:  # another thread interrupted it before it was there
             self.interrupt_again()
 
-    def begin_in(self, submit: Callable[..., Any], awaiting: Awaiting, function: Callable[[], Any]) -> None:
-        """Let a function run in a thread."""
+    def begin_in(self, submit: Callable[..., Any], loop: EventLoop, function: Callable[[], Any]) -> None:
+        """Let a function run in a thread; what comes before it, on the loop."""
         self._begin()
-        submit(self.context.copy().run, self._call, awaiting, function)
+        submit(self.context.copy().run, self._call, loop, function)
 
     def _begin(self) -> None:
         self._began, self.run.is_running = monotonic(), True
 
-    def _call(self, awaiting: Awaiting, function: Callable[[], Any]) -> None:
+    def _call(self, loop: EventLoop, function: Callable[[], Any]) -> None:
         try:
             if self._reason is None:
                 for coroutine in self.before:
-                    awaiting.run(coroutine)
+                    Awaiting(loop).run(coroutine)
                 self._result = function()
             else:  # another thread interrupted it before it was there
                 self._told.was_seen = True
@@ -127,7 +129,7 @@ class Slot:
     def interrupt(self, reason: BaseException) -> None:
         """Tell its code to end, for a reason, unless it was told before. Any thread may do so."""
         if self._reason is None or (isinstance(reason, GracePeriodOver) and self._reason is not reason):
-            self._reason = reason
+            self.is_interrupted, self._reason = True, reason
             if self._awaited is not None and self._loop is not None:
                 self._loop.cancel(self._awaited, reason)
             elif self.run.is_that_of_job:
@@ -136,7 +138,7 @@ class Slot:
     def give_up(self, reason: BaseException) -> None:
         """Wait for its code no longer, as if it had ended for that reason. Any thread may do so."""
         if not self.is_over and self.run.is_running:
-            self._given_up = reason
+            self.is_interrupted, self._given_up = True, reason
             self._on_end(self)
 
     def interrupt_again(self) -> None:
@@ -231,30 +233,26 @@ class Slots:
     """All slots of a worker, and those whose code has ended. The thread of the worker has them, others only ring."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.limit = self.free = limit  # how many jobs may run, and how many more
         self.taken: set[Slot] = set()
         self.named: dict[str, Slot] = {}  # the same by their names; any thread may read both
         self.lost = 0  # those whose code was given up, and goes on
         # Those that run that may kill the worker: for each, how many of them may run at once.
-        self._suspects: list[int] = []
+        self.suspects: list[int] = []
         self.bell = Bell()
         self._ended: SimpleQueue[Slot] = SimpleQueue()
 
-    @property
-    def free(self) -> int:
-        """How many more jobs may run."""
-        return self.limit - len(self.taken) - self.lost
-
     def room(self) -> Room:
         """Return which suspects may run beside those that do, so that it is found out which one kills the worker."""
-        return Room(len(self._suspects), min(self._suspects)) if self._suspects else NO_SUSPECTS
+        return Room(len(self.suspects), min(self.suspects)) if self.suspects else NO_SUSPECTS
 
     def take(self, slot: Slot) -> None:
         """A job begins to run."""
         self.taken.add(slot)
+        self.free -= 1
         self.named[slot.name] = slot
-        if beside := slot.run.delivery.suspects_beside:
-            self._suspects.append(beside)
+        if slot.suspects_beside:
+            self.suspects.append(slot.suspects_beside)
 
     def ended(self, slot: Slot) -> None:
         """The code of a job has ended, or is given up. Any thread may say so."""
@@ -271,13 +269,15 @@ class Slots:
                 break
             if slot.is_over:  # it was given up before
                 self.lost -= slot.is_lost
+                self.free += slot.is_lost
                 slot.is_lost = False
                 continue
             slot.is_over, slot.is_lost = True, slot.run.is_running
             self.lost += slot.is_lost
+            self.free += not slot.is_lost
             self.taken.discard(slot)
-            if beside := slot.run.delivery.suspects_beside:
-                self._suspects.remove(beside)
+            if slot.suspects_beside:
+                self.suspects.remove(slot.suspects_beside)
             self.named.pop(slot.name, None)
             found.append(slot)
         return found

@@ -60,12 +60,13 @@ class OneAtATime:
     def __init__(
         self,
         worker: Face,
+        must_stop: Callable[[], bool],
         run_job: Callable[[Run], None],
         leftovers: Leftovers,
         is_steady: Callable[[], bool],
         cancel: Callable[[Run], None],
     ) -> None:
-        self._worker = worker
+        self._worker, self._must_stop = worker, must_stop
         self._run_job = run_job
         self._leftovers = leftovers
         self.cancel = cancel  # called by any thread with a run whose job was canceled
@@ -74,7 +75,7 @@ class OneAtATime:
     def run(self, next_job: Callable[[], Run | None], set_status: Callable[[str], None]) -> None:
         """Get jobs and run them until the worker has to stop."""
         worker, leftovers = self._worker, self._leftovers
-        while not worker.must_stop():
+        while not self._must_stop():
             if not self._is_steady():
                 set_status("waiting")
             run = next_job()
@@ -132,7 +133,7 @@ class ManyAtOnce:
         """Get jobs and run them until the worker has to stop, and all of them have ended."""
         with self._starter:
             try:
-                while not self._worker.must_stop():
+                while not self._context.must_stop():
                     self.record_ended(may_claim=True)
                     status = "running" if self.is_busy else "waiting"
                     if status != self._worker.status:
@@ -317,8 +318,9 @@ class ManyAtOnce:
 
     def _has_to_wait(self, run: Run) -> bool:
         """Whether a job must not begin yet: it runs alone, or may kill its worker, as another one that runs."""
-        beside, room = run.delivery.suspects_beside, self._slots.room()
-        return _runs_alone(type(run.job)) or bool(beside and room.suspects and not room.has_one_for(beside))
+        if self._slots.suspects and (beside := run.delivery.suspects_beside):
+            return _runs_alone(type(run.job)) or not self._slots.room().has_one_for(beside)
+        return _runs_alone(type(run.job))
 
     def _begin(self, run: Run) -> None:
         run.began = monotonic()
@@ -337,26 +339,27 @@ class ManyAtOnce:
 
     def record_ended(self, *, may_claim: bool = False) -> None:
         """Record how jobs ended whose code has ended, and claim in the same step as many as there are free slots."""
-        while (found := self._awaiting.pop_ended()) is not None:
+        while self._awaiting.running and (found := self._awaiting.pop_ended()) is not None:
             self._end_method(*found)
         most = MAX_ENDS - len(self._runs.unrecorded) if may_claim else MAX_RELEASES  # to begin others in between
-        had_room = self._slots.room().is_left
+        had_room = self._has_room
         ended = self._slots.pop_ended(most)
         if ended:
             self._event_loop.begin()
             self._runs_alone = self._runs_alone and bool(self._slots.taken)
-            if not had_room and self._slots.room().is_left:
+            if not had_room and self._has_room:
                 self._waiter.end_wait()  # which passes over the suspects that may be claimed now
-        given_back = [slot.run for slot in ended if slot.gave_way]
+        given_back = [slot.run for slot in ended if slot.is_interrupted and slot.gave_way]
         if given_back and not self._context.is_too_late:
             self._release_together(given_back)
         # Those that are released come last, and the last one of them first: each goes to the front of its list.
-        for slot in sorted(ended, key=lambda slot: -slot.run.began if slot.is_released else -inf):
+        for slot in sorted(ended, key=_turn_of):
             if self._context.is_too_late:
                 self._unrecorded += slot.run.outcome != "released"
             else:
                 self._finish(slot)
         if ended:
+            self._awaiting.are_of(None)
             self._size.observe(len(ended), 0.0)
             self._after_ends()
         if (ended or self._runs.unrecorded) and not (may_claim and self._may_record_later()):
@@ -367,6 +370,11 @@ class ManyAtOnce:
             self._worker.end_forced = True
         if len(ended) == most:
             self._slots.bell.ring()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another suspect may begin."""
+        return not self._slots.suspects or self._slots.room().is_left
 
     def _release_together(self, runs: list[Run]) -> None:
         """Release the jobs that were interrupted because the worker ends: one by one, it might take too long."""
@@ -390,13 +398,10 @@ class ManyAtOnce:
 
     def _finish(self, slot: Slot) -> None:
         run = slot.run
-        self._has_given_up = self._has_given_up or slot.is_given_up
-        if slot.is_given_up:
-            text = f"{label_of(run.job)} did not end when it was to, and is given up: its code goes on"
-            self._context.log(text, "warning" if slot.is_released else "error")
-        elif slot.went_on:
-            self._context.log(f"{label_of(run.job)} went on after it was canceled", "warning")
-        slot.context.run(slot.leave_instruments)
+        if slot.is_interrupted:
+            self._look_at_interrupted(slot)
+        if slot.around is not None:
+            slot.context.run(slot.leave_instruments)
         self._awaiting.are_of(run)
         try:
             self._executor.finish(run, partial(self._result_of, slot))
@@ -404,9 +409,17 @@ class ManyAtOnce:
             self._exit, self._worker.end_forced = error, True
             self._context.notify_status()
         finally:
-            self._awaiting.are_of(None)
             if not run.is_success:
                 slot.forget()
+
+    def _look_at_interrupted(self, slot: Slot) -> None:
+        """Log a job whose code went on, though it was told to end."""
+        self._has_given_up = self._has_given_up or slot.is_given_up
+        if slot.is_given_up:
+            text = f"{label_of(slot.run.job)} did not end when it was to, and is given up: its code goes on"
+            self._context.log(text, "warning" if slot.is_released else "error")
+        elif slot.went_on:
+            self._context.log(f"{label_of(slot.run.job)} went on after it was canceled", "warning")
 
     def _result_of(self, slot: Slot, run: Run) -> Any:
         result = slot.result(run)
@@ -439,6 +452,11 @@ def _raise(errors: list[BaseException]) -> NoReturn:
 
 
 def _nothing() -> None: ...
+
+
+def _turn_of(slot: Slot) -> float:
+    """Return by what the ends of jobs are sorted."""
+    return -slot.run.began if slot.is_interrupted and slot.is_released else -inf
 
 
 @memoized

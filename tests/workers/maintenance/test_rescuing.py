@@ -24,7 +24,7 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.threads import Heartbeat
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
-from limpyd_jobs.workers.redis_retry import RedisRetry
+from limpyd_jobs.workers.running.recorder import RedisRetry
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

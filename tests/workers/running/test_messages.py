@@ -13,7 +13,8 @@ from running import messages, work, worker_of
 from limpyd_jobs import Error, Job, Queue, Worker, events, job
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.texts import traceback_of
-from limpyd_jobs.workers.log import ClassNames, is_read
+from limpyd_jobs.workers.log import ClassNames
+from limpyd_jobs.workers.running.announcer import is_read
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
