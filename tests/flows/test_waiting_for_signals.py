@@ -216,6 +216,45 @@ class TestWaiting:
         assert node.job.answer.value() == "yes"
         Newest.collection().delete_all()
 
+    @each("job_class", [Dropped, Newest])
+    def test_one_that_was_kept_before_a_job_began_spares_it_not(self, job_class: type[Asking]) -> None:
+        other, job = job_class.add_job(), job_class.add_job()
+        assert send_signal(job, "approval", "too early") == "kept"
+        with other.claim("me"):
+            Page.add_job()
+            run()  # the page
+            newest = job_class.add_job()
+            Page.add_job()
+            run()
+            assert job.status.hget() == STATUSES.CANCELED
+        newest.delete()
+
+    @each("how", ["replace", "replace_or_follow"])
+    def test_a_node_to_which_one_was_sent_before_it_began_is_replaced(self, how: str) -> None:
+        with Flow() as flow:
+            node = flow.add(Asking.prepare(identifier="mine"), after=flow.add(Page.prepare()))
+        assert send_signal(node.job, "approval", 1) == "kept"
+        assert Asking.add_job("mine", signal="other", on_duplicate=how).add_outcome == "replaced"
+        assert send_signal(node.job, "other", 2) == "kept"
+        run(2)
+        assert node.job.answer.value() == 2
+
+    def test_a_job_that_goes_on_by_a_signal_of_its_flow_has_begun_whatever_else_was_sent_to_it(self) -> None:
+        with Flow() as flow:
+            node = flow.add(Dropped.prepare())
+        send_signal(node.job, "before", 1)
+        run()
+        assert send_signal(flow, "approval", "yes") == "received"
+        assert send_signal(node.job, "after", 1) == "kept"
+        assert [each.name for each in sent_signals(node.job)] == ["after", "before"]
+        take_back_signal(node.job, "before")
+        with Dropped.add_job().claim("me"):
+            Page.add_job()
+            run()  # the page
+            assert node.job.status.hget() == STATUSES.WAITING
+        run()
+        assert node.job.answer.value() == "yes"
+
     def test_a_job_that_has_run_is_not_dropped_by_its_limit_if_it_is_tried_again(self) -> None:
         job = Dropped.add_job()
         job.claim("me").fail(ValueError("no"))

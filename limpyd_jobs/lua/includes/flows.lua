@@ -164,6 +164,25 @@ local function wait_for(waits, what)
   if own == what then return date, since end
 end
 
+-- Whether the signals of a job, given as it stores them, tell that it has begun. Those that it has not asked for were sent
+-- before, and tell nothing; what another program wrote counts as a sign.
+--@rarely
+local function tell_of_begin(text)
+  local ok, stored = pcall(cjson.decode, text)
+  if not ok or type(stored) ~= 'table' or not next(stored) then return true end
+  for _, value in pairs(stored) do
+    if type(value) ~= 'string' or string.sub(value, 1, 1) ~= '?' then return true end
+  end
+  return false
+end
+
+-- The signals of a job as it stores them, such that they tell that it has begun: else with a nameless one, which came in vain.
+--@rarely
+local function telling_of_begin(text)
+  if text and tell_of_begin(text) then return text end
+  return text and '{"":"!",' .. string.sub(text, 2) or '{"":"!"}'
+end
+
 -- Puts a job in its queue if it waits for something, with other changes. Returns whether it did.
 --@rarely
 local function place_if_it_waits(job, what, changes)
@@ -173,7 +192,7 @@ local function place_if_it_waits(job, what, changes)
   if not is_waiting or not (wait_for(waits, what) or is_unreadable(waits)) then return false end
   local known = {status = status, queued = queued, _flow = flow, _unique_for = false}
   changes = changes or {}
-  changes._signals = changes._signals or signals or '{}'  -- so that it is known that it has begun
+  changes._signals = changes._signals or telling_of_begin(signals)
   let_run({model = job.model, pk = job.pk, ident = job.ident, base = base, known = known}, changes)
   return true
 end

@@ -29,7 +29,7 @@ local LONGEST_KEY = 200
 --@rarely
 local function has_begun(job)
   local signals, spawned, cursor, waits = unpack(redis.call('HMGET', job.key, '_signals', '_spawned', '_cursor', '_waits'))
-  return signals or spawned or cursor or string.find(waits or '', '^[^\n]*\n%l+ %S')
+  return signals and tell_of_begin(signals) or spawned or cursor or string.find(waits or '', '^[^\n]*\n%l+ %S')
 end
 
 -- The beginning of the keys of a limit, and the whole key for a value of its field.
