@@ -43,6 +43,7 @@ from limpyd_jobs.query import (
     large_jobs_of,
     verdict,
 )
+from limpyd_jobs.query.attention.values import OVER
 from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.views.documents import document
@@ -164,7 +165,10 @@ def _away(error: RedisError) -> Section:
 
 def lines_of_attention(said: Verdict, found: Sequence[Incident], width: int) -> Iterator[tuple[str, str]]:
     """Yield the verdict, and what needs attention, each with its message and what helps."""
-    yield f"{said.title}: {said.text}" if found else f"{said.title}. {said.text}", said.gravity if found else "well"
+    yield (
+        f"{said.title}: {said.text}" if found else f"{said.title}. {said.text}",
+        said.gravity if found or said.gravity != OVER else "well",
+    )
     for each in (said_of(incident, utcnow()) for incident in found):
         for line in wrap(each.text, width, break_on_hyphens=False):
             yield line, each.style

@@ -135,6 +135,77 @@ def test_failures_that_have_stopped_are_to_be_requeued_as_long_as_jobs_are_in_er
     assert found() == []
 
 
+def test_a_cause_that_has_stopped_is_apart_from_one_that_goes_on(redis_client: redis.Redis) -> None:
+    serve(redis_client, "payouts")
+    note(redis_client, 40, {"payouts": (0, 6)})
+    note(redis_client, 30, {"payouts": (9, 0)})
+    note(redis_client, 2, {"payouts": (4, 4)})
+    for number in range(10):
+        fail(f"{number}", message="no such file" if number < 6 else "timed out", ago=40 if number < 6 else 2)
+    goes_on, over = found()
+    assert (goes_on.gravity, goes_on.message, goes_on.numbers["failed"], goes_on.causes) == ("error", "timed out", 4, 1)
+    assert goes_on.remedy is not None
+    assert goes_on.remedy.verb == "pause"
+    assert (over.title, over.message) == ("6 jobs of payouts failed; that is over", "no such file")
+    assert over.remedy is not None
+    assert (over.remedy.fingerprint, over.remedy.number) == (over.fingerprint, 6)
+    assert goes_on.fingerprint != over.fingerprint
+
+
+def test_two_causes_that_have_stopped_are_to_be_requeued_each(redis_client: redis.Redis) -> None:
+    serve(redis_client, "payouts")
+    note(redis_client, 20, {"payouts": (1, 8)})
+    note(redis_client, 2, {"payouts": (9, 0)})
+    for number in range(8):
+        fail(f"{number}", message="no such file" if number < 5 else "timed out", ago=20)
+    assert [(each.message, each.remedy and each.remedy.number) for each in found()] == [
+        ("no such file", 5),
+        ("timed out", 3),
+    ]
+    assert verdict(glance(), found()).title == "All well"
+
+
+def test_all_is_not_well_as_long_as_a_cause_goes_on_to_fail_a_few_tries(redis_client: redis.Redis) -> None:
+    serve(redis_client, "payouts")
+    for ago in range(1, 5):
+        note(redis_client, ago, {"payouts": (99, 1)})
+    jobs = [fail(f"{ago}", ago=ago) for ago in range(1, 5)]
+    incident = the_only_one()
+    assert (incident.title, incident.gravity) == ("Some tries of payouts still fail, 4 jobs are in error", "warning")
+    assert incident.text.startswith("4 of 400 tries of payouts failed in the last ")
+    assert (incident.is_failing, incident.remedy, incident.message) == (True, None, "no such account")
+    assert verdict(glance(), [incident]).title == "1 problem"
+    for job in jobs:  # a retry helps
+        job.status.hset("s")
+    assert found() == []
+    said = verdict(glance(), [])
+    assert (said.title, said.gravity, said.problems) == ("Some tries fail", "warning", 0)
+    assert said.text == "Tries still fail by 1 cause, but no job is in error by it."
+    assert said.since is not None
+    assert utcnow() - said.since < timedelta(minutes=1)
+    note(redis_client, 0, {"payouts": (400, 0)})
+    assert verdict(glance(), []).title == "All well"
+
+
+def test_failures_are_not_over_while_their_cause_goes_on_at_a_lower_rate(redis_client: redis.Redis) -> None:
+    serve(redis_client, "payouts")
+    note(redis_client, 30, {"payouts": (0, 20)})
+    for ago in range(1, 5):
+        note(redis_client, ago, {"payouts": (99, 1)})
+    for number in range(24):
+        fail(f"{number}", ago=number + 1 if number < 4 else 30)
+    incident = the_only_one()
+    assert (incident.gravity, incident.remedy) == ("warning", None)
+    assert incident.title == "Some tries of payouts still fail, 24 jobs are in error"
+
+
+def test_what_no_worker_counts_fails_as_well(redis_client: redis.Redis) -> None:
+    note(redis_client, 1, {"mails": (5, 0)})
+    for number in range(3):
+        fail(f"{number}")
+    assert the_only_one().title == "3 jobs of payouts failed, and none succeeded"
+
+
 def test_a_queue_that_fails_and_is_paused_is_one_incident(redis_client: redis.Redis) -> None:
     serve(redis_client, "payouts")
     Payout.add_job("next")

@@ -606,8 +606,8 @@ def _text_of(name: str, value: Any) -> str:
 def head(sample: Sample, asked: Asked, database: str) -> Iterator[Line]:
     """Yield the two lines at the top: the verdict, and the numbers of all jobs."""
     seen, verdict = sample.seen.overview, sample.verdict
-    sign = asked.signs["error" if verdict.gravity == "error" else "warning" if verdict.problems else "well"]
-    style = f"verdict {verdict.gravity}" if verdict.problems else "verdict"
+    sign = asked.signs["error" if verdict.gravity == "error" else "warning" if verdict.gravity == "warning" else "well"]
+    style = f"verdict {verdict.gravity}" if verdict.gravity != "over" else "verdict"
     said = line((f"{sign} {verdict.title}", style), f"  {verdict.text}")
     has_room = sum(cells(text) for text, _ in said) + LEAST_OF_NAME <= asked.width
     yield [*said, (f"  {database}", "weak")] if has_room else said

@@ -2,127 +2,88 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from limpyd_jobs.dates import parse_datetime, span
 from limpyd_jobs.query.attention.evidence import Glance
 from limpyd_jobs.query.attention.remedies import pause, requeue, resume
+from limpyd_jobs.query.attention.spells import (
+    MINUTE,
+    Numbers,
+    Spell,
+    errors_of,
+    numbers_of,
+    spell_of,
+    spell_of_all,
+    spells_by_cause,
+    without,
+)
 from limpyd_jobs.query.attention.values import ERROR, OVER, WARNING, Fact, Incident, Remedy
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.search.classes import is_board
 from limpyd_jobs.search.errors import RecentError
 from limpyd_jobs.texts import count_of, one_line
 
-# From which part of the tries on, and from how many, failures are worth a sentence; and in how many minutes those fail
-# "now" that are the last ones.
-MANY_FAILURES, SOME_FAILURES, MINUTES = 0.1, 3, 10
-
-# Failures have stopped if so many times the tries succeeded since that there were for each failure: if each had failed
-# as before, none of them would have in one case of twenty.
-SURELY = 3
+# In how many minutes those fail "now" that are the last ones.
+MINUTES = 10
 
 # Within which time after the first sight of a version of the application failures began with it; and how much earlier
 # than that sight they may have been: workers write their metrics for some seconds before.
 AFTER_VERSION, BEFORE_VERSION = timedelta(minutes=15), timedelta(minutes=1)
 
-MINUTE = timedelta(minutes=1)
-
-
-class Spell(NamedTuple):
-    """The minutes in which tries failed, one after the other, with fewer successes in between than would tell."""
-
-    first: int  # the positions of the periods
-    last: int
-    began: int
-    succeeded: int
-    failed: int
-    since: int  # how many succeeded since
-    minutes: int  # up to now
-
-    @property
-    def ended(self) -> int:
-        return self.succeeded + self.failed
-
-    @property
-    def is_over(self) -> bool:
-        return self.since >= _enough(self.failed, self.ended)
-
 
 def failing(seen: Glance, states: Mapping[str, QueueState]) -> Iterator[Incident]:
-    """Yield the queues whose tries fail, or failed and left jobs to requeue. The states of queues are by their name."""
+    """Yield the queues whose tries fail, or failed and left jobs to requeue. The states of queues are by their name.
+
+    What has stopped is an incident for each cause. All other failures of a queue are one."""
     if not seen.periods:
         return
-    by_cause = _errors_of(seen)
-    for queue, numbers in _numbers_of(seen).items():
-        spell = _spell(numbers)
-        if spell and (incident := _incident(seen, queue, spell, by_cause.get(queue, []), states.get(queue))):
-            yield incident
+    errors = errors_of(seen)
+    for queue, numbers in numbers_of(seen).items():
+        yield from _of_queue(_Queue(seen, queue, states.get(queue)), numbers, errors.get(queue, []))
 
 
 def last_failure(seen: Glance) -> datetime | None:
-    """Return when the last minute ended in which too many tries of a queue failed; None if there was none."""
-    spells = filter(None, map(_spell, _numbers_of(seen).values()))
-    last = max((each.last for each in spells), default=None)
-    return None if last is None else seen.periods[last].start + MINUTE
+    """Return when the last minute ended in which a try failed; None if there was none."""
+    return max((period.start + MINUTE for period in seen.periods if period.total.failed), default=None)
 
 
-def _numbers_of(seen: Glance) -> dict[str, list[tuple[int, int, int]]]:
-    """Return how many tries of each queue began, succeeded and failed in each period. The name of a queue is empty if
-    there is no row for it."""
-    found: dict[str, list[tuple[int, int, int]]] = {}
-    nothing = [(0, 0, 0)] * len(seen.periods)
-    for at, period in enumerate(seen.periods):
-        for queue, each in period.by_queue.items():
-            numbers = found.setdefault(queue, nothing.copy())
-            began, succeeded, failed = numbers[at]
-            numbers[at] = began + each.started, succeeded + each.succeeded, failed + each.failed
-    return found
+def causes_that_go_on(seen: Glance) -> int:
+    """Return by how many causes tries fail now, again and again, whether or not a retry helped each of their jobs."""
+    numbers, found = numbers_of(seen), set[str]()
+    for queue, errors in errors_of(seen).items() if numbers else ():
+        spells = spells_by_cause(seen, numbers[queue], errors)
+        found |= {cause for cause, each in spells.items() if each.goes_on(seen.at)}
+    return len(found)
 
 
-def _spell(numbers: Sequence[tuple[int, int, int]]) -> Spell | None:
-    """Return the last spell in which many tries failed; None if there is none."""
-    bad = [
-        at
-        for at, (_, succeeded, failed) in enumerate(numbers)
-        if failed and failed >= (succeeded + failed) * MANY_FAILURES
-    ]
-    while bad:
-        spell = _last_spell(numbers, bad)
-        if spell.failed >= SOME_FAILURES and spell.failed >= spell.ended * MANY_FAILURES:
-            return spell
-        bad = [at for at in bad if at < spell.first]
-    return None
+class _Queue(NamedTuple):
+    seen: Glance
+    name: str
+    state: QueueState | None
 
 
-def _last_spell(numbers: Sequence[tuple[int, int, int]], bad: Sequence[int]) -> Spell:
-    """Return the spell that ends with the last of some bad minutes."""
-
-    def total(which: int, first: int, last: int) -> int:
-        return sum(each[which] for each in numbers[first : last + 1])
-
-    first = last = bad[-1]
-    for at in reversed(bad[:-1]):
-        succeeded, failed = total(1, first, last), total(2, first, last)
-        if total(1, at + 1, first - 1) >= _enough(failed, succeeded + failed):
-            break
-        first = at
-    began, succeeded, failed = (total(which, first, last) for which in range(3))
-    return Spell(first, last, began, succeeded, failed, total(1, last + 1, len(numbers)), len(numbers) - first)
-
-
-def _enough(failed: int, ended: int) -> float:
-    """Return how many successes tell that failures have stopped."""
-    return SURELY * ended / max(failed, 1)
+def _of_queue(queue: _Queue, numbers: Numbers, errors: Sequence[RecentError]) -> Iterator[Incident]:
+    by_cause, found = spells_by_cause(queue.seen, numbers, errors), list[Incident | None]()
+    go_on = {cause: each for cause, each in by_cause.items() if each.goes_on(queue.seen.at)}
+    if len({each.fingerprint for each in errors}) > 1:  # the only one has those whose cause is not known as well
+        over = {cause: each for cause, each in by_cause.items() if each.spell.is_over}
+        found += [_incident(queue, over[cause].spell, _by(errors, [cause])) for cause in over]
+        errors, numbers = _by(errors, {each.fingerprint for each in errors} - {*over}), without(numbers, over.values())
+    spell = spell_of(numbers)
+    if go_on and (not spell or spell.is_over):
+        spell = spell_of_all(numbers, go_on.values())
+        found.append(_incident(queue, spell, _by(errors, go_on), is_rare=True))
+    elif spell:
+        found.append(_incident(queue, spell, errors))
+    yield from filter(None, found)
 
 
-def _errors_of(seen: Glance) -> dict[str, list[RecentError]]:
-    found: defaultdict[str, list[RecentError]] = defaultdict(list)
-    for each in seen.recent.errors:
-        found[each.queue].append(each)
-    return found
+def _by(errors: Sequence[RecentError], causes: Collection[str]) -> list[RecentError]:
+    return [each for each in errors if each.fingerprint in causes]
 
 
 class _Causes(NamedTuple):
@@ -151,16 +112,17 @@ def _causes(seen: Glance, errors: Sequence[RecentError], since: datetime) -> _Ca
     return _Causes(first, len(numbers), in_error[fingerprint], in_error.total(), len(known), paths)
 
 
-def _incident(
-    seen: Glance, queue: str, spell: Spell, errors: Sequence[RecentError], state: QueueState | None
-) -> Incident | None:
+def _incident(of: _Queue, spell: Spell, errors: Sequence[RecentError], *, is_rare: bool = False) -> Incident | None:
+    """Return what is said of a spell; None if there is nothing to do. If failures are rare, but go on, nothing is said
+    of those that a retry helped, and no queue is to be paused."""
+    seen, queue, state = of
     since, ended = seen.periods[spell.first].start, seen.periods[spell.last].start + MINUTE
     causes = _causes(seen, errors, since)
     if causes.errors > spell.failed:  # workers write their metrics some seconds later than errors
         spell = spell._replace(began=max(spell.began, causes.errors + spell.succeeded), failed=causes.errors)
     is_failing = not spell.is_over and spell.last >= len(seen.periods) - MINUTES
-    if spell.is_over and not causes.jobs:
-        return None  # nothing is left to do
+    if (spell.is_over and not causes.jobs) or (is_rare and not causes.all_jobs):
+        return None
     first = causes.first
     last = parse_datetime(first.date_time) if first else None
     numbers = {
@@ -172,8 +134,8 @@ def _incident(
     }
     incident = Incident(
         code="failures",
-        gravity=OVER if spell.is_over else ERROR if is_failing else WARNING,
-        title=_title(seen, queue, spell, causes),
+        gravity=OVER if spell.is_over else ERROR if is_failing and not is_rare else WARNING,
+        title=_title_if_rare(seen, queue, causes) if is_rare else _title(seen, queue, spell, causes),
         text=_text(seen, queue, spell, ended, is_failing),
         queues=[queue] if queue else [],
         since=since,
@@ -191,7 +153,7 @@ def _incident(
         numbers=numbers,
     )
     incident = incident._replace(facts=[*_facts(seen, incident, spell, state)])
-    return incident._replace(remedy=_remedy(seen, incident, spell, causes, state))
+    return incident if is_rare else incident._replace(remedy=_remedy(seen, incident, spell, causes, state))
 
 
 def _named(queue: str) -> str:
@@ -209,6 +171,12 @@ def _title(seen: Glance, queue: str, spell: Spell, causes: _Causes) -> str:
         if not (spell.succeeded or spell.is_over):
             what += ", and none succeeded"
     return f"{what}; that is over" if spell.is_over else what
+
+
+def _title_if_rare(seen: Glance, queue: str, causes: _Causes) -> str:
+    at_least, is_one = "" if seen.recent.is_exact else "at least ", causes.all_jobs == 1
+    jobs = f"{at_least}{count_of(causes.all_jobs, 'job')} {'is' if is_one else 'are'} in error"
+    return f"Some tries of {_named(queue)} still fail, {jobs}"
 
 
 def _text(seen: Glance, queue: str, spell: Spell, ended: datetime, is_failing: bool) -> str:

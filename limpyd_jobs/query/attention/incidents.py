@@ -8,7 +8,7 @@ from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query.attention import failing, remedies
 from limpyd_jobs.query.attention.conditions import by_name, conditions, served_by
 from limpyd_jobs.query.attention.evidence import Glance
-from limpyd_jobs.query.attention.values import GRAVITIES, OVER, Fact, Incident, Verdict
+from limpyd_jobs.query.attention.values import GRAVITIES, OVER, WARNING, Fact, Incident, Verdict
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.texts import count_of, one_line
 
@@ -62,10 +62,14 @@ def verdict(seen: Glance, incidents: Sequence[Incident]) -> Verdict:
     names, workers = {state.name for state in seen.overview.queues}, seen.overview.workers
     queues_well, workers_well = len(names - bad), sum(each.status != SILENT for each in workers)
     text = f"{_part(queues_well, len(names), 'queue')} and {_part(workers_well, len(workers), 'worker')} are well."
+    go_on = 0 if problems else failing.causes_that_go_on(seen)
+    if go_on:
+        by = "it" if go_on == 1 else "them"
+        text = f"Tries still fail by {count_of(go_on, 'cause')}, but no job is in error by {by}."
     return Verdict(
-        title=count_of(len(problems), "problem") if problems else "All well",
+        title=count_of(len(problems), "problem") if problems else "Some tries fail" if go_on else "All well",
         text=text,
-        gravity=problems[0].gravity if problems else OVER,
+        gravity=problems[0].gravity if problems else WARNING if go_on else OVER,
         problems=len(problems),
         since=problems[0].since if problems else failing.last_failure(seen),
         queues=len(names),

@@ -146,15 +146,17 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     title: str
-        ``3 problems``, or ``All well``.
+        ``3 problems``, or ``All well``; ``Some tries fail`` if there is no problem, but a cause goes on: retries helped
+        its jobs.
     text: str
         ``9 of 12 queues and 11 of 12 workers are well.``
     gravity: str
-        That of the worst problem; ``over`` if there is none.
+        That of the worst problem; ``over`` if there is none, ``warning`` if some tries fail all the same.
     problems: int
         How many incidents are not over.
     since: datetime
-        When the worst began, or since when all is well, naive UTC; None if that is not known.
+        When the worst began, or the last minute with a failed try ended, naive UTC; None if that is
+        not known.
     queues, queues_well, workers, workers_well: int
         How many there are, and how many no problem is about.
     """
