@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import isfinite
@@ -72,8 +73,20 @@ def ended_workers(database: JobsDatabase | None = None) -> list[EndedWorker]:
     """Return the workers that ended within the last day, the last one first: up to 200. One that was silent for long,
     and is there again, is not among them."""
     since, there = utcnow() - ENDED_SINCE, {each.name for each in alive_workers(database)}
-    found = (_ended(pk, fields) for pk, fields in presences.ended(connection_to(database)))
-    return [each for each in found if each and each.ended > since and each.name not in there]
+    notes = [*_unnoted(database), *presences.ended(connection_to(database))]
+    found = sorted(filter(None, (_ended(*note) for note in notes)), key=lambda each: each.ended, reverse=True)
+    seen: dict[str, EndedWorker] = {}
+    for each in found:
+        if each.ended > since and each.name not in there:
+            seen.setdefault(f"{each.name} {each.since}", each)
+    return [*seen.values()]
+
+
+def _unnoted(database: JobsDatabase | None) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield a note for each worker whose lease has ended: others write one, and none may be there any more."""
+    now = (utcnow() - EPOCH).total_seconds()
+    for end, fields in presences.lapsed(on(WorkerPresence, database), "worker", now):
+        yield f"{end * 1000:.0f}", {**fields, "until": f"{end!r}", "how": SILENT}
 
 
 def _ended(pk: str, fields: dict[str, str]) -> EndedWorker | None:
@@ -85,6 +98,7 @@ def _ended(pk: str, fields: dict[str, str]) -> EndedWorker | None:
         def told(name: str, kind: type[T]) -> T:
             return value if type(value := details.get(name)) is kind else kind()
 
+        running = details.get("running")
         until, lease = float(fields["until"] or "nan"), float(fields["_lease"] or "nan")
         last_seen = EPOCH + timedelta(seconds=until - lease) if isfinite(until - lease) else None
         return EndedWorker(
@@ -98,7 +112,7 @@ def _ended(pk: str, fields: dict[str, str]) -> EndedWorker | None:
             pid=int(fields["pid"]),
             queues=[each for each in _list(details.get("queues")) if isinstance(each, str)],
             queue_model=told("queue_model", str),
-            running=_number(details.get("running")),
+            running=len(running) if isinstance(running, list) else _number(running),
             done=_number(details.get("done")),
             failed=_number(details.get("failed")),
             memory=_number(details.get("memory")),

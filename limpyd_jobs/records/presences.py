@@ -28,6 +28,9 @@ _sweep_presences = Script("presences/sweep_presences")
 # A stream with the workers that ended within a day, the last ones.
 ENDED = "limpyd-jobs:ended-workers"
 
+# How many that ended, without a note of it, are read; and which of their fields.
+MAX_LAPSED, _OF_LAPSED = 50, ("kind", "name", "host", "pid", "since", "details", "_lease")
+
 Model = type[RedisModel]
 
 # How many orders are kept for one presence: the last ones; and for how many seconds what it told last.
@@ -105,6 +108,24 @@ def ended(connection: Any) -> list[tuple[str, dict[str, str]]]:
     with passing_over_wrong_types():
         found = connection.xrevrange(at(connection, ENDED))
     return list(found)
+
+
+def lapsed(model: Model, kind: str, now: float) -> list[tuple[float, dict[str, str]]]:
+    """Return those of a kind whose lease has ended by a moment, and of which no worker has noted so, as if none is
+    there any more: when their lease ended, and their fields. Nothing is written."""
+    connection, description = redis_of(model), layout_of(model).description
+    found: Any = ()
+    with passing_over_wrong_types():
+        found = connection.zrange(description["leases"], 0, MAX_LAPSED - 1, withscores=True)
+    past = [(pk, end) for pk, end in found if end < now]
+    read: list[tuple[float, dict[str, str]]] = []
+    for pk, end in past:
+        with passing_over_wrong_types():
+            values: Any = connection.hmget(f"{description['name']}:{pk}:hash", _OF_LAPSED)
+            fields = dict(zip(_OF_LAPSED, values, strict=True))
+            if fields["kind"] == kind:
+                read.append((end, {name: value or "" for name, value in fields.items()}))
+    return read
 
 
 def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:

@@ -102,6 +102,7 @@ def glance_of_all(found: Mapping[int, Glance]) -> Glance:
         max(it.at for it in each),
         sorted((key for it in each for key in it.limits), key=lambda key: (-(key.waited or 0), key.label)),
         _sum_of(it.waited_before for it in each),
+        {name: worker for it in each for name, worker in it.lost.items()},
     )
 
 

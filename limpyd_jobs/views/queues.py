@@ -182,6 +182,8 @@ def why_of(incident: Incident) -> str:
             return "no worker"
         case "worker_silent":
             return "its only worker is silent"
+        case "worker_lost":
+            return "no worker: the last one died"
         case "paused":
             who = next((fact.text for fact in incident.facts if fact.name == "Paused by"), "")
             return f"paused, by {who}" if who else "paused"

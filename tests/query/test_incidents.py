@@ -14,7 +14,7 @@ from limpyd import fields
 
 from limpyd_jobs import Error, Job, Limit, Queue, Worker, WorkerPresence
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query import Incident, attention, glance, pause_queue, rest_limit, set_limit, verdict
+from limpyd_jobs.query import Incident, attention, ended_workers, glance, pause_queue, rest_limit, set_limit, verdict
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.app_versions import VERSIONS
 from limpyd_jobs.records.metrics import KEY, LEVELS, Metrics
@@ -362,6 +362,38 @@ def test_where_no_worker_runs_the_jobs_of_failing_queues_wait_as_well(redis_clie
     found_now = {each.code: each for each in found()}
     assert found_now["unserved"].title == "No worker is running: 2 jobs wait"
     assert found_now["failures"].queues == ["payouts"]
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_worker_that_died_is_named_if_it_was_the_only_one_of_its_queue(
+    redis_client: redis.Redis, is_noted: bool
+) -> None:
+    Queue.get_queue("payouts")
+    serve(redis_client, "payouts")
+    assert found() == []
+    [leases] = redis_client.keys("jobs:workerpresence:*leases*")
+    redis_client.zadd(leases, {"worker-a": redis_client.time()[0] - 5})
+    if is_noted:  # as a worker of other queues does
+        presences.sweep(WorkerPresence)
+    incident = the_only_one()
+    assert (incident.code, incident.gravity, incident.queues) == ("worker_lost", "warning", ["payouts"])
+    assert incident.text == "No worker serves payouts, the last one died: web1:1:a."
+    assert incident.remedy is not None
+    assert incident.remedy.command == "limpyd-jobs-worker --queues=payouts"
+    assert [each.name for each in ended_workers()] == ["web1:1:a"]
+    Payout.add_job("next")
+    incident = the_only_one()
+    assert incident.code == "unserved"
+    assert "web1:1:a died" in incident.text
+    serve(redis_client, "payouts")
+    assert found() == []
+
+
+def test_a_worker_that_ended_in_order_is_not_missed(redis_client: redis.Redis) -> None:
+    Queue.get_queue("payouts")
+    serve(redis_client, "payouts")
+    presences.leave(redis_client, WorkerPresence, "worker-a")
+    assert found() == []
 
 
 class Errand(Job):

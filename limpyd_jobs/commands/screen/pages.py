@@ -35,6 +35,7 @@ OF_STATE = {
     "well": ("well", "well"),
     "paused": ("paused", "warning"),
     "worker_silent": ("silent", "warning"),
+    "worker_lost": ("silent", "warning"),
     "silent": ("silent", "warning"),
     "busy": ("running", "running"),
     "running": ("running", "running"),

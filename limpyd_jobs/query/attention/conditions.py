@@ -15,6 +15,7 @@ from limpyd_jobs.query.attention.remedies import resume, start
 from limpyd_jobs.query.attention.values import ERROR, WARNING, Fact, Incident
 from limpyd_jobs.query.overview import Overview
 from limpyd_jobs.query.queues import QueueState, together
+from limpyd_jobs.query.workers import EndedWorker
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.search.classes import is_board, unread_text
 from limpyd_jobs.texts import count_of, one_line, size_text, some_named
@@ -58,6 +59,23 @@ def conditions(seen: Glance, states: Sequence[QueueState], failing: Set[str]) ->
             if each.code == "unserved" or state.name not in failing:
                 yield each
         yield from _queue(state, served)
+        if state.name in seen.lost and not _is_served(state, served) and (state.is_paused or not state.waiting):
+            yield _died(seen, state.name, seen.lost[state.name])
+
+
+def _died(seen: Glance, queue: str, worker: EndedWorker) -> Incident:
+    """Return that no worker is there for the next job of a queue. If jobs wait, that is said with them."""
+    title = f"No worker serves {one_line(queue)}, the last one died"
+    text = f"{title}: {one_line(worker.name)}."
+    at = worker.last_seen or worker.ended
+    return Incident(
+        "worker_lost", WARNING, title, text, [queue], at, facts=[_last_of(seen, worker)], remedy=start([queue])
+    )
+
+
+def _last_of(seen: Glance, worker: EndedWorker) -> Fact:
+    ago = span(max((seen.at - (worker.last_seen or worker.ended)).total_seconds(), 0.0))
+    return Fact("Last worker", f"{one_line(worker.name)} died {ago} ago")
 
 
 def served_by(workers: Iterable[AliveWorker]) -> set[tuple[str, str]]:
@@ -167,7 +185,10 @@ def _waiting(seen: Glance, state: QueueState, served: Served, silent: Served) ->
         yield _paused(told, jobs, first, state, seen.pauses.get(state.name))
     elif not is_served and (without_tag(state.model), state.name) not in silent:
         title = f"No worker serves {name}, {jobs}"
-        yield told._replace(code="unserved", title=title, text=f"{title}, {first}.", remedy=start([state.name]))
+        text, lost = f"{title}, {first}.", seen.lost.get(state.name)
+        if lost:
+            told, text = told._replace(facts=[*facts, _last_of(seen, lost)]), f"{text} {_last_of(seen, lost).text}."
+        yield told._replace(code="unserved", title=title, text=text, remedy=start([state.name]))
     elif is_served and latency is not None and latency > LONG_WAIT and state.parked < state.waiting:
         remedy = None if is_of_board else start([state.name], "Start another worker")
         yield told._replace(text=f"{waiting}.{_busy(seen, state)}", remedy=remedy)

@@ -14,10 +14,11 @@ from limpyd_jobs.query.limits.keys import LimitKey, keys_with_parked
 from limpyd_jobs.query.metrics import Period, read_metrics
 from limpyd_jobs.query.overview import Overview, overview
 from limpyd_jobs.query.series import waited_before
+from limpyd_jobs.query.workers import SILENT, EndedWorker, ended_workers
 from limpyd_jobs.records.app_versions import AppVersion, read_versions
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.causes import Mask
-from limpyd_jobs.search.classes import asking_once, classes_of, connection_to, replies_to
+from limpyd_jobs.search.classes import asking_once, classes_of, connection_to, is_board, replies_to
 from limpyd_jobs.search.errors import ErrorFilter, RecentError
 from limpyd_jobs.statuses import STATUSES
 
@@ -86,6 +87,8 @@ class Glance(NamedTuple):
         When it was looked at, naive UTC.
     limits: sequence of LimitKey
         The keys of limits for which jobs wait, those of the job that has waited longest first.
+    lost: dict of str to EndedWorker
+        The last worker of each queue that none serves, if it did not end in order but died, within a day.
     waited_before: dict of str to int
         How many jobs waited in each queue when the first of the last five minutes began; empty if that is not known.
     """
@@ -98,6 +101,7 @@ class Glance(NamedTuple):
     at: datetime = datetime.min
     limits: Sequence[LimitKey] = ()
     waited_before: Mapping[str, int] = MappingProxyType({})
+    lost: Mapping[str, EndedWorker] = MappingProxyType({})
 
 
 def _as_it_is(_: str | None, value: str) -> str:
@@ -144,7 +148,19 @@ def glance(
             utcnow(),
             [_masked(key, mask_value) for key in keys_with_parked(seen.queues, database)],
             waited_before(periods, database),
+            _lost(seen, database),
         )
+
+
+def _lost(seen: Overview, database: JobsDatabase | None) -> dict[str, EndedWorker]:
+    """Return the last worker of each queue that none serves, if it died."""
+    served = {name for worker in seen.workers for name in worker.queues}
+    wanted = {state.name for state in seen.queues if not is_board(state.model)} - served
+    last: dict[str, EndedWorker] = {}
+    for worker in ended_workers(database) if wanted else ():
+        for name in wanted.intersection(worker.queues):
+            last.setdefault(name, worker)
+    return {name: worker for name, worker in last.items() if worker.how == SILENT}
 
 
 def _masked(key: LimitKey, mask_value: Callable[[str | None, str], str]) -> LimitKey:

@@ -21,7 +21,7 @@ MAX_NAMES = 3
 # The codes, the worst first, of one gravity.
 _CODES = (
     *("memory", "failures", "unserved", "no_home", "lapsed", "late_schedule", "waiting"),
-    *("worker_silent", "paused", "quarantine", "deferred", "unread", "foreign", "unknown_class"),
+    *("worker_silent", "worker_lost", "paused", "quarantine", "deferred", "unread", "foreign", "unknown_class"),
     *("limit_stuck", "limit_waits"),
 )
 
@@ -31,6 +31,7 @@ _WEIGHTS = ("jobs", "failed", "waiting", "lapsed", "entries", "deferred", "runni
 # What is said of many of a kind.
 _TITLES = {
     "unserved": "No worker serves {queues}, {waiting}",
+    "worker_lost": "No worker serves {queues}, the last ones died",
     "paused": "{queues} are paused, {waiting}",
     "waiting": "{waiting} in {queues}",
     "lapsed": "The leases of {lapsed} ended in {queues}",

@@ -63,8 +63,8 @@ class Incident(NamedTuple):
     ----------
     code: str
         For programs: ``memory``, ``failures``, ``unserved``, ``no_home``, ``lapsed``, ``late_schedule``, ``waiting``,
-        ``worker_silent``, ``paused``, ``quarantine``, ``deferred``, ``unread``, ``unknown_class``, ``limit_stuck`` or
-        ``limit_waits``.
+        ``worker_silent``, ``worker_lost``, ``paused``, ``quarantine``, ``deferred``, ``unread``, ``unknown_class``,
+        ``limit_stuck`` or ``limit_waits``.
     gravity: str
         ``error`` if jobs are not run, or fail, because of it; ``warning``; ``over`` if it has ended, and jobs are left
         to requeue.
