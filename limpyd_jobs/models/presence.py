@@ -335,6 +335,17 @@ class AliveWorker(AlivePresence):
     options: dict[str, Any]
     parent: int
 
+    @property
+    def slots(self) -> int:
+        """How many jobs it runs at once at most."""
+        concurrency = self.options.get("concurrency")
+        return concurrency if type(concurrency) is int and concurrency > 0 else 1
+
+    @property
+    def slots_there(self) -> int:
+        """As many, but 0 if it is silent: it is not known whether any of them is there."""
+        return 0 if self.status == SILENT else self.slots
+
     @classmethod
     def of(cls, alive: AlivePresence) -> AliveWorker:
         """Read what a worker told of itself. Values that another program wrote count as empty."""

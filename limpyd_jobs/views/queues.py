@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from limpyd_jobs.dates import span
-from limpyd_jobs.models.presence import SILENT, AliveWorker
+from limpyd_jobs.models.presence import AliveWorker
 from limpyd_jobs.query import Glance, Incident, Metrics, QueueState, lately
 from limpyd_jobs.query.attention.conditions import by_name
 from limpyd_jobs.redis.cluster.tags import without_tag
@@ -115,11 +115,9 @@ def rounded(number: float) -> str:
 def _slots_of(workers: Iterable[AliveWorker]) -> Mapping[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for worker in workers:
-        if worker.status != SILENT:
-            concurrency = worker.options.get("concurrency")
-            for name in worker.queues:
-                key = without_tag(worker.queue_model), name
-                found[key] = found.get(key, 0) + (concurrency if isinstance(concurrency, int) else 1)
+        for name in worker.queues if worker.slots_there else ():
+            key = without_tag(worker.queue_model), name
+            found[key] = found.get(key, 0) + worker.slots_there
     return found
 
 

@@ -504,13 +504,12 @@ def _process(name: str) -> str:
 def _cells_of_worker(worker: ShownWorker, asked: Asked) -> list[Part]:
     sign, style = OF_STATE.get(worker.status, ("warning", "warning"))
     first = worker.running[0] if worker.running else None
-    slots = worker.options.get("concurrency")
     more = f" and {worker.running_number - 1:,} more" if worker.running_number > 1 else ""
     return [
         (asked.signs[sign], style),
         (_process(worker.name), ""),
         (worker.status, style),
-        (asked.signs.slots(worker.running_number, slots if isinstance(slots, int) else 1), style),
+        (asked.signs.slots(worker.running_number, worker.slots), style),
         (f"{first.ident.rpartition('.')[2]}{more}" if first else "", ""),
         (shown_span(worker.seconds_of(first)) if first else "", ""),
         (f"{worker.done:,}", ""),

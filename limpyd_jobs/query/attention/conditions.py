@@ -199,14 +199,9 @@ def _busy(seen: Glance, state: QueueState) -> str:
     key = without_tag(state.model), state.name
     alive = (each for each in seen.overview.workers if each.status != SILENT)
     found = [each for each in alive if key in {(without_tag(each.queue_model), name) for name in each.queues}]
-    if not found or any(len(each.running) < _slots(each) for each in found):
+    if not found or any(len(each.running) < each.slots for each in found):
         return ""
     return " Its worker has no slot left." if len(found) == 1 else f" Its {len(found):,} workers have no slot left."
-
-
-def _slots(worker: AliveWorker) -> int:
-    concurrency = worker.options.get("concurrency")
-    return concurrency if isinstance(concurrency, int) else 1
 
 
 def _paused(told: Incident, jobs: str, first: str, state: QueueState, pause: Pause | None) -> Incident:

@@ -63,6 +63,19 @@ def test_a_silent_worker_is_named_so_with_what_comes_next(redis_client: redis.Re
     assert "another worker takes over in " in dashboard.get(f"/workers/{NAME}").shown
 
 
+def test_all_pages_have_the_same_slots_without_those_of_silent_workers(redis_client: redis.Redis) -> None:
+    Mail.add_job("one")
+    sign(redis_client, options={"concurrency": 6}, running=[["a:1", "", ""]], status="busy")
+    sign(redis_client, OTHER, options={"concurrency": 4}, running=[["a:2", "", ""]], status="busy")
+    sign(redis_client, "odd", options={"concurrency": 0})
+    seconds, _ = redis_client.time()  # type: ignore[misc]
+    redis_client.zadd("jobs:workerpresence:leases", {OTHER: seconds + 30})
+    dashboard = Dashboard()
+    assert "<b>1 of 7</b> slots are busy" in dashboard.get("/workers").shown
+    assert dashboard.read("/")["slots"] == 7
+    assert "of 7 slots" in dashboard.get("/").shown
+
+
 @pytest.mark.parametrize("verb", ["quiet", "resume", "dump", "stop"])
 def test_workers_are_asked_for_something(verb: str, redis_client: redis.Redis) -> None:
     sign(redis_client)

@@ -135,7 +135,7 @@ def overview_of(looks: Looks, span: str = HOUR) -> OverviewShown:
     seen, found = glanced.overview, attention(glanced)
     queues = sorted(seen.queues, key=lambda each: (-each.waiting, -each.running, each.name))
     rows, said = queue_rows(glanced, found), verdict(glanced, found)
-    slots = sum(slots_of(worker.options) for worker in seen.workers if worker.status != "silent")
+    slots = sum(worker.slots_there for worker in seen.workers)
     fails = any(each.is_failing for each in found)
     now = Now(seen.totals.waiting, seen.totals.running, slots, looks.levels(span))
     return OverviewShown(
@@ -164,12 +164,6 @@ def with_sparks(glanced: Glance, rows: Sequence[QueueRow]) -> list[ShownRow]:
     """Return queues with what ended in each in the last hour."""
     ended = by_queue(glanced.periods[:-1], [row.name for row in rows])
     return [ShownRow(row, *(spark_of(ended[row.name]) if any(ended[row.name]) else ("", ""))) for row in rows]
-
-
-def slots_of(options: Mapping[str, Any]) -> int:
-    """Return how many jobs a worker with some options runs at once."""
-    concurrency = options.get("concurrency")
-    return concurrency if isinstance(concurrency, int) else 1
 
 
 def _failures(glanced: Glance, incident: Incident) -> Failures | None:

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from limpyd_jobs.contrib.web.pages.overview import slots_of
 from limpyd_jobs.contrib.web.protocol import Act, Asked, Form, Page, Plan
 from limpyd_jobs.contrib.web.refusals import Refusal
 from limpyd_jobs.contrib.web.rendering import address
@@ -81,7 +80,7 @@ class Tile(NamedTuple):
             worker=shown,
             name=short_name(worker),
             busy=worker.running_number,
-            slots=slots_of(worker.options),
+            slots=worker.slots,
             runs=kinds.most_common(MAX_IN_ROW),
             is_failing=worker.failed >= MANY and worker.failed * 10 >= ended,
             version=worker.versions.get("application", ""),
@@ -103,7 +102,7 @@ OF_PAGE = ("tiles", "sums")
 
 
 class Sums(NamedTuple):
-    """All workers together: slots that are busy, of silent workers, and idle."""
+    """All workers together: the slots that are there, and how many are busy; and those of silent workers."""
 
     workers: int = 0
     silent: int = 0
@@ -115,7 +114,7 @@ class Sums(NamedTuple):
 
     @property
     def idle(self) -> int:
-        return max(self.slots - self.busy - self.of_silent, 0)
+        return max(self.slots - self.busy, 0)
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def _sums(tiles: Sequence[Tile]) -> Sums:
         workers=len(tiles),
         silent=len(silent),
         busy=sum(tile.busy for tile in tiles if not tile.worker.silence),
-        slots=sum(tile.slots for tile in tiles),
+        slots=sum(tile.worker.slots_there for tile in tiles),
         of_silent=sum(tile.slots for tile in silent),
         hosts=len({tile.worker.host for tile in tiles}),
         versions=len({tile.version for tile in tiles if tile.version}),
