@@ -42,7 +42,9 @@ from limpyd_jobs.views.following import requeues as requeues
 from limpyd_jobs.views.hints import unknown_names as unknown_names
 from limpyd_jobs.views.jobs import COLUMNS as COLUMNS
 from limpyd_jobs.views.jobs import JobRow as JobRow
+from limpyd_jobs.views.jobs import dues_of as dues_of
 from limpyd_jobs.views.jobs import job_rows as job_rows
+from limpyd_jobs.views.jobs import moment_of as moment_of
 from limpyd_jobs.views.jobs import shown_time as shown_time
 from limpyd_jobs.views.limits import LimitRow as LimitRow
 from limpyd_jobs.views.limits import limit_rows as limit_rows

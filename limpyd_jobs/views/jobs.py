@@ -57,8 +57,9 @@ class JobRow(NamedTuple):
     name: str
         Its class without the module, and its pk: ``SendMail:12``.
     when: str
-        The moment that says most: of a delayed job until when, of one that ended when it did, of others when it began
-        or was added. A date in UTC; empty if it is not known.
+        The moment that says most. A date in UTC; empty if it is not known.
+    event: str
+        What that is the moment of: ``due``, of a delayed job; ``ended``; ``began``, of one that runs; else ``added``.
     seconds: float
         How long it ran, or has run; None if it did not begin.
     arguments: dict of str to str
@@ -78,6 +79,7 @@ class JobRow(NamedTuple):
     job: FoundJob
     name: str
     when: str
+    event: str
     seconds: float | None
     arguments: Mapping[str, str]
     message: str
@@ -108,6 +110,24 @@ def job_rows(found: Sequence[FoundJob], database: JobsDatabase | None = None, ma
     return [_row(*each, messages, differing, parked, mask) for each in zip(found, stored, strict=True)]
 
 
+def moment_of(job: FoundJob, due: str = "") -> tuple[str, str]:
+    """Return the moment of a job that says most, and what it is the moment of, given until when it is delayed. A job
+    that waits may have run before, and have ended then."""
+    has_ended = job.status not in ("waiting", "delayed", "running")
+    found = {"due": due, "ended": has_ended and job.end, "began": job.status == "running" and job.start}
+    return next(((date, event) for event, date in found.items() if date), (job.added or "", "added"))
+
+
+def dues_of(found: Sequence[FoundJob], database: JobsDatabase | None = None) -> dict[str, str]:
+    """Return until when each of those that are delayed is so, by its ident, as far as there is a date."""
+    known = classes_of(database)
+    delayed = [job.ident for job in found if job.status == "delayed" and job.ident.rpartition(":")[0] in known]
+    parted = [ident.rpartition(":") for ident in delayed]
+    asked = [("HGET", f"{known[path].name}:{pk}:hash", "delayed_until") for path, _, pk in parted]
+    dates = replies_to(connection_to(database), asked) if asked else []
+    return {ident: date for ident, date in zip(delayed, dates, strict=True) if date and len(date) < MAX_VALUE}
+
+
 def _row(
     job: FoundJob,
     values: Mapping[str, str],
@@ -135,7 +155,7 @@ def _row(
     return JobRow(
         job,
         f"{path.rpartition('.')[2]}:{pk}",
-        until or job.end or job.start or job.added or "",
+        *moment_of(job, until),
         _seconds_of(job),
         arguments,
         one_line(message, MAX_MESSAGE),

@@ -271,6 +271,31 @@ def test_of_many_jobs_the_newest_are_sorted_and_it_is_said_how_many(monkeypatch:
     assert shown("/jobs?sort=-identifier&long=1") == (["5", "4", "3", "2", "1"], 0)
 
 
+def test_the_column_of_moments_says_what_they_are_the_moments_of() -> None:
+    later, soon, failed, running = (Letter.add_job(name) for name in ("later", "soon", "failed", "running"))
+    fail(failed, ValueError("no"))
+    running.claim(owner="web1:13")
+    Letter.add_job("new")
+    for job, hours in ((later, 3), (soon, 2)):
+        JobFilter(f"pk={job.pk.get()}").delay_all(delayed_for=timedelta(hours=hours))
+    dashboard = Dashboard()
+
+    def heading(words: str) -> str:
+        page = dashboard.get(f"/jobs?q={words}").shown
+        [found] = re.findall(r'<th scope="col" class="c-when n"[^>]*><a href="[^"]*">(\w+)', page)
+        return str(found)
+
+    of_status = {name: heading(f"status%3D{name}") for name in ("delayed", "error", "running", "waiting")}
+    assert of_status == {"delayed": "Due", "error": "Ended", "running": "Began", "waiting": "Added"}
+    assert heading("") == "When"
+    page = dashboard.get("/jobs").shown
+    for event in ("due", "ended", "began", "added"):
+        assert f'<td class="c-when n">{event} <time' in page
+    assert '<td class="c-when n"><time' in dashboard.get("/jobs?q=status%3Derror").shown
+    by_due = dashboard.read("/jobs?q=status%3Ddelayed&sort=when")["jobs"]
+    assert [job["identifier"] for job in by_due] == ["soon", "later"]
+
+
 def test_a_requeue_of_jobs_that_were_chosen_one_by_one_is_followed_as_well() -> None:
     jobs = [Letter.add_job(f"{number}") for number in range(3)]
     for job in jobs:

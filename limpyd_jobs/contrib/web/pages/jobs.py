@@ -35,8 +35,10 @@ from limpyd_jobs.views import (
     Following,
     JobRow,
     count_of,
+    dues_of,
     filter_of_job,
     job_rows,
+    moment_of,
     new_token,
     unknown_names,
     verbs_for_many,
@@ -162,7 +164,15 @@ class JobsShown(OfFilter):
     @property
     def all_columns(self) -> Sequence[tuple[str, str, bool]]:
         """The names of all columns, what they are called, and whether they are shown."""
-        return [(name, title, name in self.columns) for name, (title, _) in COLUMNS.items()]
+        of_when = self.event.capitalize() or "When"
+        titles = {name: of_when if name == "when" else title for name, (title, _) in COLUMNS.items()}
+        return [(name, title, name in self.columns) for name, title in titles.items()]
+
+    @property
+    def event(self) -> str:
+        """What the moments of all these jobs are: when they ended, for example; empty if that differs."""
+        events = {row.event for row in self.rows}
+        return events.pop() if len(events) == 1 else ""
 
     def sorted_by(self, column: str) -> str:
         """Return the order that a click on a heading asks for."""
@@ -270,7 +280,7 @@ _KEYS: Mapping[str, Callable[[FoundJob], Any]] = {
     "queue": lambda job: job.queue or "",
     "priority": lambda job: job.priority if isinstance(job.priority, int) else 0,
     "tries": lambda job: job.tries if isinstance(job.tries, int) else 0,
-    "when": lambda job: job.end or job.start or job.added or "",
+    "when": lambda job: moment_of(job)[0],
     "ran": lambda job: _seconds_between(job.start, job.end),
 }
 
@@ -286,7 +296,8 @@ def _sorted(asked: Asked, jobs: JobFilter, sort: str, limit: int, *, is_long: bo
     first = asked.query.number("from", 0, 0, MAX_SORTED)
     timeout, most = (LONG_PAGE_TIMEOUT, MAX_SORTED) if is_long else (COUNT_TIMEOUT, FIRST_SORTED)
     page = jobs.page(most, timeout=timeout)
-    everything = sorted(page.found, key=_KEYS[sort.lstrip("-")], reverse=sort.startswith("-"))
+    key, dues = _KEYS[sort.lstrip("-")], dues_of(page.found, asked.database) if sort.lstrip("-") == "when" else {}
+    everything = sorted(page.found, key=lambda job: dues.get(job.ident) or key(job), reverse=sort.startswith("-"))
     following, are_all = first + limit, page.is_complete and not page.following
     shown = everything[first:following]
     return shown, following if following < len(everything) else 0, 0 if are_all else len(everything)
