@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.arguments import read_seconds
-from limpyd_jobs.commandline.options import for_verbs
+from limpyd_jobs.commandline.options import for_verbs, time_span
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.tables import print_fields
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
@@ -29,13 +29,14 @@ class Limits(VerbCommand):
     summary = "Show which limits keep jobs waiting, and set other numbers for them"
     words = """[list|show|set|pause|resume|rest] [WORDS...] [options]
 
-  list [CLASS]                       the keys of limits that are in use, those with most parked jobs first
+  list [CLASS]                       the keys of limits that are in use, the worst first: no job may
+                                     begin, then whose first job has waited longest
   show KEY                           one of them, such as customer=acme: who holds its slots
   set CLASS LIMIT[=VALUE] NUMBERS    other numbers than the class says, such as concurrency=10 rate=5/s burst=2
                                      share=3; concurrency= for what the class says
   pause CLASS LIMIT[=VALUE]          no job of it begins, until resume
   resume CLASS LIMIT[=VALUE]         they begin again
-  rest CLASS LIMIT[=VALUE] SECONDS   no job of it begins for so long
+  rest CLASS LIMIT[=VALUE] TIME      no job of it begins for so long: 90 (seconds), 5m, 1h
 
 Without a word, it lists. What is set holds from the next claim on, and outlasts a deploy. Jobs that run go on."""
     examples = (
@@ -94,10 +95,11 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
     def _rest(self, words: Sequence[str]) -> int:
         job_class, limit, value, rest = self._meant(words)
         if len(rest) != 1:
-            self.parser.error("say for how many seconds")
+            self.parser.error("say for how long, such as 90 (seconds) or 5m")
         seconds = read_seconds(rest[0])
-        if seconds is None or not 0 <= seconds < 1e9:
-            raise ValueError(f"{one_line(rest[0])!r} is no number of seconds")
+        seconds = time_span(rest[0]) if seconds is None else seconds
+        if not 0 <= seconds < 1e9:
+            raise ValueError(f"{one_line(rest[0])!r} is no time to rest")
         now_set = rest_limit(job_class, limit, value, seconds, **self.how_audited)
         return self._print(now_set, f"{_key(limit, value)} rests for {span(seconds)}: no job of it begins before")
 

@@ -47,6 +47,7 @@ from limpyd_jobs.views.jobs import job_rows as job_rows
 from limpyd_jobs.views.jobs import moment_of as moment_of
 from limpyd_jobs.views.jobs import shown_time as shown_time
 from limpyd_jobs.views.limits import LimitRow as LimitRow
+from limpyd_jobs.views.limits import class_with_limits as class_with_limits
 from limpyd_jobs.views.limits import limit_rows as limit_rows
 from limpyd_jobs.views.limits import rows_of as rows_of
 from limpyd_jobs.views.merged import glance_of_all as glance_of_all

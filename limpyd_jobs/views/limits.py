@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from math import inf
 from typing import NamedTuple
 
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.limiting.limit import limits_of_class
+from limpyd_jobs.models import Job
 from limpyd_jobs.query import LimitKey, limit_keys
 from limpyd_jobs.query.attention.conditions import LONG_WAIT
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of
+from limpyd_jobs.search.classes import classes_of, on
+
+# What a value begins with that is too long to be kept whole.
+DIGEST = "#"
 
 
 class LimitRow(NamedTuple):
@@ -28,6 +33,18 @@ class LimitRow(NamedTuple):
         return [self.job_class] if self.job_class else [*self.shared]
 
     @property
+    def set_by(self) -> str:
+        """The path of a class by which something can be set for it; empty if this process knows none, or not the whole
+        value."""
+        is_whole = not (self.key.value or "").startswith(DIGEST)
+        return next((path for path in self.classes if is_whole and path in job_classes.known), "")
+
+    @property
+    def lets_none_begin(self) -> bool:
+        """Whether jobs wait for it, and none of them may begin until `resume_limit`, or other numbers."""
+        return bool(self.key.parked) and (self.key.rests_for == inf or self.key.allowed == 0)
+
+    @property
     def sign(self) -> str:
         """The state whose sign it has: ``paused`` if no job may begin by order, ``late`` if one has waited for long,
         ``full`` if all slots are taken."""
@@ -38,18 +55,27 @@ class LimitRow(NamedTuple):
         return "full" if self.key.state == "full" else "waiting" if self.key.parked else "well"
 
 
+def class_with_limits(path: str, database: JobsDatabase | None = None) -> type[Job]:
+    """Return a job class whose limits are to be set in a database; raise `LookupError` if this process does not know
+    it."""
+    found: type[Job] = on(job_classes.known[path], database)
+    return found
+
+
 def limit_rows(database: JobsDatabase | None = None) -> list[LimitRow]:
-    """Return the keys of limits that are in use: those that keep most jobs waiting first."""
+    """Return the keys of limits that are in use, the worst first: those that let no job begin for which some wait, then
+    those whose first job has waited longest, then those of which most slots are taken."""
     known = classes_of(database)
     paths, shared = {each.name: path for path, each in known.items()}, defaultdict[str, list[str]](list)
     for path, each in sorted(known.items()):
         for limit in each.limits:
             if limit.name:
                 shared[limit.name].append(path)
-    return [
+    rows = [
         LimitRow(key, "", shared[key.name]) if key.owner not in paths else LimitRow(key, paths[key.owner])
         for key in limit_keys(database)
     ]
+    return sorted(rows, key=lambda row: (not row.lets_none_begin, -(row.key.waited or 0.0), row.key.waited is None))
 
 
 def rows_of(rows: Collection[LimitRow], paths: Collection[str]) -> list[LimitRow]:

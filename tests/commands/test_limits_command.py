@@ -91,6 +91,7 @@ def test_other_numbers_are_set_and_unset(run: Run) -> None:
     run("resume", *of_acme)
     assert run("rest", *of_acme, "30")[0] == 0
     assert "rests for" in run()[1]
+    assert "customer=acme rests for 5 min" in run("rest", *of_acme, "5m")[1]
 
 
 def test_what_is_wrong_is_said(run: Run) -> None:

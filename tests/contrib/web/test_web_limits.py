@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from asking import Dashboard
 from limpyd import fields
@@ -9,7 +11,8 @@ from servers import wait_until
 
 from limpyd_jobs import Job, Limit, Worker
 from limpyd_jobs.query import LimitKey, limit_keys, rest_limit
-from limpyd_jobs.views import LimitRow
+from limpyd_jobs.views import LimitRow, limit_rows
+from limpyd_jobs.views import limits as of_views
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -68,6 +71,42 @@ def test_limits_that_are_in_use_are_shown_as_text() -> None:
         assert "driver=ann" in shown
         assert "1 of 1 running, full" in shown
         assert "1 parked" in shown
+
+
+def test_a_limit_is_paused_rests_is_resumed_and_gets_other_numbers() -> None:
+    dashboard, path = Dashboard(), Ride.get_model_repr()
+    of_key = {"class": path, "limit": "driver", "value": "ann", "has_value": "1"}
+
+    def ask(verb: str, **more: str) -> str:
+        return str(dashboard.do(f"/limits/{verb}", of_key | more)["outcome"])
+
+    with Ride.add_job(driver="ann").claim():
+        assert 'action="/limits/pause"' in dashboard.get("/limits").text
+        assert "No job of driver=ann begins until it is resumed" in ask("pause")
+        [ann] = limit_keys()
+        assert (ann.rests_for, ann.value) == (inf, "ann")
+        assert 'action="/limits/resume"' in dashboard.get("/limits").text
+        assert "for 5 min" in ask("rest", **{"for": "5m"})
+        assert 290 < limit_keys()[0].rests_for <= 300
+        ask("resume")
+        assert limit_keys()[0].rests_for == 0
+        assert "concurrency=3" in ask("set", concurrency="3", rate="")
+        assert limit_keys()[0].allowed == 3
+        assert "as its class says" in ask("set", concurrency="", rate="")
+        assert dashboard.post("/limits/rest", of_key).status == 400
+        assert dashboard.post("/limits/pause", of_key | {"class": "gone.Job"}).status == 404
+        assert 'action="/limits/pause"' not in Dashboard(read_only=True).get("/limits").text
+    with Call.add_job(api_key="s3cr3t").claim():  # what is hidden cannot be set
+        assert Dashboard().get("/limits?q=key").text.count('action="/limits/pause"') == 0
+
+
+def test_the_key_whose_job_has_waited_longest_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def key(value: str, parked: int, waited: float | None, rests_for: float = 0.0) -> LimitKey:
+        return LimitKey("driver", value, "o", 1, 1, parked, waited, None, rests_for, {}, [])
+
+    keys = [key("many", 9, 5.0), key("long", 1, 90.0), key("none", 0, None), key("paused", 1, 1.0, inf)]
+    monkeypatch.setattr(of_views, "limit_keys", lambda database: keys)
+    assert [row.key.value for row in limit_rows()] == ["paused", "long", "many", "none"]
 
 
 def test_what_another_program_wrote_as_slots_breaks_no_list() -> None:
