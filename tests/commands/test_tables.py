@@ -72,6 +72,19 @@ def test_prose_is_shortened_first() -> None:
     assert (left_out, rows[0]) == ([], TABLE[0])
 
 
+def test_identifiers_that_nobody_gave_are_left_out_before_messages_are_shortened() -> None:
+    def table(identifier: str) -> list[tuple[object, ...]]:
+        row = ("shop.Mail:1", identifier, "the mailbox is full, and will be for an hour")
+        return [("ident", "identifier", "message"), row, ("shop.Mail:2", f"{identifier[:-1]}1", "no such mailbox")]
+
+    made = table("01a22646-e948-79ef-aea3-2aa26b7c0180")
+    rows, left_out = fitted(made, 80)
+    assert (rows[0], left_out) == (("ident", "message"), ["identifier (a UUID in all rows)"])
+    assert rows[1][1] == made[1][2]
+    assert fitted(made, 120) == (made, [])
+    assert fitted(table("welcome:42"), 60)[0][0] == ("ident", "identifier", "message")
+
+
 def test_then_columns_are_left_out_and_named() -> None:
     rows, left_out = fitted(TABLE, 45, ["size", "at"])
     assert (left_out, rows[0]) == (["size"], ("job", "message", "at"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -22,6 +23,9 @@ MAX_TEXT = 16_000
 
 # The columns of a table whose texts are shortened first where there is no room, and how much is left of them.
 PROSE, SHORTEST = ("message", "filter", "how", "trigger", "outcome"), 16
+
+# What the identifier of a job is to which none was given.
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -80,15 +84,39 @@ def not_shown(left_out: Sequence[str]) -> str:
 
 
 def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
-    """Shorten the long texts of a table, then leave out columns, until it fits; return it, and the columns left out."""
-    whole, rows, left_out = rows, _shortened(rows, width), []
+    """Leave out the columns of a table that say nothing, then shorten its long texts, then leave out others, until it
+    fits; return it, and the columns left out."""
+    left_out: list[str] = []
     same = {} if len(rows) < 3 else _same_in_all(rows)
-    names = iter((*(name for name in spare if name in same), *same, *spare, *map(str, reversed(rows[0][1:]))))
+    saying_nothing = [*(name for name in spare if name in same), *same]
+    if _has_made_identifiers(rows):
+        saying_nothing.append("identifier")
+        same |= {"identifier": "a UUID"}
+    while _width(rows) > width and saying_nothing:
+        name = saying_nothing.pop(0)
+        if name in rows[0]:
+            rows = _without(rows, name)
+            left_out.append(f"{name} ({same[name]} in all rows)" if same[name] else name)
+    whole, rows = rows, _shortened(rows, width)
+    names = iter((*spare, *map(str, reversed(rows[0][1:]))))
     while _width(rows) > width and (name := next((each for each in names if each in rows[0]), "")):
-        at = rows[0].index(name)
-        whole, rows = ([(*row[:at], *row[at + 1 :]) for row in each] for each in (whole, rows))
-        left_out.append(f"{name} ({same[name]} in all rows)" if same.get(name) else name)
+        whole, rows = _without(whole, name), _without(rows, name)
+        left_out.append(name)
     return _shortened(whole, width), left_out  # there may be more room now
+
+
+def _without(rows: Sequence[Row], name: str) -> list[Row]:
+    at = rows[0].index(name)
+    return [(*row[:at], *row[at + 1 :]) for row in rows]
+
+
+def _has_made_identifiers(rows: Sequence[Row]) -> bool:
+    """Whether the rows have identifiers, and these are UUIDs, such as those that jobs get whose adder gave none: they
+    say nothing that the ident does not."""
+    if len(rows) < 2 or "identifier" not in rows[0][1:]:
+        return False
+    at = rows[0].index("identifier")
+    return all(_UUID.fullmatch(one_line(row[at])) for row in rows[1:])
 
 
 def _same_in_all(rows: Sequence[Row]) -> dict[str, str]:
