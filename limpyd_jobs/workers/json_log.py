@@ -15,7 +15,7 @@ from limpyd_jobs.models import queue_name
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Instrument, Running
 from limpyd_jobs.texts import LOGGED, TRACEBACK, one_line, shortened, traceback_of
-from limpyd_jobs.workers import log
+from limpyd_jobs.workers.running import announcer
 
 _running: ContextVar[Running | None] = ContextVar("running", default=None)
 
@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
             **_fields_of_job(),
         }
         text = record.getMessage()
-        if record.pathname == log.__file__:  # a line of a worker
+        if record.pathname == announcer.__file__:  # a line of a worker
             told["worker"], _, text = text.removeprefix("[").partition("] ")
         told["message"] = shortened(text, LOGGED)
         error = record.exc_info[1] if record.exc_info else None
