@@ -53,7 +53,7 @@ from limpyd_jobs.workers.running.event_loop import Awaited, Awaiting, AwaitingBe
 from limpyd_jobs.workers.running.executor import Executor
 from limpyd_jobs.workers.running.interrupting import Canceling, Limits
 from limpyd_jobs.workers.running.recorder import Recorder, RedisRetry, nap
-from limpyd_jobs.workers.running.slots import Held, Slots
+from limpyd_jobs.workers.running.slots import Occupied, Slots
 from limpyd_jobs.workers.running.straight import Straight
 from limpyd_jobs.workers.running.strategies import Strategies
 from limpyd_jobs.workers.running.turns import ManyAtOnce, OneAtATime
@@ -167,8 +167,8 @@ class Loop:
     def _build_waiter(self) -> None:
         worker, context = self.worker, self.context
         self.timer = JobTimer()
-        self.held = Held(worker, context, self.runs, self.slots, self.event_loop, self._end_wait)
-        report = Report(worker, context, self.runs, self.stock, self.held.lines)
+        self.occupied = Occupied(worker, context, self.runs, self.slots, self.event_loop, self._end_wait)
+        report = Report(worker, context, self.runs, self.stock, self.occupied.lines)
         self.stopping = Stopping(
             worker,
             context,
@@ -314,7 +314,7 @@ class Loop:
         from limpyd_jobs.workers.fleet.monitor import Monitor, Turns
 
         self.maintenance.put_first(Turns(settings.stalled_after / 4))
-        return Monitor(self.worker, self.context, self.runs, self.stock, self.held.too_long).telling()
+        return Monitor(self.worker, self.context, self.runs, self.stock, self.occupied.too_long).telling()
 
     def _start_and_loop(self, heartbeat: Heartbeat) -> None:
         worker = self.worker
@@ -371,7 +371,7 @@ class Loop:
         """Give a sign of life; called by another thread."""
         if self.context.state.failure:
             return
-        self.held.check()
+        self.occupied.check()
         self.leases.renew(self.context.connection)
         self.registration.renew(self.context.connection)
         self._write_metrics()

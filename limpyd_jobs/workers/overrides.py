@@ -60,7 +60,7 @@ class Overrides:
         # Whether no code of the application finds jobs or queues by what names them in its own shard only.
         self.may_visit = self._are_ours("wait_for_job", "get_job", "get_queue")
         # Whether no code of the application decides about successes, or about their queue.
-        self.may_buffer = "job_success" in self._chained_hooks and self._are_ours("get_queue")
+        self.may_record_later = "job_success" in self._chained_hooks and self._are_ours("get_queue")
 
     @property
     def is_straight(self) -> bool:

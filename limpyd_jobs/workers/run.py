@@ -27,7 +27,7 @@ class Way(Protocol):
 class Run(JobClaim):
     """What a worker knows of one job: the claim on it, with its objects, and how its code ran."""
 
-    is_buffered = False  # whether it ran, and its success will be recorded with others
+    is_unrecorded = False  # whether it ran, and its success will be recorded with others
     result: Any = None  # what its code returned
     kept: KeptResult | None = None  # the part of the result to keep; None for nothing
     ended_at = 0.0  # when its code returned, by the clock of `monotonic`

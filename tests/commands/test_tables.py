@@ -72,7 +72,7 @@ def test_prose_is_shortened_first() -> None:
     assert (left_out, rows[0]) == ([], TABLE[0])
 
 
-def test_identifiers_that_nobody_gave_are_left_out_before_messages_are_shortened() -> None:
+def test_identifiers_that_were_made_are_left_out_before_messages_are_shortened() -> None:
     def table(identifier: str) -> list[tuple[object, ...]]:
         row = ("shop.Mail:1", identifier, "the mailbox is full, and will be for an hour")
         return [("ident", "identifier", "message"), row, ("shop.Mail:2", f"{identifier[:-1]}1", "no such mailbox")]

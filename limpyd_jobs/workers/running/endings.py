@@ -76,7 +76,7 @@ class Endings:
             run.is_erased = run.delivery.tries == "1"  # the pruner finds errors of earlier tries
         may_chain = "job_success" in strategy.chained_hooks
         if self.keeps and may_chain and self._may_be_kept(run):
-            run.is_buffered = True
+            run.is_unrecorded = True
             if self._is_one:
                 run.ended_at = monotonic()
             self.runs.unrecorded.append(run)
@@ -96,11 +96,11 @@ class Endings:
 
     def _may_be_kept(self, run: Run) -> bool:
         """Whether the success may be recorded with others. If there are none, it is worth it for short jobs only."""
-        if not run.is_held or run.outcome or run.is_buffered or run.delivery.database:
+        if not run.is_held or run.outcome or run.is_unrecorded or run.delivery.database:
             return False
         if not self._is_one:
             return True
-        if self.worker.status != "running" or not self.overrides.may_buffer:
+        if self.worker.status != "running" or not self.overrides.may_record_later:
             return False
         if self.runs.unrecorded or self._recorded or self._stock.deliveries:
             return True
@@ -134,7 +134,7 @@ class Endings:
             self._begin_batch()
         while self._recorded:
             run, reply = self._recorded.popleft()
-            run.is_buffered = False
+            run.is_unrecorded = False
             self.recorder.guard(run, partial(self._accept, run, reply))
         return len(deliveries)
 

@@ -198,13 +198,13 @@ class Recorder:
             self._failed(run, error)
             self.abandon(run)
         else:
-            if run.is_held and not run.is_buffered:
+            if run.is_held and not run.is_unrecorded:
                 self.abandon(run)
         finally:
             self.runs.running.pop(run, None)
             if shard is not None:
                 self.redis_retry.away(None)
-            if not run.is_buffered:
+            if not run.is_unrecorded:
                 job.__dict__.pop("_run_in_worker", None)  # so that the garbage collector need not find the cycle
 
     def _log_not_recorded(self, job: Job, error: Exception) -> None:
@@ -249,7 +249,7 @@ class Recorder:
 
     def abandon(self, run: Run) -> None:
         """End the claim if overridden hooks did not: then they took care of the state of the job."""
-        if run.is_buffered or not run.is_held:
+        if run.is_unrecorded or not run.is_held:
             return
         try:
             if not self.retry(run.abandon):

@@ -284,8 +284,8 @@ class Slots:
 
 
 @dataclass(eq=False)
-class Held:
-    """Shows it, and ends a worker in which nothing is left that jobs could use."""
+class Occupied:
+    """Shows what jobs occupy for too long, and ends a worker in which nothing is left that others could use."""
 
     worker: Face
     context: Context

@@ -109,7 +109,7 @@ class ManyAtOnce:
         self._context, self._runs = executor.context, executor.runs
         self._slots, self._awaiting, self._event_loop = starter.slots, starter.awaiting, starter.event_loop
         self._claimer, self._stock, self._size = waiter.claimer, waiter.stock, waiter.stock.size
-        self._held: Run | None = None  # the job that begins once others have ended
+        self._postponed: Run | None = None  # the job that begins once others have ended
         self._runs_alone = False  # whether a job runs that must not run beside others
         self._may_be_more = True  # whether the last claim brought all that was asked for
         self._woken = 0.0  # when the loop was woken for a coroutine
@@ -125,7 +125,7 @@ class ManyAtOnce:
     @property
     def is_busy(self) -> bool:
         """Whether jobs run, or their methods."""
-        return bool(self._slots.taken or self._awaiting.running or self._held)
+        return bool(self._slots.taken or self._awaiting.running or self._postponed)
 
     # -- The run
 
@@ -158,9 +158,9 @@ class ManyAtOnce:
         while self.is_busy and not self._context.is_too_late:
             self._say_that_it_ends()
             if self._context.begins_no_more:
-                self._prefetch_held()
-            if self._held:
-                self._begin_held(self._held)
+                self._give_back_postponed()
+            if self._postponed:
+                self._begin_postponed(self._postponed)
             else:
                 self.wait(MAX_WAIT)
             self.record_ended()
@@ -196,13 +196,13 @@ class ManyAtOnce:
             self.record_ended()
         for slot in list(self._slots.taken):
             slot.give_up(reason)
-        self._prefetch_held()
+        self._give_back_postponed()
         self.record_ended()
 
-    def _prefetch_held(self) -> None:
+    def _give_back_postponed(self) -> None:
         """Let a job that has not begun be released with those that are claimed already."""
-        if self._held:
-            run, self._held = self._held, None
+        if self._postponed:
+            run, self._postponed = self._postponed, None
             self._runs.running.pop(run, None)
             if run.delivery.database:  # those of the own shard are released together
                 self._executor.offers.release(run)
@@ -219,7 +219,7 @@ class ManyAtOnce:
     def _claimable(self) -> int:
         """How many jobs to claim now: as many as there are free slots, and some ahead."""
         worker, claimed = self._worker, self._stock.deliveries
-        if self._held or self._runs_alone or not self._waiter.may_claim:
+        if self._postponed or self._runs_alone or not self._waiter.may_claim:
             return 0
         if any(each.suspects_beside for each in claimed):  # no other suspect may be claimed before they run
             return 0
@@ -248,10 +248,10 @@ class ManyAtOnce:
     def wait_for_job(self, get: Callable[[], Run | None]) -> Run | None:
         """Return a job that may begin now; None if a job has ended, or something else is to be done."""
         is_full = self._runs_alone or self._slots.free < 1
-        if self._stock.releasing or ((is_full or self._held) and self._stock.are_late):
+        if self._stock.releasing or ((is_full or self._postponed) and self._stock.are_late):
             self._release_ahead()
-        if self._held:
-            self._begin_held(self._held)
+        if self._postponed:
+            self._begin_postponed(self._postponed)
             return None
         if is_full:
             until_late = self._stock.late_at - monotonic()
@@ -304,16 +304,16 @@ class ManyAtOnce:
             if not is_to_run:
                 self._end_by(run, _nothing)
             elif self._slots.taken and self._has_to_wait(run):
-                self._held = run
+                self._postponed = run
             else:
                 self._begin(run)
 
-    def _begin_held(self, run: Run) -> None:
+    def _begin_postponed(self, run: Run) -> None:
         """Begin the job that waits for others to end, if they have."""
         if self._slots.taken and self._has_to_wait(run):
             self.wait(MAX_WAIT)
         else:
-            self._held = None
+            self._postponed = None
             self._begin(run)
 
     def _has_to_wait(self, run: Run) -> bool:
@@ -389,7 +389,7 @@ class ManyAtOnce:
     def _may_record_later(self) -> bool:
         """Whether ends may wait for others: there are jobs to begin first, or enough to be begun meanwhile."""
         unrecorded, stock = self._runs.unrecorded, len(self._stock.deliveries)
-        if self._held:
+        if self._postponed:
             return False
         if stock and self._slots.free > 0 and not self._runs_alone:
             return True
