@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs.commandline.options import for_verbs
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, UNAUDITED, YES
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.flows import Flow, FlowNode, FlowSummary, SentSignal, sent_signals
+from limpyd_jobs.texts import count_of, one_line
 from limpyd_jobs.views import cancel_flow, flow_rows, requeue_flow_in_words, shown_state
-from limpyd_jobs.views.flows import TAKEN, class_known, said_of_signal, signal, take_back, value_of_signal
+from limpyd_jobs.views.flows import (
+    TAKEN,
+    class_known,
+    number_to_change,
+    said_of_signal,
+    signal,
+    take_back,
+    value_of_signal,
+)
 
 COLUMNS = ("flow", "state", "jobs", "open", "failed", "made (UTC)", "ended (UTC)", "id")
 NODE_COLUMNS = ("number", "name", "state", "after", "ident", "reason")
@@ -21,8 +30,8 @@ SIGNAL_COLUMNS = ("signal", "state", "value")
 
 
 class Flows(VerbCommand):
-    """Exit status: 0; 1 if a signal was not taken; 2 if the command line is wrong, or names a flow, or a job, that does
-    not exist, or no longer."""
+    """Exit status: 0; 1 if a signal was not taken, or you answered no; 2 if the command line is wrong, or names a flow,
+    or a job, that does not exist, or no longer."""
 
     refusals = (*VerbCommand.refusals, LimpydJobsException, DoesNotExist)
     summary = "Show jobs that begin once others have ended, cancel or requeue them together; send signals"
@@ -40,14 +49,20 @@ class Flows(VerbCommand):
   take-back NAME|IDENT SIGNAL
                  forget one that no job has asked for yet, as it was sent by mistake
 
-Without a word, it lists."""
+Without a word, it lists. cancel and requeue count first, and ask."""
     examples = (
         "limpyd-jobs flows",
         "limpyd-jobs flows show report:7",
         "limpyd-jobs flows requeue report:7",
         "limpyd-jobs flows signal myapp.jobs.Payout:12 approval yes",
     )
-    option_list = (*COMMON_OPTIONS, *for_verbs("cancel requeue signal take-back", UNAUDITED), JSON, JSONL)
+    option_list = (
+        *COMMON_OPTIONS,
+        *for_verbs("cancel requeue", DRY_RUN, YES),
+        *for_verbs("cancel requeue signal take-back", UNAUDITED),
+        JSON,
+        JSONL,
+    )
 
     def verbs(self) -> Mapping[str, Verb]:
         return {
@@ -71,11 +86,25 @@ Without a word, it lists."""
         self.print_list(nodes, NODE_COLUMNS, map(_row_of_node, nodes), ("reason", "after"))
 
     def _cancel(self, words: Sequence[str]) -> int:
-        was_open = cancel_flow(self._named("cancel", words), **self.how_audited)
-        return self._print("canceled" if was_open else "had ended before")
+        def cancel(name: str) -> str:
+            return "canceled" if cancel_flow(name, **self.how_audited) else "had ended before"
+
+        return self._change("cancel", words, cancel)
 
     def _requeue(self, words: Sequence[str]) -> int:
-        return self._print(requeue_flow_in_words(self._named("requeue", words), **self.how_audited))
+        return self._change("requeue", words, lambda name: requeue_flow_in_words(name, **self.how_audited))
+
+    def _change(self, verb: str, words: Sequence[str], act: Callable[[str], str]) -> int:
+        """Count what would be changed of a flow, ask, and do it. With --yes, it is not counted first."""
+        name = self._named(verb, words)
+        if self.options.dry_run or not self.options.yes:
+            number = number_to_change(verb, name)
+            if self.options.dry_run:
+                outcome = self.would_be(f"{verb.removesuffix('e')}ed")
+                return self._print(outcome, f"{count_of(number, 'job')} {outcome}", jobs=number)
+            if number and not self.is_sure(f"{verb} {count_of(number, 'job')} of the flow {one_line(name)}?"):
+                return 1
+        return self._print(act(name))
 
     def _signal(self, words: Sequence[str]) -> int:
         if len(words) not in (2, 3):
@@ -104,7 +133,7 @@ Without a word, it lists."""
             self.parser.error(f"{verb} needs {what} after it")
         return words[0]
 
-    def _print(self, outcome: str, shown: str = "", **details: str) -> int:
+    def _print(self, outcome: str, shown: str = "", **details: object) -> int:
         if not self.print_as_json({"outcome": outcome, **details}):
             print(shown or outcome)
         return 0

@@ -435,6 +435,13 @@ def _noting(verb: str, to: str, name: str, database: JobsDatabase | None, unaudi
         yield entry
 
 
+def number_to_change(verb: str, name: str, database: JobsDatabase | None = None) -> int:
+    """Return how many jobs of a flow, by its name or id, there are to ``cancel`` or to ``requeue``. For the exceptions
+    see `Flow.find`."""
+    state = Flow.find(name, database).state()
+    return int(state.open if verb == "cancel" else state.failed)
+
+
 def cancel_flow(name: str, database: JobsDatabase | None = None, *, unaudited: bool = False) -> bool:
     """Cancel all jobs of a flow, by its name or id, that have not ended; return whether there were some. The audit has
     it. For the exceptions see `Flow.find` and `JobFilter.cancel_all`."""

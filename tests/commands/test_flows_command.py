@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -66,15 +67,47 @@ def test_the_jobs_of_one_are_shown_with_why_they_were_canceled(capsys: pytest.Ca
 
 def test_one_is_canceled_and_requeued_and_the_audit_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     flow = a_flow()
-    assert run("cancel", "report:7") == 0
+    assert run("cancel", "report:7", "--yes") == 0
     assert [node.state for node in flow.nodes()] == ["canceled", "canceled"]
     assert run("cancel", "report:7") == 0
-    assert run("requeue", flow.id) == 0
+    assert run("requeue", flow.id, "--yes") == 0
     assert [node.state for node in flow.nodes()] == ["waiting", "waiting for others"]
     assert capsys.readouterr().out.splitlines() == ["canceled", "had ended before", "2 jobs are open"]
     assert sorted((entry.verb, entry.done) for entry in audit_entries()) == [
         *[("flows cancel", 0), ("flows cancel", 1), ("flows requeue", 1)],
     ]
+
+
+def test_the_jobs_to_change_are_counted_and_it_is_asked_first(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = a_flow()
+    before = [node.state for node in flow.nodes()]
+    assert run("cancel", "report:7", "--dry-run") == 0
+    assert run("cancel", "report:7", "--dry-run", "--json") == 0
+    shown, _, as_json = capsys.readouterr().out.partition("\n")
+    assert shown == "2 jobs would be canceled"
+    assert json.loads(as_json) == {"outcome": "would be canceled", "jobs": 2, "dry_run": True}
+    assert run("cancel", "report:7") == 2  # there is none to ask
+    assert "cancel 2 jobs of the flow report:7? Give --yes" in capsys.readouterr().err
+    assert [node.state for node in flow.nodes()] == before
+    flow.cancel()
+    assert run("requeue", flow.id, "--dry-run") == 0
+    assert run("requeue", flow.id) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, flow.state().open) == ("2 jobs would be requeued\n", 0)
+    assert f"requeue 2 jobs of the flow {flow.id}?" in shown.err
+    assert not audit_entries()
+
+
+@pytest.mark.parametrize(("answer", "status", "is_open"), [("n", 1, 2), ("y", 0, 0)])
+def test_a_flow_is_canceled_if_the_answer_is_yes(
+    monkeypatch: pytest.MonkeyPatch, answer: str, status: int, is_open: int
+) -> None:
+    flow = a_flow()
+    answers = io.StringIO(f"{answer}\n")
+    answers.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", answers)
+    assert run("cancel", "report:7") == status
+    assert flow.state().open == is_open
 
 
 def test_one_that_is_not_there_is_refused_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +125,7 @@ def test_one_that_is_held_says_of_what_one_runs_at_a_time(capsys: pytest.Capture
     assert "held: customer:7" in capsys.readouterr().out
     assert run("list", "--json") == 0
     assert [each["turn"] for each in json.loads(capsys.readouterr().out)] == ["customer:7"] * 2
-    assert run("cancel", "first") == 0
+    assert run("cancel", "first", "--yes") == 0
     assert Flow.find("second").state().state == "running"
-    assert run("requeue", "first") == 0
+    assert run("requeue", "first", "--yes") == 0
     assert "it is held until it is its turn" in capsys.readouterr().out
