@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from flow_kinds import MODELS, Numbered, Page, Report, add
 from invariants import contents, violations
 
 from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, chain
-from limpyd_jobs.models.calls.building import STEP_SIZE, Plan, _calls
+from limpyd_jobs.models.calls.building import EDGES_AT_ONCE, PART_SIZE, STEP_SIZE, Plan, _calls
 from limpyd_jobs.redis.calls import send
 
 END_OF_ALL_DATES = datetime(9999, 12, 31, 23, 59, 59)
@@ -164,6 +165,64 @@ def test_a_step_that_is_sent_again_is_done_once(redis_client: redis.Redis) -> No
     (call,) = _calls(Plan(flow.id, "twice", pages))
     assert send(call) == send(call) == ["1", "2", "3"]
     assert Queue.count_waiting_jobs("pages") == 3
+
+
+def dense_flow(**options: Any) -> Flow:
+    """A flow of few jobs of which many come after many others, so that it is not made in one step."""
+    flow = Flow(**options)
+    pages = [flow.add(Page.prepare(number=number)) for number in range(STEP_SIZE - 45)]
+    for _ in range(45):
+        flow.add(Report.prepare(), after=pages)
+    return flow
+
+
+def noted(client: redis.Redis, flow: Flow) -> list[str]:
+    """What comes after what, as far as that is noted; but for the beginning of a flow."""
+    entries: list[str] = client.zrange(f"limpyd-jobs:flow:{flow.id}:after", 0, -1)
+    return [each for each in entries if not each.endswith(":0")]
+
+
+def test_no_step_notes_more_than_so_much_of_what_jobs_come_after(redis_client: redis.Redis) -> None:
+    flow = dense_flow()
+    expected = sorted(f"{node.number}:{before}" for node in flow._nodes for before in node.after)
+    numbers = [0]
+    for call in _calls(Plan(flow.id, "", flow._nodes)):
+        assert Queue.count_waiting_jobs("pages") == 0
+        send(call)
+        numbers.append(len(noted(redis_client, flow)))
+    assert max(after - before for before, after in pairwise(numbers)) == EDGES_AT_ONCE
+    assert sorted(noted(redis_client, flow)) == expected
+    assert len(numbers) == 1 + STEP_SIZE // PART_SIZE + len(expected) // EDGES_AT_ONCE
+    assert Queue.count_waiting_jobs("pages") == STEP_SIZE - 45
+    assert {node.state for node in Flow.find(flow.id).nodes()[-45:]} == {"waiting for others"}
+
+
+def test_each_step_of_one_may_be_sent_again(redis_client: redis.Redis) -> None:
+    flow = dense_flow()
+    pks = [pk for call in _calls(Plan(flow.id, "", flow._nodes)) for pk in (send(call), send(call))[1]]
+    assert len(pks) == STEP_SIZE
+    assert Flow.find(flow.id).state() == ("running", STEP_SIZE, 0, STEP_SIZE, "")
+    assert Queue.count_waiting_jobs("pages") == STEP_SIZE - 45
+
+
+@pytest.mark.parametrize("policy", ["fail", "run"])
+@each("end", ENDS)
+def test_an_end_counts_that_comes_before_it_is_noted_what_comes_after_it(
+    end: str, policy: Any, redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    flow = dense_flow(on_error=policy)
+    *others, last = _calls(Plan(flow.id, "", flow._nodes))
+    pks = [pk for call in others for pk in send(call)]
+    ENDS[end](Page.get(pks[STEP_SIZE - 46]))
+    send(last)
+    state = "canceled" if policy == "fail" and end != "run by hand" else "waiting for others"
+    made = Flow.find(flow.id)
+    assert {node.state for node in made.nodes()[-45:]} == {state}
+    for pk in pks[: STEP_SIZE - 46]:
+        Page.get(pk).claim("me").succeed()
+    state = "canceled" if state == "canceled" else "waiting"
+    assert {node.state for node in made.nodes()[-45:]} == {state}
 
 
 REFUSED = {

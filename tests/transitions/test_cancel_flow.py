@@ -9,7 +9,7 @@ import redis
 from flow_kinds import MODELS, Page, Report
 from invariants import violations
 
-from limpyd_jobs import STATUSES, Flow, LimpydJobsException
+from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +34,20 @@ def test_all_that_has_not_ended_is_canceled(number: int, redis_client: redis.Red
     assert report.job.cancel_reason.hget() == "its flow was canceled"
     assert flow.state() == ("ended", 0, number, number + 1, "its flow was canceled")
     assert not flow.cancel()
+
+
+def test_its_jobs_leave_a_long_list_in_several_steps(redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(3)]
+    key = f"{Queue.get_queue('pages').key.removesuffix(':hash')}:waiting"
+    others = ["of another flow"] * 25_000
+    redis_client.rpush(key, *others)
+    twice = pages[0].job.ident
+    redis_client.lpush(key, twice)  # what is left of it is passed over
+    assert flow.cancel()
+    assert flow.state()[:2] == ("ended", 0)
+    assert redis_client.lrange(key, 0, -1) == [twice, *others]
+    redis_client.delete(key)
 
 
 def test_what_is_gone_cannot_be_canceled(redis_client: redis.Redis) -> None:

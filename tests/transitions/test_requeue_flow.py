@@ -111,6 +111,22 @@ def test_what_comes_after_a_job_that_cannot_be_put_back_stays_canceled(way: str,
     assert flow.state() == before == ("ended", 0, 3, 3, "")
 
 
+@pytest.mark.parametrize("is_other_queued", [False, True])
+def test_one_after_many_that_failed_waits_for_them_if_all_are_put_back(
+    is_other_queued: bool, redis_client: redis.Redis
+) -> None:
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare(identifier=f"{number}")) for number in range(220)]
+        flow.add(Report.prepare(), after=pages)
+    flow.cancel()
+    if is_other_queued:
+        Page.add_job("210")
+    flow.requeue()
+    states = [node.state for node in flow.nodes()]
+    assert states[-1] == ("canceled" if is_other_queued else "waiting for others")
+    assert states.count("waiting") == 220 - is_other_queued
+
+
 def test_what_is_gone_cannot_be_put_back(redis_client: redis.Redis) -> None:
     flow = flow_of(1)
     flow.cancel()

@@ -6,10 +6,11 @@
 --   flow      its id
 --   name      none for a flow without one
 --   size      of the whole flow
---   jobs      JSON: [number, job model, queue model: their numbers among the models, queue_name, priority, delay,
+--   jobs      JSON, none if the step only notes what they come after: [number, job model, queue model: their numbers among the models, queue_name, priority, delay,
 --             '1' to put it first, identifier, {field: value}, policy, those after it, those before it, the deadline:
 --             as a delay, its name in the flow]…
 --   models    JSON: those of jobs and queues
+--   edges     JSON: [number, those before it]…, as far as this step notes that; else it does so for all its jobs
 --   first, last   '1' for the first, the last step
 --   heads     those that come after no other one, in the last of several steps, or with a turn
 --   turn      a text: of the flows that have the same, one runs at a time; none for any other flow
@@ -137,13 +138,22 @@ local function add_all(command, to, words)
   for i = 1, #words, 1000 do redis.call(command, to, unpack(words, i, math.min(i + 999, #words))) end
 end
 
-local function entries_before(node)
-  local before = node.before == '' and not is_whole and '0' or node.before
+local function note_before(node, before)
   local entries = {}
   for _, number in ipairs((numbers_from(before, math.huge, MAX_NODES))) do
-    entries[#entries + 1], entries[#entries + 2] = '0', node.number .. ':' .. number
+    entries[#entries + 1], entries[#entries + 2] = '0', node .. ':' .. number
   end
-  return entries
+  add_all('ZADD', key .. ':after', entries)
+end
+
+-- What each node waits for: the first ones of a flow that is not made in one step for its beginning.
+local function note_edges()
+  for _, node in ipairs(nodes) do
+    local is_head = node.before == ''
+    if is_head and not is_whole then note_before(node.number, '0') end
+    if not is_head and not request.edges then note_before(node.number, node.before) end
+  end
+  for _, edge in ipairs(cjson.decode(request.edges or '[]')) do note_before(unpack(edge)) end
 end
 
 local function note_nodes(pks)
@@ -151,8 +161,8 @@ local function note_nodes(pks)
   for i, node in ipairs(nodes) do
     of_nodes[2 * i - 1], of_nodes[2 * i] = node.number, node.model.name .. ':' .. pks[i] .. ' ' .. node.name
     numbers[i] = node.number
-    add_all('ZADD', key .. ':after', entries_before(node))
   end
+  note_edges()
   add_all('HSET', key .. ':nodes', of_nodes)
   add_all('SADD', key .. ':open', numbers)
 end
@@ -165,7 +175,7 @@ local function note_models()
   if spawner then
     named_models[#named_models + 1], named_models[#named_models + 2] = spawner.model.name, request.job_model
   end
-  redis.call('HSET', FLOWS .. ':classes', unpack(named_models))
+  if named_models[1] then redis.call('HSET', FLOWS .. ':classes', unpack(named_models)) end
 end
 
 -- From now on it is there. If a later write fails, it is dropped.
@@ -212,6 +222,10 @@ end
 -- The pks of the jobs, if this call is sent once more, as the reply was lost.
 local function made_before()
   local numbers, pks = {}, {}
+  if not nodes[1] then
+    local state = request.last and redis.call('HGET', key, 'state')
+    return state and state ~= 'building' and state ~= 'dropping' and pks or nil
+  end
   for i, node in ipairs(nodes) do numbers[i] = node.number end
   for i, text in ipairs(redis.call('HMGET', key .. ':nodes', unpack(numbers))) do
     if not text then return nil end

@@ -1,7 +1,7 @@
 -- verb: drop flow
 -- from: delayed or waiting
 -- to: deleted
--- what: some hundred jobs of a flow that is not made to its end, as its maker died or was refused; after the last, the
+-- what: some fifty jobs of a flow that is not made to its end, as its maker died or was refused; after the last, the
 --       flow
 -- request
 --   flow
@@ -44,7 +44,7 @@ end
 if not is_to_be_dropped() then return answer('kept') end
 if redis.call('TYPE', key).ok == 'hash' then redis.call('HSET', key, 'state', 'dropping') end
 local name = field('name')
-local numbers = redis.pcall('HRANDFIELD', key .. ':nodes', 100)
+local numbers = redis.pcall('HRANDFIELD', key .. ':nodes', MOST_DEPENDENTS)
 for _, number in ipairs(numbers) do drop(number) end
 if not numbers.err and redis.call('EXISTS', key .. ':nodes') == 1 then return answer('done', {more = true}) end
 for _, part in ipairs({'', ':open', ':after', ':failed', ':results', ':todo', ':signals', ':waiters'}) do

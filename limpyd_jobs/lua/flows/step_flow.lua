@@ -21,30 +21,59 @@ local function what_is_open(node)
   return node and node.queued == '1' and node.status ~= STATUSES.CANCELED
 end
 
+-- At how many entries of waiting lists a step looks at most, but for its first job; and how many it has looked at.
+local MOST_LOOKED_AT, looked_at = 20000, 0
+
+-- Takes a node that is canceled out of its queue: the last nodes, which come first, stand at the end of its list.
+local function leave(node)
+  local waiting = node.base .. ':waiting'
+  if node.status == STATUSES.DELAYED and redis.call('ZREM', node.base .. ':delayed', node.ident) == 1 then return end
+  local position = redis.call('LPOS', waiting, node.ident, 'RANK', -1)
+  looked_at = looked_at + redis.call('LLEN', waiting) - (position or 0)
+  if position then
+    redis.call('LREM', waiting, -1, node.ident)
+  elseif unpark(node.base, node.ident) == 0 then
+    unplace_from(node.base, node.ident)
+  end
+end
+
 -- Cancels some nodes, the last ones first.
 local function cancel_some(last)
-  last = math.min(last, MAX_NODES)
-  local first = math.max(last - MOST_DEPENDENTS + 1, 1)
-  for number = last, first, -1 do
+  local reason, number = redis.call('HGET', key, 'canceled'), math.min(last, MAX_NODES)
+  local first = math.max(number - MOST_DEPENDENTS + 1, 1)
+  while number >= first and looked_at < MOST_LOOKED_AT do
     local node = node_of(flow, string.format('%d', number))
     if what_is_open(node) then
-      local function leave(_, _, job)
-        if node.base then unplace_from(node.base, job.ident) end
-      end
-      pcall(cancel_job, node, {unplace = leave, reason = redis.call('HGET', key, 'canceled')})
+      pcall(cancel_job, node, {unplace = function() if node.base then leave(node) end end, reason = reason})
     end
+    number = number - 1
   end
-  return first > 1 and 'cancel ' .. (first - 1)
+  return number > 0 and 'cancel ' .. number
 end
+
+-- Up to how many failed nodes are looked for among those that a node comes after, not the other way round; and among how many
+-- of these at once.
+local MOST_FAILED, MOST_BEFORE = 200, 1000
 
 -- Whether a node comes after one that failed, and could not be put back before it, as it is gone or another job of its
 -- identifier is queued; or that has failed again.
 local function comes_after_failed(number)
-  local before = numbers_before(flow, number, -1)
-  for i = 1, #before, 1000 do
-    for _, how in ipairs(redis.call('HMGET', key .. ':failed', unpack(before, i, math.min(i + 999, #before)))) do
+  if redis.call('HLEN', key .. ':failed') <= MOST_FAILED then
+    for _, failed in ipairs(redis.call('HKEYS', key .. ':failed')) do
+      if redis.call('ZSCORE', key .. ':after', number .. ':' .. failed) then return true end
+    end
+    return false
+  end
+  local first = '[' .. number .. ':'
+  while true do
+    local entries = redis.call('ZRANGEBYLEX', key .. ':after', first, '(' .. number .. ';', 'LIMIT', 0, MOST_BEFORE)
+    if not entries[1] then return false end
+    local before = {}
+    for i, entry in ipairs(entries) do before[i] = string.match(entry, ':(.*)$') end
+    for _, how in ipairs(redis.call('HMGET', key .. ':failed', unpack(before))) do
       if how then return true end
     end
+    first = '(' .. entries[#entries]
   end
 end
 

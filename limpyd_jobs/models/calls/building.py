@@ -31,6 +31,9 @@ from limpyd_jobs.search.classes import on
 # How many jobs a flow has that is made in one step, at most, and how many each step of a larger one makes.
 STEP_SIZE, PART_SIZE = 100, 50
 
+# How many times one step notes that a job comes after another one, at most.
+EDGES_AT_ONCE = 1000
+
 # The longest names of a flow and of a node, in bytes.
 LONGEST_NAME = 1000
 
@@ -187,21 +190,52 @@ def _calls(plan: Plan) -> Iterator[Call[list[str]]]:
     after_each = plan.after_each
     heads = ranges_of(node.number for node in plan.nodes if not node.after)
     final = ranges_of(number for number, after in enumerate(after_each, 1) if not after)
-    steps = list(chunks(plan.nodes, STEP_SIZE if len(plan.nodes) <= STEP_SIZE else PART_SIZE))
-    for number, nodes in enumerate(steps, 1):
+    steps = list(_steps(plan.nodes))
+    for number, (nodes, edges) in enumerate(steps, 1):
         is_last = number == len(steps)
         of_last = heads if is_last and (number > 1 or plan.turn) else ""
-        yield _call(plan, nodes, after_each, of_last, final, number == 1, is_last)
+        how = {"first": number == 1, "last": is_last, "heads": of_last, "final": final, "edges": edges}
+        yield _call(plan, nodes, after_each, how) if nodes else _call_for_edges(plan, how)
+
+
+def _steps(nodes: Sequence[Any]) -> Iterator[tuple[Sequence[Any], str]]:
+    """Yield the nodes that each step makes, and what it notes of those that come after others: each of its nodes, if
+    that is empty. Others follow if there is too much to note in one step."""
+    if len(nodes) <= STEP_SIZE and sum(len(node.after) for node in nodes) <= EDGES_AT_ONCE:
+        yield nodes, ""
+        return
+    for some in chunks(nodes, PART_SIZE):
+        made_with, *others = [*_edges_in_parts(some)] or [[]]
+        yield some, listed(made_with)
+        for edges in others:
+            yield (), listed(edges)
+
+
+def _edges_in_parts(nodes: Sequence[Any]) -> Iterator[list[tuple[int, str]]]:
+    """Yield what some nodes come after, so much at once as one step notes."""
+    part, room = list[tuple[int, str]](), EDGES_AT_ONCE
+    for node in nodes:
+        first = 0
+        while first < len(node.after):
+            taken = node.after[first : first + room]
+            part.append((node.number, ranges_of(taken)))
+            first, room = first + len(taken), room - len(taken)
+            if not room:
+                yield part
+                part, room = [], EDGES_AT_ONCE
+    if part:
+        yield part
+
+
+def _call_for_edges(plan: Plan, how: Mapping[str, Any]) -> Call[list[str]]:
+    """Return the call of a step that makes no node."""
+    sender = sender_to_add(plan.nodes[0].row.job_class)
+    names = {"name": plan.name, "size": len(plan.nodes), "turn": plan.turn, **how, **plan.spawner}
+    return transitions.add_flow(sender, plan.flow, (), (), (), list, **names)
 
 
 def _call(
-    plan: Plan,
-    nodes: Sequence[Any],
-    after_each: Sequence[Sequence[int]],
-    heads: str,
-    final: str,
-    is_first: bool,
-    is_last: bool,
+    plan: Plan, nodes: Sequence[Any], after_each: Sequence[Sequence[int]], how: Mapping[str, Any]
 ) -> Call[list[str]]:
     classes = list(dict.fromkeys(node.row.job_class for node in nodes))
     models = [*classes, *dict.fromkeys(node.row.queue_model for node in nodes)]
@@ -222,12 +256,9 @@ def _call(
         _making_queues(nodes),
         name=plan.name,
         size=len(plan.nodes),
-        first=is_first,
-        last=is_last,
-        heads=heads,
-        final=final,
         turn=plan.turn,
         registry=registry.text,
+        **how,
         **plan.spawner,
     )
 
