@@ -98,7 +98,9 @@ def read_wait(text: str | None) -> Wait:
     """Read the field ``_waits`` of a job."""
     date, _, rest = (text or "").partition("\n")
     what, _, since = rest.partition("\n")
-    return Wait(date, what, since)
+    since = since.partition("\n")[0]  # the claim by which it waits is for scripts
+    is_endless = not date and what.startswith((_SIGNAL, _CHILDREN))
+    return Wait(END_OF_ALL_DATES if is_endless else date, what, since)
 
 
 def wait_of(status: str | None, waits: str | None, delayed_until: str | None) -> Wait | None:

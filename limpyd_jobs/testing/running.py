@@ -18,6 +18,7 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
 from limpyd_jobs.models.functions.function import JobFunction
+from limpyd_jobs.records.flows import read_wait
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import is_meant
 from limpyd_jobs.workers import Worker
@@ -301,7 +302,7 @@ def _promote_all(queue_model: type[Queue], names: list[str]) -> None:
 def _waits(job: Job) -> bool:
     """Whether a job waits: for others of its flow, for a signal, or for what it spawned."""
     waits, delayed_until = job.hmget("_waits", "delayed_until")
-    return bool(waits) and waits.partition("\n")[0] == delayed_until
+    return bool(waits) and read_wait(waits).date == delayed_until
 
 
 def _delayed_in(queue: Queue) -> list[tuple[str, float]]:

@@ -10,7 +10,9 @@ from flow_kinds import MODELS, Asking
 from invariants import violations
 
 from limpyd_jobs import ClaimLost, SignalTimeout, send_signal, transitions
+from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.exceptions import JobInterrupted, LimpydJobsException
+from limpyd_jobs.redis.calls import send
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +64,26 @@ def test_a_deadline_that_is_over_is_remembered(redis_client: redis.Redis) -> Non
             job.wait_for("approval")
         assert send_signal(job, "approval") == "late"
         claim.release()
+
+
+@pytest.mark.parametrize("deadline", ["", delay_argument(100, None)])
+def test_a_job_that_waits_keeps_little_and_may_be_released_once_more(deadline: str, redis_client: redis.Redis) -> None:
+    job = Asking.add_job()
+    claim = job.claim("me")
+    token, key = vars(job)["_held_token"], job._queue_key.hget()
+    assert transitions.ask_signal(job, token, "approval", deadline)[0] == "waits"
+    release = transitions.release.call(Asking, job.ident, token, key, waits="signal approval")
+    before = send(release)
+    stored = redis_client.hgetall(job.key)
+    assert (before["outcome"], stored["status"]) == ("done", "d")
+    assert stored.keys().isdisjoint({"_last_claim", "_claim_token", "start", "tries"})
+    assert stored["_waits"].partition("\n")[0] == (stored["delayed_until"] if deadline else "")
+    assert send(release) == before  # the reply was lost
+    assert redis_client.hgetall(job.key) == stored
+    claim.renew()  # it was sent before
+    other = transitions.release.call(Asking, job.ident, f"other{token}", key, waits="signal approval")
+    with pytest.raises(ClaimLost):
+        send(other)
+    assert redis_client.hgetall(job.key) == stored
+    assert send_signal(job, "approval", 1) == "received"
+    assert (job.status.hget(), job._waits.hget()) == ("w", None)

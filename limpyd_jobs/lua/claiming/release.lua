@@ -52,15 +52,17 @@ end
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(tries)}
-if request.waits then due = due_of_wait(job, request.waits, changes) end
+if request.waits then due = due_of_wait(job, request.waits, changes, token) end
 if request.begun then changes._start_within = false end
 placed(changes, priority or '0', due, queue)
 if job.model.limits and request.goes_last then set_place(changes) end
-end_claim(queue, job, keep_cursor(changes), token)
+-- What a job waits for tells by which claim, and the job may wait for years: it needs no token beside that.
+local is_waiting = request.waits and changes.status == STATUSES.DELAYED
+end_claim(queue, job, keep_cursor(changes), (not is_waiting or job.model.history) and token)
 if not (job.model.limits and is_back_in_lane(queue, job)) then
   push(queue, job.ident, changes.status, due, not request.goes_last)
 end
-if request.waits and changes.status == STATUSES.DELAYED and claim_of(job)._flow then
+if is_waiting and claim_of(job)._flow then
   note_waiter(claim_of(job)._flow, request.waits)
 end
 return answer('done', {status = changes.status})

@@ -47,6 +47,5 @@ if state ~= 'running' and state ~= 'held' then
   return answer('done', {flow = flow, policy = policy or nil})
 end
 if state == 'held' and is_within(turn) then return answer('own turn', {flow = flow}) end
-since = since or string.format('%d', now() / 1000000)
-update(job.model, job.pk, {_waits = LAST_DATE .. '\n' .. what .. '\n' .. since}, claim_of(job))
+update(job.model, job.pk, {_waits = waits_of('', what, since, request.token)}, claim_of(job))
 return answer('waits', {flow = flow})

@@ -21,7 +21,7 @@ if refused then return answer(refused) end
 local waits, text = unpack(redis.call('HMGET', job.key, '_waits', '_signals'))
 local signals = signals_of(text)
 local date, since = wait_for(waits, 'signal ' .. name)
-local due = parse_date(date) and {at = parse_date(date), text = date} or due_at(request.delay)
+local due = date ~= '' and (parse_date(date) and {at = parse_date(date), text = date} or due_at(request.delay)) or nil
 local of_flow = not signals[name] and signal_of_flow(claim_of(job)._flow, name)
 local value, is_unasked = value_in(signals[name] or of_flow)
 
@@ -39,6 +39,6 @@ if value then
   if date then update(job.model, job.pk, {_waits = false}, claim_of(job)) end
   return answer(value == IN_VAIN and 'in vain' or 'done', {value = value})
 end
-date = due and due.text or LAST_DATE
-update(job.model, job.pk, {_waits = date .. '\nsignal ' .. name .. '\n' .. (since or string.format('%d', now() / 1000000))}, claim_of(job))
+date = due and due.text or ''
+update(job.model, job.pk, {_waits = waits_of(date, 'signal ' .. name, since, request.token)}, claim_of(job))
 return answer('waits')

@@ -138,7 +138,9 @@ end
 
 -- Whether the caller ended the claim, and asks again, as the first reply was lost.
 local function was_ended_with(job, token)
-  return token and claim_of(job)._last_claim == token
+  local last_claim = claim_of(job)._last_claim
+  if not token or last_claim then return token and last_claim == token end
+  return waits_since_claim(job.key, token)
 end
 
 -- Keeps how far a job is while its claim goes on. Once it moves, its rescues count anew. A job that is held in error, or

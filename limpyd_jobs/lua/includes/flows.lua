@@ -81,17 +81,24 @@ local function parse_flow(text)
   return flow and {flow = flow, number = number, policy = policy, dependents = dependents}
 end
 
+-- Until when a job waits, as its `_waits` says: one that waits for a signal, or for its children, has no date there if it does
+-- so without a limit.
+--@rarely
+local function date_in(waits)
+  return string.find(waits, '^\n%l+ %S') and LAST_DATE or string.match(waits, '^[^\n]*')
+end
+
 -- Whether `_waits` of a job does not say what it waits for, as another program wrote it.
 --@rarely
 local function is_unreadable(waits)
-  return not parse_date(string.match(waits, '^[^\n]*'))
+  return not parse_date(date_in(waits))
 end
 
 -- Whether a job waits for others. If `_waits` is unreadable, one that is delayed until the end of all dates does.
 --@rarely
 local function is_parked(status, delayed_until, waits)
   if not waits or status ~= STATUSES.DELAYED then return false end
-  return delayed_until == string.match(waits, '^[^\n]*') or delayed_until == LAST_DATE and is_unreadable(waits)
+  return delayed_until == date_in(waits) or delayed_until == LAST_DATE and is_unreadable(waits)
 end
 
 -- A node of a flow as a job, with what decides what becomes of it; nil if the job is gone. It has no text if another
@@ -157,11 +164,27 @@ local function let_run(node, changes)
   notify_worker(node.base)
 end
 
--- Until when a job waits for something, as text, given its `_waits`; and since when. nil if it does not.
+-- Until when a job waits for something, as text, given its `_waits`, empty for no limit; and since when. nil if it does not.
 --@rarely
 local function wait_for(waits, what)
-  local date, own, since = string.match(waits or '', '^([^\n]*)\n([^\n]*)\n([^\n]*)$')
+  local date, own, since = string.match(waits or '', '^([^\n]*)\n([^\n]*)\n([^\n]*)\n?%x*$')
   if own == what then return date, since end
+end
+
+-- `_waits` of a job that waits for a signal, or for its children: until when, empty for no limit, for what, since when, and by
+-- which claim. Of its token, some digits of a hash: the job may wait for years, and many do.
+--@rarely
+local function waits_of(date, what, since, token)
+  since = since or string.format('%d', now() / 1000000)
+  return table.concat({date, what, since, string.sub(redis.sha1hex(token), 1, 6)}, '\n')
+end
+
+-- Whether a job waits for a signal, or for its children, since the claim of a token.
+--@rarely
+local function waits_since_claim(key, token)
+  local held, waits = unpack(redis.call('HMGET', key, '_claim_token', '_waits'))
+  local mark = string.match(waits or '', '^[^\n]*\n%l+ [^\n]*\n[^\n]*\n(%x+)$')
+  return not held and mark == string.sub(redis.sha1hex(token), 1, 6)
 end
 
 -- Whether the signals of a job, given as it stores them, tell that it has begun. Those that it has not asked for were sent

@@ -3,8 +3,8 @@
 --
 -- A job has in its hash `_signals`: JSON, the value of each name, as JSON, behind '?' until the job has asked for it, or has
 -- been put in its queue because of it; or '!' if the job waited for it in vain. While it
--- waits, it is delayed until its deadline, if any, else until the end of all dates, and `_waits` has that date, 'signal' and
--- the name, and since when, as seconds of the epoch, in three lines: it is parked, as in flows.lua. The lines stay until it
+-- waits, it is delayed until its deadline, if any, else until the end of all dates, and `_waits` has the deadline, 'signal' and
+-- the name, since when, as seconds of the epoch, and by which claim, in four lines: it is parked, as in flows.lua. The lines stay until it
 -- has an answer, so that the deadline stays if the job is put in its queue by hand. A job that waits for the children that
 -- it spawned has 'children' and the id of their flow there. A flow has two keys more:
 --   :signals   hash: of names, the value, as JSON, behind '?' until a job has asked for it
@@ -64,15 +64,16 @@ end
 -- `_waits` says something else, as another wait of its code, or another program, wrote it, that has to be changed: else the job
 -- would run again and again.
 --@rarely
-local function due_of_wait(job, what, changes)
+local function due_of_wait(job, what, changes, token)
   local waits, signals = unpack(redis.call('HMGET', job.key, '_waits', '_signals'))
   if has_come(job, what, signals) then return nil end
   local text = wait_for(waits, what)
-  if not parse_date(text) then
+  if text ~= '' and not parse_date(text) then
     text = string.match(waits or '', '^[^\n]*')
-    if not parse_date(text) then text = LAST_DATE end
-    changes._waits = text .. '\n' .. what .. '\n' .. string.format('%d', now() / 1000000)
+    if not parse_date(text) then text = '' end
+    changes._waits = waits_of(text, what, nil, token)
   end
+  if text == '' then text = LAST_DATE end
   return {at = parse_date(text), text = text}
 end
 

@@ -21,7 +21,8 @@ end
 
 if request.of_run then
   local token, last_claim = unpack(redis.call('HMGET', hash_key(model, pk), '_claim_token', '_last_claim'))
-  if (token or last_claim) ~= request.of_run then
+  local of_last = token or last_claim
+  if of_last ~= request.of_run and (of_last or not waits_since_claim(hash_key(model, pk), request.of_run)) then
     return answer('refused')
   end
 end
