@@ -28,8 +28,9 @@ from limpyd_jobs.texts import one_line
 # The longest value of a signal, as JSON, in bytes.
 LONGEST_VALUE = 64 * 1024
 
-# What stands before the value of a stored signal that no job has asked for yet; in place of one that came in time.
-UNASKED, IN_VAIN = "?", "!"
+# What stands before the value of a stored signal that no job has asked for yet; in place of one that did not come in
+# time, and of one that a job got from its flow.
+UNASKED, IN_VAIN, OF_FLOW = "?", "!", "^"
 
 
 class SignalOutcome(str):
@@ -186,7 +187,7 @@ def sent_signals(to: Job | AddedJob[Any] | Flow | str, database: Any = None) -> 
         stored = _readable(text)
     if state is None:
         raise whom.missing()
-    return [_sent(*each) for each in sorted(stored.items()) if each[1] != IN_VAIN]
+    return [_sent(*each) for each in sorted(stored.items()) if each[1] not in (IN_VAIN, OF_FLOW)]
 
 
 asent_signals = awaited(sent_signals)

@@ -255,6 +255,24 @@ class TestWaiting:
         run()
         assert node.job.answer.value() == "yes"
 
+    @each("comes_first", [False, True])
+    def test_one_of_a_flow_counts_for_a_job_that_got_it_whatever_the_job_is_sent(self, comes_first: bool) -> None:
+        with Flow() as flow:
+            node = flow.add(Asking.prepare())
+        job = node.job
+        if not comes_first:
+            run()
+        send_signal(flow, "approval", "of the flow")
+        if comes_first:
+            claim = job.claim("me")
+            assert job.wait_for("approval") == "of the flow"
+            claim.release()
+        assert [send_signal(job, "approval", value) for value in ("its own", "of the flow")] == ["already", "kept"]
+        assert sent_signals(job) == []
+        assert not take_back_signal(job, "approval")
+        run()
+        assert job.answer.value() == "of the flow"
+
     def test_a_job_that_has_run_is_not_dropped_by_its_limit_if_it_is_tried_again(self) -> None:
         job = Dropped.add_job()
         job.claim("me").fail(ValueError("no"))

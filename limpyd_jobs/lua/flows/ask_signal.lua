@@ -22,8 +22,9 @@ local waits, text = unpack(redis.call('HMGET', job.key, '_waits', '_signals'))
 local signals = signals_of(text)
 local date, since = wait_for(waits, 'signal ' .. name)
 local due = date ~= '' and (parse_date(date) and {at = parse_date(date), text = date} or due_at(request.delay)) or nil
-local of_flow = not signals[name] and signal_of_flow(claim_of(job)._flow, name)
-local value, is_unasked = value_in(signals[name] or of_flow)
+local own = signals[name] ~= OF_FLOW and signals[name]
+local of_flow = not own and signal_of_flow(claim_of(job)._flow, name)
+local value, is_unasked = value_in(own or of_flow)
 
 if not value and due and due.at <= now() then
   value, signals[name] = IN_VAIN, IN_VAIN
@@ -31,8 +32,9 @@ if not value and due and due.at <= now() then
 end
 if is_unasked and of_flow then
   redis.call('HSET', FLOW .. parse_flow(claim_of(job)._flow).flow .. ':signals', name, value)
-elseif is_unasked then
-  signals[name] = value
+end
+if is_unasked and not of_flow or of_flow and signals[name] ~= OF_FLOW then
+  signals[name] = of_flow and OF_FLOW or value
   update(job.model, job.pk, {_signals = cjson.encode(signals)}, claim_of(job))
 end
 if value then

@@ -26,6 +26,10 @@ if status == STATUSES.SUCCESS or status == STATUSES.CANCELED and not may_be_revi
 local signals = signals_of(text)
 local old = signals[name]
 if old == IN_VAIN then return answer('late') end
+if old == OF_FLOW then
+  local of_flow = value_in(signal_of_flow(redis.call('HGET', job.key, '_flow'), name))
+  return answer(of_flow == value and 'kept' or 'already')
+end
 if old and value_in(old) ~= value then return answer('already') end
 signals[name] = old or UNASKED .. value
 text = cjson.encode(signals)

@@ -2,7 +2,7 @@
 -- of a flow, and is never used up: who sends another one of that name is refused, and a job that asks again gets the same.
 --
 -- A job has in its hash `_signals`: JSON, the value of each name, as JSON, behind '?' until the job has asked for it, or has
--- been put in its queue because of it; or '!' if the job waited for it in vain. While it
+-- been put in its queue because of it; or '!' if the job waited for it in vain; or '^' if it got the one of its flow. While it
 -- waits, it is delayed until its deadline, if any, else until the end of all dates, and `_waits` has the deadline, 'signal' and
 -- the name, since when, as seconds of the epoch, and by which claim, in four lines: it is parked, as in flows.lua. The lines stay until it
 -- has an answer, so that the deadline stays if the job is put in its queue by hand. A job that waits for the children that
@@ -13,7 +13,7 @@
 --@include claims
 --@include flows
 
-local IN_VAIN, UNASKED = '!', '?'
+local IN_VAIN, UNASKED, OF_FLOW = '!', '?', '^'
 
 -- How many bytes all signals of a job have at most, and how many signals a flow has at most.
 local MOST_TEXT, MOST_SIGNALS = 262144, 1000
@@ -54,7 +54,8 @@ end
 --@rarely
 local function has_come(job, what, signals)
   local name = signal_in(what)
-  if name then return (signals_of(signals)[name] or signal_of_flow(claim_of(job)._flow, name)) ~= nil end
+  local own = name and signals_of(signals)[name]
+  if name then return own and own ~= OF_FLOW or signal_of_flow(claim_of(job)._flow, name) ~= nil end
   local flow = string.match(what, '^children (%S+)$')
   local state = flow and redis.pcall('HGET', FLOW .. flow, 'state')
   return state ~= 'running' and state ~= 'held'
@@ -95,6 +96,14 @@ local function other_waited_for(flow, name)
   end
 end
 
+-- Puts a node in its queue if it waits for a signal of its flow, which counts for it from then on.
+--@rarely
+local function place_waiter(node, name)
+  local signals = signals_of(redis.call('HGET', node.key, '_signals'))
+  signals[name] = OF_FLOW
+  return place_if_it_waits(node, 'signal ' .. name, {_signals = cjson.encode(signals)})
+end
+
 -- Puts some of the nodes that wait for a signal of their flow in their queues, unless it was taken back; returns whether there
 -- are more, and how many it put there.
 --@rarely
@@ -106,7 +115,7 @@ local function place_waiters(flow, name)
   local number = 0
   for _, entry in ipairs(entries) do
     local node = node_of(flow, string.match(entry, '[^\n]*$'))
-    local is_done, is_placed = pcall(place_if_it_waits, node, 'signal ' .. name)  -- it fails if the node is gone
+    local is_done, is_placed = pcall(place_waiter, node, name)  -- it fails if the node is gone
     if is_done and is_placed then number = number + 1 end
   end
   if number > 0 then redis.call('HSET', signals, name, value) end

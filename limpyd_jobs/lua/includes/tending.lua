@@ -34,7 +34,7 @@ end
 -- Looks after a node that waits for a signal of its flow; returns whether it was there.
 local function tend_waiting(node)
   local name = signal_in(node.kind)
-  return name and signal_of_flow(node.text or '', name) ~= nil and place_if_it_waits(node, node.kind)
+  return name and signal_of_flow(node.text or '', name) ~= nil and place_waiter(node, name)
 end
 
 -- Looks after a flow that a job spawned: cancels it with the job; once it has ended, lets that job go on, or the keys expire,
