@@ -15,6 +15,22 @@ BOXES = """
 return [...document.querySelectorAll('.graph .node')].filter(each => each.checkVisibility()).map(each => each.innerText)
 """
 
+# The lines that do not go from the bottom of a box to the top of another one, or pass through a box.
+WRONG_LINES = """
+const graph = [...document.querySelectorAll('.graph')].find(each => each.checkVisibility());
+const boxes = [...graph.querySelectorAll('foreignObject')].map(
+  each => ['x', 'y', 'width', 'height'].map(name => each[name].baseVal.value));
+return [...graph.querySelectorAll('path')].filter(path => {
+  const length = path.getTotalLength(), at = place => path.getPointAtLength(place), start = at(0), end = at(length);
+  const touches = (point, side) => boxes.some(
+    ([x, y, width, height]) => point.x > x && point.x < x + width && Math.abs(point.y - (y + side * height)) < 1);
+  const isIn = point => boxes.some(([x, y, width, height]) =>
+    point.x > x + 1 && point.x < x + width - 1 && point.y > y + 1 && point.y < y + height - 1);
+  const points = [...Array(Math.ceil(length / 3)).keys()].map(number => at(3 * number));
+  return !touches(start, 1) || !touches(end, 0) || points.some(isIn);
+}).map(path => path.getAttribute('d'));
+"""
+
 
 def a_flow() -> Flow:
     return chain(Report.prepare(), SendMail.prepare(to="ann@example.com"), name="report:7")
@@ -57,3 +73,22 @@ def test_a_graph_fits_on_a_phone_and_can_be_tapped(shop: Site, browser: Browser)
             assert len(boxes) == {"month-end:2026-11": 7, "catalogue": 2}[name]
             assert all(each.size["height"] >= 44 for each in boxes)
             assert browser.violations() == []
+
+
+def test_on_a_phone_a_line_goes_from_below_a_box_to_above_another_and_through_none(
+    workshop: Site, browser: Browser
+) -> None:
+    with Flow("wide") as flow:
+        first = flow.add(Report.prepare())
+        second = [flow.add(Report.prepare(), after=first) for _ in range(5)]
+        third = [flow.add(Report.prepare(), after=each) for each in second]
+        flow.add(Report.prepare(), after=[*third, *second[:2], first])
+    browser.resize(390)
+    browser.open(workshop("/flows/flow?name=wide"))
+    lines = browser.run(
+        "return [...document.querySelectorAll('.graph')].find(each => each.checkVisibility()).outerHTML"
+    )
+    wrong = browser.run(WRONG_LINES)
+    browser.resize(1280)
+    assert lines.count("<path") == 18
+    assert wrong == []

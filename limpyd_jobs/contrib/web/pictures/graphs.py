@@ -11,9 +11,12 @@ from limpyd_jobs.views import Box, FlowGraph
 # The sizes of a box, and the space between two: across a wide page, levels go to the right.
 WIDE, HIGH, BETWEEN, BESIDE, EDGE = 196, 52, 44, 12, 16
 
-# On a phone, levels go down, with two boxes beside each other in as many rows as they need. Lines that pass others run
-# between the two, or, past other levels, at the left.
-PHONE, LEFT, HALF, GAP, DOWN = 324, 12, 148, 16, 28
+# On a phone, levels go down, with two boxes beside each other in as many rows as they need. A line enters a box at its
+# top, and leaves it at its bottom. Those that pass other rows run between the two boxes, each way in a lane of its own;
+# those past other levels at the left.
+PHONE, LEFT, HALF, GAP, DOWN, ROWS = 324, 12, 148, 16, 28, 24
+MIDDLE = LEFT + HALF + GAP // 2
+TO_ROWS, FROM_ROWS = MIDDLE - 4, MIDDLE + 4
 
 # How many of the jobs that a job comes after are named.
 MAX_NAMED = 3
@@ -93,7 +96,7 @@ def _down(boxes: Sequence[Box], sizes: Counter[int]) -> list[Placed]:
     tops, top = dict[int, int](), EDGE // 2
     for level in sorted(sizes):
         tops[level] = top
-        top += (sizes[level] + 1) // 2 * (HIGH + BESIDE) - BESIDE + DOWN
+        top += (sizes[level] + 1) // 2 * (HIGH + ROWS) - ROWS + DOWN
     return [_placed_down(box, tops[box.level], sizes[box.level]) for box in boxes]
 
 
@@ -102,7 +105,7 @@ def _placed_down(box: Box, top: int, size: int) -> Placed:
         return Placed(box, LEFT + (PHONE - LEFT - WIDE) // 2, top, WIDE)
     row, column = divmod(box.row, 2)
     is_last = row == (size - 1) // 2
-    return Placed(box, LEFT + column * (HALF + GAP), top + row * (HIGH + BESIDE), HALF, row == 0, is_last)
+    return Placed(box, LEFT + column * (HALF + GAP), top + row * (HIGH + ROWS), HALF, row == 0, is_last)
 
 
 def _joined_across(one: Placed, other: Placed, boxes: Sequence[Placed], below: int) -> str:
@@ -116,19 +119,20 @@ def _joined_across(one: Placed, other: Placed, boxes: Sequence[Placed], below: i
 
 
 def _joined_down(one: Placed, other: Placed) -> str:
-    """Go down: between the boxes of a level, where these have several rows; at the left, past other levels."""
-    if other.box.level - one.box.level > 1:
-        return f"M{one.x} {one.middle}H{LEFT // 2}V{other.middle}H{other.x}"
-    lane = LEFT + HALF + GAP // 2
-    x, y = (one.x + one.width // 2, one.y + HIGH) if one.is_last else (lane, one.middle)
-    end, down = (other.x + other.width // 2, other.y) if other.is_first else (lane, other.middle)
-    start = "" if one.is_last else f"M{_side(one, lane)} {y}H{lane}"
-    if other.is_first:
+    """Go down: straight, or in a lane where other boxes are in between."""
+    if one.is_last and other.is_first and other.box.level - one.box.level == 1:
+        (x, y), (end, down) = _bottom(one, MIDDLE), (other.x + other.width // 2, other.y)
         turn = down - DOWN // 2
-        return f"{start or f'M{x} {y}'}V{max(down - DOWN, y)}C{x} {turn} {end} {turn} {end} {down}"
-    return f"{start or f'M{x} {y}C{x} {y + DOWN} {lane} {y} {lane} {y + DOWN}'}V{down}H{_side(other, lane)}"
+        return f"M{x} {y}V{max(down - DOWN, y)}C{x} {turn} {end} {turn} {end} {down}"
+    lane = LEFT // 2 if other.box.level - one.box.level > 1 else TO_ROWS if one.is_last else FROM_ROWS
+    (x, y), (end, down) = _bottom(one, lane), (other.x + other.width // 2, other.y)
+    into = f"C{x} {y + ROWS} {lane} {y} {lane} {y + ROWS}"
+    return f"M{x} {y}{into}V{down - ROWS}C{lane} {down} {end} {down - ROWS} {end} {down}"
 
 
-def _side(placed: Placed, lane: int) -> int:
-    """Return where the side of a box is that looks to the lane between two."""
-    return placed.x + placed.width if placed.x < lane else placed.x
+def _bottom(placed: Placed, lane: int) -> tuple[int, int]:
+    """Return where a line leaves a box: in the middle; above another row, near the lane, so that it crosses no line
+    into that row."""
+    if placed.is_last:
+        return placed.x + placed.width // 2, placed.y + HIGH
+    return (placed.x + placed.width - ROWS if placed.x < lane else placed.x + ROWS), placed.y + HIGH
