@@ -167,6 +167,7 @@ def test_a_worker_is_asked_to_be_quiet_and_to_stop(workshop: Site, browser: Brow
         wait_until(WorkerPresence.alive, "a worker")
         for verb, status in (("Quiet", "quiet"), ("Resume", "idle")):
             browser.open(workshop("/workers"))
+            assert "Quiet" not in browser.text  # before one is chosen
             browser.driver.find_element(By.NAME, "worker").click()
             browser.click(verb)
             assert "1 worker asked" in browser.text
@@ -187,7 +188,7 @@ def test_a_worker_is_asked_to_be_quiet_and_to_stop(workshop: Site, browser: Brow
 def test_a_schedule_is_paused_resumed_run_and_edited(workshop: Site, browser: Browser) -> None:
     Schedule.add("nightly", SendMail, cron="0 3 * * *")
     browser.open(workshop("/schedules"))
-    for button, told in (("Pause", "paused"), ("Resume", "active")):
+    for button, told in (("Pause", "Paused"), ("Resume", "Active")):
         browser.click(button)
         assert told in browser.text
     browser.click("Run now")
