@@ -79,6 +79,17 @@ def assert_accessible(browser: Browser) -> None:
     assert wide == []
 
 
+def test_a_page_without_anything_says_what_it_will_show_or_what_to_do_first(workshop: Site, browser: Browser) -> None:
+    for path in (page.path for page in PAGES if page.label):
+        browser.open(workshop(path))
+        browser.resize(PHONE)
+        said, wide = browser.driver.find_elements(By.CSS_SELECTOR, "main h2"), browser.run(TOO_WIDE)
+        browser.resize(WIDTH)
+        assert said, path
+        assert wide == [], path
+        assert browser.violations() == []
+
+
 def test_the_keyboard_reaches_everything(shop: Site, browser: Browser) -> None:
     browser.open(shop("/queues"))
     reached = []

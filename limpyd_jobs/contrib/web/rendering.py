@@ -243,6 +243,24 @@ def as_json(value: Any) -> bytes:
     return json.dumps(document(value, MAX_SENT), indent=1).encode() + b"\n"
 
 
+# How many seconds the units of an interval have.
+INTERVALS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+
+
+def times_of(trigger: Any) -> str:
+    """Say when a schedule is due, by the description of its trigger: ``every 10 min``, ``30 7 * * mon``, else JSON."""
+    if isinstance(trigger, str):
+        return trigger
+    kind, given = next(iter(trigger.items())) if isinstance(trigger, Mapping) and len(trigger) == 1 else ("", None)
+    if kind == "interval" and isinstance(given, Mapping) and not given.keys() - {*INTERVALS, "start_date"}:
+        parts = [(given[name], size) for name, size in INTERVALS.items() if name in given]
+        if parts and all(type(part) in (int, float) and 0 < part < 1e9 for part, _ in parts):
+            return f"every {shown_span(sum(part * size for part, size in parts))}"
+    if isinstance(given, str) and kind in ("cron", "date"):
+        return given if kind == "cron" else f"once, at {given}"
+    return json.dumps(trigger, ensure_ascii=False)
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
     "bound": short,
@@ -266,6 +284,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "shell": shell,
     "sign_of_flow": sign_of,
     "stamp": stamp,
+    "times_of": times_of,
     "told": told,
     "word_of_flow": shown_state,
 }

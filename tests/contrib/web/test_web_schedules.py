@@ -54,6 +54,14 @@ def test_schedules_are_listed_and_one_is_shown_with_its_next_times() -> None:
     assert dashboard.get("/schedules/schedule?name=gone").status == 404
 
 
+def test_the_times_of_a_schedule_are_said_in_words() -> None:
+    add("probe", cron=None, interval=600)
+    add("both", cron=None, trigger={"or": [{"cron": "0 3 * * *"}, {"cron": "0 4 * * *"}]})
+    page = Dashboard().get("/schedules").shown
+    assert all(times in page for times in ("every 10 min", '{"or": [{"cron": "0 3 * * *"}, {"cron": "0 4 * * *"}]}'))
+    assert "every 10 min" in Dashboard().get("/schedules/schedule?name=probe").shown
+
+
 def test_one_that_is_late_says_so_and_why() -> None:
     schedule = add()
     due = utcnow() - timedelta(minutes=4, seconds=5)
