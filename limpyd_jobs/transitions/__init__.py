@@ -40,7 +40,7 @@ from limpyd_jobs.transitions.editing import edit
 from limpyd_jobs.transitions.ending import (
     Ending,
     KeptResult,
-    Success,
+    SucceededRun,
     abandon,
     accept_success,
     delay,

@@ -52,7 +52,7 @@ class Handler(Protocol):
         """Return the names of a request."""
 
 
-class Success(Protocol):
+class SucceededRun(Protocol):
     """A job that ran, by the clock of `monotonic`, and whose end is recorded with others."""
 
     job: Any
@@ -67,7 +67,9 @@ class Ending(NamedTuple):
     """How a job ended, as the scripts of ``ending/`` reply.
 
     It has the status of the job if the caller had ended this claim before in another way; the priority with which a job
-    that failed was put back, if one was asked for; and for how many seconds a job waits that was put back too often.
+    that failed was put back, if one was asked for; for how many seconds a job waits that was put back too often; and,
+    if several were recorded together, the changes to fields with indexes that only limpyd can maintain. A record that
+    is broken has the outcome ``failed``, and the reason as its end.
     """
 
     outcome: str
@@ -77,6 +79,7 @@ class Ending(NamedTuple):
     status: str = ""
     priority: str = ""
     slowed: str = ""
+    reindex: Sequence[Any] = ()
 
 
 @Verb
@@ -115,19 +118,10 @@ def is_erased_at_once(job_class: type[RedisModel]) -> bool:
     return layout.erasable and not layout.special and not layout.outside
 
 
-class Recorded(NamedTuple):
-    """How a success was recorded with others, for `accept_success`: the outcome, when the job ended (or why that
-    failed), and the changes to fields with indexes that only limpyd can maintain."""
-
-    outcome: str
-    detail: str
-    reindex: Sequence[Any] = ()
-
-
 @Verb
 def succeed_many(
-    connection: Redis | PinnedConnection, successes: Sequence[Success], next_claim: ClaimRequest, limit: int = 0
-) -> Call[tuple[list[Recorded], list[Delivery]]]:
+    connection: Redis | PinnedConnection, successes: Sequence[SucceededRun], next_claim: ClaimRequest, limit: int = 0
+) -> Call[tuple[list[Ending], list[Delivery]]]:
     """Record the success of several claimed jobs in one step, and claim several in it; return the reply for each, for
     `accept_success`, and what came out of the waiting lists: only the last of these may be not claimed.
 
@@ -144,18 +138,18 @@ def succeed_many(
     words = [listed([_row(success, now) for success in successes]), limit, lists, lease, token]
     words += [*next_claim.words_of_room, "1" if next_claim.is_again else "", classes, registry]
     subject = f"{len(successes)} jobs"
-    return Call(connection, _succeed_many, words, _recorded, next_claim.models, subject=subject)
+    return Call(connection, _succeed_many, words, _as_endings, next_claim.models, subject=subject)
 
 
-def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
+def _as_endings(reply: dict[str, Any]) -> tuple[list[Ending], list[Delivery]]:
     endings = [
-        Recorded(each["outcome"], each.get("error") or each["end"], list(each.get("reindex", ())))
+        Ending(each["outcome"], each.get("error") or each["end"], reindex=each.get("reindex") or ())
         for each in reply["endings"]
     ]
     return endings, [Delivery(*values) for values in reply["claimed"]]
 
 
-def _row(success: Success, now: float) -> Sequence[str | int]:
+def _row(success: SucceededRun, now: float) -> Sequence[str | int]:
     """Return a success as the script takes it. The duration is the same each time that it is sent."""
     delivery, ended_ago = success.delivery, int((now - success.ended_at) * 1_000_000)
     began_ago = ended_ago + _microseconds(success.ended_at - success.began)
@@ -173,17 +167,17 @@ def duration_between(began: float, ended: float) -> timedelta:
     return timedelta(microseconds=round((ended - began) * 1_000_000))
 
 
-def accept_success(job: RedisModel, reply: Recorded) -> Ending:
-    """Return how a job ended, as `succeed` does, with the same exceptions, given what `succeed_many` found.
+def accept_success(job: RedisModel, ending: Ending) -> Ending:
+    """Do what is left to do of a success that `succeed_many` recorded; return how the job ended, with the exceptions of
+    `succeed`.
 
     The outcome must not be ``failed``: then a record is broken, and nothing of the job is changed.
     """
-    outcome, end, reindex = reply
-    if reindex:
-        reindexed(type(job), pk_of(job), (change for _model, _pk, *change in reindex))
-    if outcome != "done":
-        accept(job.ident, {"outcome": outcome})
-    return Ending(outcome, end)
+    if ending.reindex:
+        reindexed(type(job), pk_of(job), (change for _model, _pk, *change in ending.reindex))
+    if ending.outcome != "done":
+        accept(job.ident, {"outcome": ending.outcome})
+    return ending
 
 
 @Verb

@@ -100,7 +100,8 @@ def test_each_is_found_by_its_indexes_and_its_end_is_told(any_world: World) -> N
     endings, _ = succeed_many(any_world, claims)
     for claim, reply in zip(claims, endings, strict=True):
         job = any_world.job(claim.pk)
-        assert transitions.accept_success(job, reply) == Ending("done", job.end.hget())
+        ending = transitions.accept_success(job, reply)
+        assert (ending.outcome, ending.end) == ("done", job.end.hget())
         assert any_world.places(job) == ["q/0 success"]
     assert set(any_world.job_class.collection(status="s")) == {claim.pk for claim in claims}
 

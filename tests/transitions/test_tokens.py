@@ -112,8 +112,8 @@ def test_a_row_of_several_without_a_token_fails(world: World) -> None:
             "failed"
         ]
         success = Ran(job, delivery, 0.0, 1.0)
-        ((outcome, detail, _),), _ = transitions.succeed_many(world.client, [success], world.request())
-    assert (outcome, MISSING in detail) == ("failed", True)
+        (ending,), _ = transitions.succeed_many(world.client, [success], world.request())
+    assert (ending.outcome, MISSING in ending.end) == ("failed", True)
 
 
 def test_no_function_takes_an_empty_token(world: World) -> None:

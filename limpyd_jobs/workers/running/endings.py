@@ -60,7 +60,7 @@ class Endings:
         self._is_one = settings.concurrency == 1
         self.keeps = not self._is_one or settings.prefetch != 1  # whether successes may be recorded together
         self._latest = min(self._stock.size.bound, MAX_ACK_DELAY)
-        self._recorded: deque[tuple[Run, Any]] = deque()  # with the replies, whose consequences are still to come
+        self._replies: deque[tuple[Run, Ending | Exception]] = deque()  # whose consequences are still to come
         self._lock = Lock()  # who records holds it
         self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
         self._meanwhile = WakeupTimer(self._look_meanwhile, self.context.fail)
@@ -102,7 +102,7 @@ class Endings:
             return True
         if self.worker.status != "running" or not self.overrides.may_record_later:
             return False
-        if self.runs.unrecorded or self._recorded or self._stock.deliveries:
+        if self.runs.unrecorded or self._replies or self._stock.deliveries:
             return True
         self._stock.size.observe(1, monotonic() - run.began)
         return self._stock.size.jobs > 1
@@ -132,32 +132,33 @@ class Endings:
             self.recorder.keep(delivery)
         if len(deliveries) > 1 and self._is_one:
             self._begin_batch()
-        while self._recorded:
-            run, reply = self._recorded.popleft()
+        while self._replies:
+            run, reply = self._replies.popleft()
             run.is_unrecorded = False
             self.recorder.guard(run, partial(self._accept, run, reply))
         return len(deliveries)
 
     def _record(self, runs: Sequence[Run], limit: int) -> list[Delivery]:
         """Record some successes; if that fails altogether, `_accept` does so one by one, or says so."""
-        endings: Sequence[Any]
+        replies: Sequence[Ending | Exception]
         try:
-            endings, deliveries = self.recorder.end_together(runs, limit)
+            replies, deliveries = self.recorder.end_together(runs, limit)
         except Exception as error:
-            endings, deliveries = [("failed", error.__cause__ or error)] * len(runs), []
-        self._note(endings)
+            reason = error.__cause__
+            replies, deliveries = [reason if isinstance(reason, Exception) else error] * len(runs), []
+        self._note(replies)
         return deliveries
 
-    def _note(self, endings: Sequence[Any]) -> None:
-        for ending in endings:
-            self._recorded.append((self.runs.unrecorded.popleft(), ending))
+    def _note(self, replies: Sequence[Ending | Exception]) -> None:
+        for reply in replies:
+            self._replies.append((self.runs.unrecorded.popleft(), reply))
 
-    def _accept(self, run: Run, reply: Any) -> None:
-        if reply[0] != "failed":
+    def _accept(self, run: Run, reply: Ending | Exception) -> None:
+        if isinstance(reply, Ending) and reply.outcome != "failed":
             ending = run.ended_by(transitions.accept_success(run.job, reply))
             vars(run.job)["_cached_duration"] = transitions.duration_between(run.began, run.ended_at)
-        elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
-            raise NotRecorded(f"How {run.delivery.ident} ended is not recorded: {reply[1]}")
+        elif isinstance(reply, RedisError) and (is_transient(reply) or is_denied(reply)):
+            raise NotRecorded(f"How {run.delivery.ident} ended is not recorded: {reply}")
         else:
             ending = self.recorder.retry(run.succeed, None, run.is_erased, run.kept)
         self._succeeded(run, ending)
@@ -174,7 +175,7 @@ class Endings:
         if is_at_its_end:
             self._end_batch()
         unrecorded = self.runs.unrecorded
-        if self._recorded or (unrecorded and (is_at_its_end or monotonic() - unrecorded[0].began > self._latest)):
+        if self._replies or (unrecorded and (is_at_its_end or monotonic() - unrecorded[0].began > self._latest)):
             self.record(self._batch_size())
 
     def _batch_size(self) -> int:

@@ -164,13 +164,13 @@ class Recorder:
         self.keep(ending.prefetched)
         return ending
 
-    def end_together(self, runs: Sequence[Run], limit: int) -> tuple[Sequence[Any], list[Delivery]]:
+    def end_together(self, runs: Sequence[Run], limit: int) -> tuple[Sequence[Ending], list[Delivery]]:
         """Record that some jobs succeeded, and claim at most so many; return how each ended, and what was claimed."""
         request = self.waiter.request()
         requests = chain([request], repeat(replace(request, is_again=True)))
         return self.retry(lambda: transitions.succeed_many(request.connection, runs, next(requests), limit))
 
-    def end_meanwhile(self, runs: Sequence[Run]) -> Sequence[Any]:
+    def end_meanwhile(self, runs: Sequence[Run]) -> Sequence[Ending]:
         """Record that some jobs succeeded, once, over a connection that any thread may use."""
         return transitions.succeed_many(self.context.connection, runs, self.waiter.claimer.request())[0]
 
