@@ -61,8 +61,8 @@ end
 -- Claims the next job of the lanes of a queue, as `claim_in_lanes` does. If a key of theirs is of a wrong type, they count as
 -- empty.
 --@rarely
-local function claim_in_sound_lanes(key, queue, token, lease, classes, number)
-  local ok, reply = pcall(claim_in_lanes, key, queue, token, lease, classes, number)
+local function claim_in_sound_lanes(key, queue, ident, token, lease, classes, number)
+  local ok, reply = pcall(claim_in_lanes, key, queue, ident, token, lease, classes, number)
   if ok then return reply end
   return reply_to_failure(key, reply)
 end
@@ -70,19 +70,21 @@ end
 -- Claims the first job of a waiting list; nil if it has none. A key that is not a list counts as empty, as do the lists
 -- of broken and of paused queues.
 local function claim_from(key, token, lease, classes, number)
-  local ident, base = first_of(key), string.sub(key, 1, -9)
-  local queue = (type(ident) == 'string' or not ident and knows_limits) and open_queue(base)
-  if not queue then
+  local base = string.sub(key, 1, -9)
+  local queue = knows_limits and open_queue(base)
+  local has_lanes = queue and queue.lanes
+  local ident = has_lanes ~= '1' and first_of(key)
+  if not knows_limits and type(ident) == 'string' then queue = open_queue(base) end
+  if not queue or ident and type(ident) ~= 'string' then
     return nil
   end
-  if queue.lanes and knows_limits then
+  if has_lanes then
     local parked = sorted
-    local reply = claim_in_sound_lanes(key, queue, token, lease, classes, number)
-    if not reply and (sorted > parked or queue.looks_at == nil) then ident = first_of(key) end
-    if reply or not ident then return reply end
-  elseif not ident then
-    return nil
+    local reply = claim_in_sound_lanes(key, queue, ident, token, lease, classes, number)
+    if reply then return reply end
+    if not ident or sorted > parked then ident = first_of(key) end
   end
+  if type(ident) ~= 'string' then return nil end
   local path = parse_ident(ident)
   if not path then
     pop(key)

@@ -7,6 +7,9 @@
 -- lanes to try: all other clients wait meanwhile.
 local MOST_SORTED, RUN, MOST_TRIED = 500, 100, 100
 
+-- How many lanes to read at once behind one that has no job any more: such ones come one after the other.
+local SOME_TURNS = 8
+
 local sorted, tried = 0, 0
 
 -- Notes that a queue has lanes, of which some may take turns.
@@ -53,6 +56,7 @@ local function park_first(key, queue, classes, wanted)
     local lane, spot = nil, nil
     if job then lane, spot = lane_of(job, base) end
     if not lane or wanted and lane ~= wanted then break end
+    forget_deferrals(base, ident)
     local entries, own_ident = lanes[lane] or {}, job.model.path .. ':' .. job.pk
     entries[#entries + 1], entries[#entries + 2] = spot, entry_in_lane(own_ident)
     entries.acts = job.model.limits and job.model.limits.acts
@@ -133,16 +137,16 @@ local function end_turn(base, queue, lane, turn, needs)
   if queue.has_blocked then pass_on(lane, full) end
 end
 
--- Claims the first job of a lane. Returns nil if it has none, or a limit keeps it; then also true if this worker may not run
--- it now, but others may.
+-- Claims the first job of a lane. Returns nil if it has none, or a limit keeps it; then also 'others' if this worker may not
+-- run it now, but others may, or 'empty'.
 --@rarely
 local function claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
   local base = string.sub(key, 1, -9)
   local entry, spot = unpack(redis.pcall('ZPOPMIN', lane_key(base, lane)))
   if not entry then  -- or it is no lane: the check puts its jobs back
-    redis.call('ZREM', base .. ':_turns', lane)
     forget_passed_over(base, lane)
-    return pass_on(lane)
+    pass_on(lane)
+    return nil, 'empty'
   end
   local ident = string.match(entry, ' (.*)$')
   if unpark(base, ident) == 0 then return nil end
@@ -165,7 +169,7 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
   elseif reply.outcome == 'nothing' then
     park(base, lane, ident, spot)
     if queue.is_late then notify_worker(base) end
-    return nil, true
+    return nil, 'others'
   elseif reply.outcome == 'claimed' then
     end_turn(base, queue, lane, turn, reply.needs or NOTHING)
   end
@@ -191,40 +195,99 @@ local function let_late_lanes_go(base, queue)
   return first ~= nil
 end
 
+-- The lanes that may be tried next, the first one last: a turn and a name, and so on. Some are passed over; behind some that
+-- were empty, there are several.
+--@rarely
+local function turns_from(base, passed_over, empty)
+  local rows, known, first = {}, {[LAST_TURN] = true}, passed_over + #empty
+  for _, lane in ipairs(empty) do known[lane] = true end
+  local last = first + (#empty > 0 and SOME_TURNS or 1)
+  local found = redis.call('ZRANGE', base .. ':_turns', first, last, 'WITHSCORES')
+  for i = #found - 1, 1, -2 do
+    if not known[found[i]] then rows[#rows + 1], rows[#rows + 2] = found[i + 1], found[i] end
+  end
+  return rows
+end
+
+-- Whether none of these lanes has a job any more; then what they were let go for goes to others.
+--@rarely
+local function are_empty(base, rows)
+  local lanes, queues = {}, {}
+  for i = 2, #rows, 2 do
+    lanes[#lanes + 1] = lane_key(base, rows[i])
+    for _, limit in ipairs(limits_in(rows[i])) do queues[#queues + 1] = limit .. ':queues' end
+  end
+  if redis.call('EXISTS', unpack(lanes)) > 0 then return false end
+  local waiting = #queues > 0 and redis.pcall('SUNION', unpack(queues)) or NOTHING
+  for i = 2, #rows, 2 do
+    forget_passed_over(base, rows[i])
+    if waiting.err or #waiting > 0 then pass_on(rows[i]) end
+  end
+  return true
+end
+
+-- The same, but lanes that are empty, all of some, go to those that were.
+--@rarely
+local function filled_turns_from(base, passed_over, empty)
+  while true do
+    local rows = turns_from(base, passed_over, empty)
+    if #empty == 0 or #empty > MOST_TRIED or #rows == 0 or not are_empty(base, rows) then return rows end
+    for i = 2, #rows, 2 do empty[#empty + 1] = rows[i] end
+  end
+end
+
+-- Lets lanes without jobs take no turns; returns that there are none.
+--@rarely
+local function end_turns_of(base, lanes)
+  if #lanes > 0 then redis.call('ZREM', base .. ':_turns', unpack(lanes)) end
+  return {}
+end
+
+-- Forgets that a queue has lanes, if none is left.
+--@rarely
+local function forget_lanes(base, queue)
+  if queue.has_blocked or redis.call('EXISTS', base .. ':_later') == 1 then return end
+  redis.call('UNLINK', base .. ':_turns', base .. ':_passes')
+  redis.call('HDEL', base .. ':hash', '_lanes', '_looks')
+  queue.lanes = false
+end
+
 -- Claims the first job of the first lane of a queue that may begin one. If there are more to look at than this step may,
 -- the outcome is 'sorted'.
 --@rarely
 local function claim_in_turn(key, queue, token, lease, classes, number)
-  local base, passed_over = string.sub(key, 1, -9), 0
+  local base, passed_over, rows, empty, reply, why = string.sub(key, 1, -9), 0, {}, {}, nil, nil
   queue.has_blocked, queue.is_late = let_late_lanes_go(base, queue)
-  while tried < MOST_TRIED do
+  while not reply and tried < MOST_TRIED do
     tried = tried + 1
-    local found = redis.call('ZRANGE', base .. ':_turns', passed_over, passed_over + 1, 'WITHSCORES')
-    local at = found[1] == LAST_TURN and 3 or 1
-    local lane, turn = found[at], tonumber(found[at + 1])
+    if #rows == 0 then rows = filled_turns_from(base, passed_over, empty) end
+    local lane, turn = rows[#rows], tonumber(rows[#rows - 1])
     if not lane then
-      if passed_over == 0 and not queue.has_blocked and redis.call('EXISTS', base .. ':_later') == 0 then
-        redis.call('UNLINK', base .. ':_turns', base .. ':_passes')
-        redis.call('HDEL', base .. ':hash', '_lanes', '_looks')
-        queue.lanes = false
-      end
+      end_turns_of(base, empty)
+      if passed_over == 0 then forget_lanes(base, queue) end
       return nil
     end
+    rows[#rows], rows[#rows - 1] = nil, nil
     queue.looks_at = nil
-    local reply, is_for_others = claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
-    if reply then return reply end
-    if is_for_others then passed_over = passed_over + 1 end
+    reply, why = claim_in_lane(key, queue, lane, turn, token, lease, classes, number)
+    if why == 'empty' then empty[#empty + 1] = lane end
+    if why == 'others' then passed_over = passed_over + 1 end
+    if why ~= 'empty' then rows = {} end
+    if queue.has_blocked then rows, empty = {}, end_turns_of(base, empty) end  -- others may have been let go
   end
-  return {outcome = 'sorted', key = key, ident = ''}
+  end_turns_of(base, empty)
+  return reply or {outcome = 'sorted', key = key, ident = ''}
 end
 
--- Claims the next job of a queue with lanes; nil if its waiting list comes first, or has the next one.
+-- Claims the next job of a queue with lanes, given the first one of its waiting list if lanes take turns; nil if that comes
+-- first, or has the next one.
 --@rarely
-local function claim_in_lanes(key, queue, token, lease, classes, number)
+local function claim_in_lanes(key, queue, ident, token, lease, classes, number)
   local is_at_another = false
-  while queue.lanes == 'fair' and not is_at_another and redis.call('EXISTS', key) == 1 do
+  while queue.lanes == 'fair' and ident and not is_at_another do
     if sorted >= MOST_SORTED then return {outcome = 'sorted', key = key, ident = ''} end
     is_at_another = park_first(key, queue, classes)
+    ident = first_of(key)
   end
   return not is_at_another and claim_in_turn(key, queue, token, lease, classes, number) or nil
 end

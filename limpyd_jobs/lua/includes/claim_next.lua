@@ -228,7 +228,7 @@ end
 -- reply is an error.
 local function claim_safely(key, queue, ident, model, token, lease, is_first, number, turn)
   local _, pk = parse_ident(ident)
-  forget_deferrals(string.sub(key, 1, -9), ident)
+  if not turn then forget_deferrals(string.sub(key, 1, -9), ident) end
   model = model_of(model)
   local ok, reply = pcall(claim, key, queue, pk, model, token, lease, is_first, number, turn)
   if ok then
