@@ -183,6 +183,11 @@ def notify_one_at(connection: Redis, queue_key: str) -> None:
     send(Call(connection, _notify_one, {}, outcome_of, keys=[queue_key]))
 
 
+def leave_lanes_to_another(connection: Redis, queue_key: str) -> None:
+    """Let another worker look at the lanes of a queue: the one that does so runs a job."""
+    connection.hdel(f"{queue_key}:hash", "_looks")
+
+
 def notify_next(connection: Redis, key: str) -> None:
     """End the wait of the worker that waits for that key, or its next wait."""
     pipe: Any = connection.pipeline(transaction=False)

@@ -187,6 +187,7 @@ class NextWakeups(NamedTuple):
     is_quiet: bool = False
     parked: float | None = None
     is_watched: bool = False
+    lanes_of: str = ""
 
 
 _NO_WAKEUPS = NextWakeups()
@@ -351,7 +352,10 @@ def _claiming(
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
-    return (Delivery(*reply["delivery"]), _NO_WAKEUPS) if "delivery" in reply else (None, _next_wakeups(reply))
+    if "delivery" not in reply:
+        return None, _next_wakeups(reply)
+    looks_on = "parked" in reply and NextWakeups(moment=float(reply["moment"]), parked=float(reply["parked"]))
+    return Delivery(*reply["delivery"]), looks_on or _NO_WAKEUPS
 
 
 def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:
@@ -361,7 +365,7 @@ def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups |
 def _next_wakeups(reply: dict[str, Any]) -> NextWakeups:
     moments: dict[str, Any] = {name: float(reply[name]) for name in _MOMENTS if name in reply}
     moments |= {"delayed": reply["delayed"], "is_quiet": reply["is_quiet"], "is_watched": "is_watched" in reply}
-    return NextWakeups(list(reply["broken"]), reply["queues"], **moments)
+    return NextWakeups(list(reply["broken"]), reply["queues"], **moments, lanes_of=reply.get("lanes_of", ""))
 
 
 def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | None = None) -> str:

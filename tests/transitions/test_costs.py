@@ -26,7 +26,7 @@ COMMANDS_TO_RUN = {1: 20.5, 100: 6.5}  # by prefetch
 COMMANDS_OF = {"add": 16, "claim": 14, "end": 10, "end and claim": 20}  # inside each script
 # Of a job whose limits are not reached, as a part of the commands of a job without limits.
 COMMANDS_WITH_LIMITS = {"One": 1.3, "Rated": 1.2, "Two": 1.5, "Fair": 1.5}
-COMMANDS_LET_OUT = 61  # of a job that a rate has kept, until an idle worker lets it out
+COMMANDS_LET_OUT = 42  # of a job that a rate has kept, until an idle worker lets it out
 COMMANDS_IN_A_FLOW = {1: 24.5, 100: 6.9}  # the same, for a job that another one comes after
 COMMANDS_FOR_A_RESULT = 1  # more, if it returns something
 COMMANDS_TO_MAKE_A_FLOW = 20  # for each of a hundred jobs

@@ -23,7 +23,8 @@
 --   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout, arguments,
 --              retry: {policy, uncounted tries, since, and maybe for how long, failing since}, delayed_until, queues,
 --              beside: of a suspect, how many suspects may run at once; none if no other one; reason: why it is an error
---              instead of being run, if its limits can never let it begin}
+--              instead of being run, if its limits can never let it begin}; and, if this worker still counts as one that
+--              waits, as it is to look at the lanes of that queue the next time, too, {parked: when, moment}
 --   found      {key, ident, status, identifier, queue_name, queue_priority, reason}: off the list, but not waiting, so not
 --              claimed; the reason if it is canceled now, because it is too late to begin it, or delayed now, with its
 --              delayed_until, because it follows another job
@@ -35,11 +36,12 @@
 --   paused     {key, ident}: the given ident comes from the list of a paused queue: put back, to the front
 --   limited    {key, ident}: a limit keeps the given ident from beginning: it is parked, and waits
 --   sorted     {key, ident}: many jobs were parked, or looked at: ask again at once
---   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet, parked, is_watched}: the lists that are not
+--   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet, parked, is_watched, lanes_of}: the lists that are not
 --              lists, of no queue, or beside broken lanes; the last pk of a queue; the moment; when the last of the jobs that are due now
 --              became due, and when the next job will be due, if any; the same for schedules; how many jobs are in the
 --              given indexes of delayed jobs; whether no list was looked into, as no job came since the last time; when to
---              look again at jobs that are parked, if there are any; and whether another worker does so
+--              look again at jobs that are parked, if there are any; whether another worker does so; and the keys of the only
+--              queue with such jobs
 --   unregistered   nothing was done: the worker asks by itself, or is gone
 
 --@include registry
@@ -152,14 +154,14 @@ local function next_wakeups(quiet)
   if not quiet then
     broken, overdue, due = broken_lists(), delays_around(moment)
   end
-  local missed, scheduled, parked, is_watched
-  if not quiet and knows_limits then parked, is_watched = next_look_at_lanes(worker) end
+  local missed, scheduled, parked, is_watched, lanes_of
+  if not quiet and knows_limits then parked, is_watched, lanes_of = next_look_at_lanes(worker) end
   if request.schedules then missed, scheduled = around(moment, request.schedules) end
   return {
     outcome = 'nothing', broken = broken, queues = last_queue(string.sub(first_key, 1, -9)), moment = moment,
     overdue = overdue, due = due, missed = missed, scheduled = scheduled,
     delayed = delayed ~= math.huge and delayed or -1, is_quiet = quiet or false,
-    parked = parked, is_watched = is_watched or nil,
+    parked = parked, is_watched = is_watched or nil, lanes_of = lanes_of,
   }
 end
 
@@ -195,5 +197,11 @@ write_classes(request.registry)
 local found = find()
 if found.err then
   return found
+elseif not found.key then
+  return answer(found.outcome, found)
 end
-return answer(found.outcome, found.key and {delivery = delivery(found)} or found)
+local reply = {delivery = delivery(found)}
+if let_out_of and found.outcome == 'claimed' and request.is_late and not is_concurrent and not is_only_taken(token) then
+  reply.parked, reply.moment = look_on(worker, request.wait), score(now())
+end
+return answer(found.outcome, reply)

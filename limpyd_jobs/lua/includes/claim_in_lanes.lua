@@ -12,6 +12,9 @@ local SOME_TURNS = 8
 
 local sorted, tried = 0, 0
 
+-- The queue whose lane was let go by its time, and of which a job was claimed; and when to look at its lanes again.
+local let_out_of, looks_next_at
+
 -- Notes that a queue has lanes, of which some may take turns.
 --@rarely
 local function note_lanes(base, queue, is_fair)
@@ -78,6 +81,7 @@ end
 local function park_again(key, queue, reply, spot, classes, turn)
   local base = string.sub(key, 1, -9)
   queue.looks_at = nil
+  if reply.limit and reply.lane == queue.late_lane then queue.late_lane = nil end
   note_lanes(base, queue, false)
   park(base, reply.lane, reply.ident, spot)
   if reply.limit then
@@ -107,6 +111,21 @@ local function wait_no_more(base, lane)
   end
 end
 
+-- Lets a lane wait for its rate again that was not let go, as it was the only one: so it still waits for that limit.
+--@rarely
+local function wait_again(base, queue, lane, next_turn, limit, moment)
+  if redis.call('EXISTS', lane_key(base, lane)) == 0 then
+    redis.call('ZREM', base .. ':_later', lane)
+    wait_no_more(base, lane)
+    return
+  end
+  redis.call('ZADD', base .. ':_later', score(moment), lane)
+  if queue.lanes == 'fair' then redis.call('ZADD', base .. ':_blocked\n' .. limit, next_turn, lane) end
+  local second = tonumber(queue.looks_second_at)
+  let_out_of = base
+  looks_next_at = second and second < moment / 1000000 and queue.looks_second_at or score(moment)
+end
+
 -- Lets the next lane have its turn, once a job of a lane was claimed. If a limit is reached by that, the lane waits; where
 -- jobs that may not begin do not just wait, it does so once it was tried.
 --@rarely
@@ -123,7 +142,10 @@ local function end_turn(base, queue, lane, turn, needs)
     end
   end
   if is_acting then full = nil end
-  local next_turn = turn + 1 / math.max(share, 0.001)
+  local next_turn, was_late = turn + 1 / math.max(share, 0.001), queue.late_lane == lane
+  queue.late_lane = nil
+  if was_late and full and moment then return wait_again(base, queue, lane, next_turn, full, moment) end
+  if was_late then redis.call('ZREM', base .. ':_later', lane) end
   redis.call('ZADD', base .. ':_turns', turn, LAST_TURN, next_turn, lane)
   if fair and fair ~= lane then redis.call('ZADD', base .. ':_passes', next_turn, fair) end
   if not full and queue.is_late then notify_worker(base) end
@@ -177,7 +199,7 @@ local function claim_in_lane(key, queue, lane, turn, token, lease, classes, numb
 end
 
 -- Lets the lanes of a queue go for which it is time to look again; returns whether any lane waits, and whether it was time. This
--- worker tries the first of them, others the next ones.
+-- worker tries the first of them, others the next ones. If there is only one, of one limit, it is returned instead.
 --@rarely
 local function let_late_lanes_go(base, queue)
   local later, moment = base .. ':_later', score(now())
@@ -185,6 +207,8 @@ local function let_late_lanes_go(base, queue)
   queue.looks_at = at or false
   if first and tonumber(at) <= tonumber(moment) then
     local are_more = second and tonumber(at_second) <= tonumber(moment)
+    queue.looks_second_at = at_second
+    if not are_more and not string.find(first, '\n', 1, true) then return true, true, first end
     local late = are_more and redis.call('ZRANGEBYSCORE', later, '-inf', moment, 'LIMIT', 0, MOST_TRIED) or {first}
     for i, lane in ipairs(late) do
       make_ready(base, lane)
@@ -252,12 +276,27 @@ local function forget_lanes(base, queue)
   queue.lanes = false
 end
 
+-- Claims the first job of the only lane for which it is time to look again. If others may be tried, it is let go, and takes
+-- its turn; so it is if it need not wait again.
+--@rarely
+local function claim_in_late_lane(key, queue, lane, token, lease, classes, number)
+  local base = string.sub(key, 1, -9)
+  local first, turn, second = unpack(redis.call('ZRANGE', base .. ':_turns', 0, 1, 'WITHSCORES'))
+  if second or first and first ~= LAST_TURN then return make_ready(base, lane) end
+  queue.looks_at, queue.late_lane = nil, lane
+  local reply = claim_in_lane(key, queue, lane, tonumber(turn) or 0, token, lease, classes, number)
+  if queue.late_lane then make_ready(base, lane, turn) end
+  queue.late_lane = nil
+  return reply
+end
+
 -- Claims the first job of the first lane of a queue that may begin one. If there are more to look at than this step may,
 -- the outcome is 'sorted'.
 --@rarely
 local function claim_in_turn(key, queue, token, lease, classes, number)
   local base, passed_over, rows, empty, reply, why = string.sub(key, 1, -9), 0, {}, {}, nil, nil
-  queue.has_blocked, queue.is_late = let_late_lanes_go(base, queue)
+  queue.has_blocked, queue.is_late, queue.late_lane = let_late_lanes_go(base, queue)
+  if queue.late_lane then reply = claim_in_late_lane(key, queue, queue.late_lane, token, lease, classes, number) end
   while not reply and tried < MOST_TRIED do
     tried = tried + 1
     if #rows == 0 then rows = filled_turns_from(base, passed_over, empty) end
@@ -318,14 +357,26 @@ local function is_watched_by_another(worker, base, at)
   return false
 end
 
--- When to look again at the lanes of the queues that were looked at, if any wait; and whether another worker does.
+-- When to look again at the lanes of the queues that were looked at, if any wait; whether another worker does; and the keys
+-- of the queue, if it is the only one.
 --@rarely
 local function next_look_at_lanes(worker)
-  local first, first_base
+  local first, first_base, number = nil, nil, 0
   for base, queue in pairs(open_queues) do
     local at = queue and queue.lanes and queue.looks_at
     if at == nil then at = redis.pcall('ZRANGE', base .. ':_later', 0, 0, 'WITHSCORES')[2] end
+    if at then number = number + 1 end
     if at and not (first and tonumber(first) <= tonumber(at)) then first, first_base = at, base end
   end
-  return first, first and worker and is_watched_by_another(worker, first_base, first)
+  return first, first and worker and is_watched_by_another(worker, first_base, first), number == 1 and first_base or nil
+end
+
+-- Lets a worker that took the job of a lane whose time had come look at the lanes of that queue the next time, too: it counts as
+-- one that waits. Returns when that is; nil if it took another job.
+--@rarely
+local function look_on(worker, wait)
+  if not let_out_of then return nil end
+  redis.call('ZADD', shared_key(let_out_of, 'idle_workers'), score(now() + wait * 1000000), worker)
+  redis.call('HSET', let_out_of .. ':hash', '_looks', looks_next_at .. ' ' .. worker)
+  return looks_next_at
 end

@@ -45,6 +45,10 @@ MAX_WAIT_WITHOUT_SIGNALS = 0.1
 # For how long it expects more such jobs, in seconds.
 WITHOUT_SIGNALS_FOR = 60.0
 
+# For how many seconds after a look into all lists it waits without another one, once it has run a job that its own look
+# let out of a lane: meanwhile it counts as one that waits, so that it gets signals of all other jobs.
+LOOKS_ON_FOR = 1.0
+
 # After how many seconds it looks again whether its classes have to be written.
 LOOK_AT_CLASSES_EVERY = 1.0
 
@@ -83,6 +87,9 @@ class Claimer:
             PinnedConnection(client, before_replies=before_replies) if before_replies else self.connection
         )
         self._are_parked = False  # whether jobs were parked at the last look that found none
+        self._found_none_in: Sequence[str] = ()  # the lists of that look
+        self._found_none_at, self._looks_on_until, self._was_own_signal = -inf, -inf, False
+        self._took_at = 0.0  # when Redis said of what moment its last answer is
         self._room = room  # for a worker that runs several jobs at once: which ones it may run beside them
         self.next_wakeups = NextWakeups()  # what Redis said when there was no job
         # The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
@@ -166,6 +173,16 @@ class Claimer:
         longest = min(seconds, self._longest_wait())
         return self._claim(keys, may_wait=True, after=longest, only_take=only_take) if keys else None
 
+    def may_wait_on(self, keys: Sequence[str]) -> bool:
+        """Return whether it may wait for jobs of these lists without a look: it counts as a worker that waits, although
+        it has run a job."""
+        now = monotonic()
+        if not self._is_registered or now >= self._looks_on_until or sorted(keys) != sorted(self._found_none_in):
+            return False
+        known = self.next_wakeups
+        self.next_wakeups, self._took_at = known._replace(moment=known.moment + now - self._took_at), now
+        return True
+
     def _longest_wait(self) -> float:
         """Return for how many seconds to wait: less than the timeout of the connection."""
         longest = MAX_WAIT_WITHOUT_SIGNALS if monotonic() < self._no_signals_until else MAX_WAIT
@@ -243,6 +260,8 @@ class Claimer:
 
     def end_wait_of_another(self, connection: Redis, queue_key: str) -> None:
         """End the wait of a worker that waits for jobs of a queue, over a connection that any thread may use."""
+        if self._is_registered:
+            records.leave_lanes_to_another(connection, queue_key)
         records.notify_one_at(connection, queue_key)
 
     def unregister(self) -> None:
@@ -300,13 +319,25 @@ class Claimer:
             delivery, next_wakeups = self._wait_and_ask(request, after, known)
         self._unanswered = None
         self._is_registered = may_wait and delivery is None and next_wakeups is not None
-        if delivery is None and next_wakeups:
+        if delivery and next_wakeups and next_wakeups.parked is not None:
+            next_wakeups = self._look_on(delivery, next_wakeups)
+        elif delivery is None and next_wakeups:
             self._are_parked = next_wakeups.parked is not None
+            self._found_none_in, self._found_none_at = keys, monotonic()
         if next_wakeups and not next_wakeups.is_quiet:
             self._looked_into, self._looked_at = keys, monotonic()
         self.next_wakeups = next_wakeups or self.next_wakeups
         self.last_queue = delivery.queues if delivery else self.next_wakeups.queues
         return delivery
+
+    def _look_on(self, delivery: Delivery, next_wakeups: NextWakeups) -> NextWakeups:
+        """Keep what Redis said when there was no job, but for when to look at the lanes again: it still expects this
+        worker to do that."""
+        self._is_registered, self._took_at = True, monotonic()
+        known = self.next_wakeups
+        is_enough = self._was_own_signal and delivery.queue_key == known.lanes_of
+        self._looks_on_until = self._found_none_at + LOOKS_ON_FOR if is_enough else -inf
+        return known._replace(moment=next_wakeups.moment, parked=next_wakeups.parked, is_watched=False)
 
     def _known(self, keys: Sequence[str]) -> str:
         """Return what Redis needs to look into all lists only if there may be a new job since the last time; nothing if
@@ -323,6 +354,7 @@ class Claimer:
         signal, delivery, next_wakeups = transitions.wait_and_claim(
             self.waiting_connection, self.signal_keys, seconds, request, *registration, known
         )
+        self._was_own_signal = signal == self.signal_keys[-1]
         if isinstance(signal, str) and next_wakeups and next_wakeups.is_quiet:  # its job may be in no index
             known = transitions.known_of(job_classes.all())
             delivery, next_wakeups = transitions.claim(self.queue_model, request, "", *registration, known)

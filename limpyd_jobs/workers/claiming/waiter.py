@@ -169,11 +169,14 @@ class Waiter:
         return delivery
 
     def _ask(self, only_take: bool) -> Delivery | None:
-        """Claim a job at once."""
+        """Claim a job at once, unless signals tell of all jobs."""
         if self._busy_with:
             self._busy_with = None
             self.wakeup_timer.set(None)
-        return self._wanted(self.claimer.next(self.keys_in_turn, may_wait=True, only_take=only_take))
+        keys = self.keys_in_turn
+        if self.claimer.may_wait_on(keys):
+            return None
+        return self._wanted(self.claimer.next(keys, may_wait=True, only_take=only_take))
 
     def _may_wait(self) -> bool:
         """Look at what Redis said when it had no job; return False if something else has to be done before a wait."""

@@ -40,3 +40,44 @@ def test_a_worker_that_took_a_job_lets_another_one_look(
         wait_until(lambda: redis_client.info("clients")["blocked_clients"] >= 3, "idle workers")
         jobs = Paced.add_jobs(range(3))
     assert [job.status.hget() for job in jobs] == ["s"] * 3
+
+
+class Other(Job):
+    namespace = "in-time"
+    queue_name = "other"
+
+    def run(self, queue: Any) -> None:
+        pass
+
+
+class Adding(Job):
+    """Each one adds a job that nobody else waits for."""
+
+    namespace = "in-time"
+    queue_name = "q"
+    limits = [Limit(rate="1/s")]
+
+    def run(self, queue: Any) -> None:
+        Other.add_job()
+
+
+def test_a_worker_that_looks_on_hears_of_jobs_that_were_added_while_it_ran_one(
+    redis_client: redis.Redis, jobs_database: JobsDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs_database.connect(**jobs_database.connection_settings, socket_timeout=120)
+    monkeypatch.setattr(claimer, "MAX_WAIT", 60.0)
+    monkeypatch.setattr(claimer, "LOOKS_ON_FOR", 60.0)  # so that it looks into no list without a reason
+    looks: list[Any] = []
+    look = claimer.transitions.claim
+    monkeypatch.setattr(claimer.transitions, "claim", lambda *given: looks.append(given) or look(*given))
+    Queue.get_queue("q")
+    Queue.get_queue("other")
+    jobs = Adding.add_jobs(range(4))
+    worker_of("q,other", callback=None, timeout=0, max_loops=8, fetch_delayed_delay=1000).run()
+    assert len(looks) < 8  # one for each job, and one before, if it did not wait on
+    others = [*Other.collection(queued="0"), *Other.collection(status="s")]
+    assert [job.status.hget() for job in jobs] == ["s"] * 4
+    assert len(others) == 4
+    starts = [str(job.start.hget()) for job in jobs]
+    added = sorted(str(Other(pk).start.hget()) for pk in others)
+    assert all(sooner < other < later for sooner, other, later in zip(starts, added, starts[1:], strict=False))
