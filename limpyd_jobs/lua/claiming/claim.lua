@@ -83,7 +83,7 @@ local function broken_lists()
   local broken, i = {}, next_filled(lists, 1)
   while i do
     local key = lists(i)[i]
-    local ident = first_of(key)
+    local ident = not empty_lists[key] and first_of(key)
     if beside_broken_lanes[key] or ident and (type(ident) ~= 'string' or not sound_queue(string.sub(key, 1, -9))) then
       broken[#broken + 1] = key
     end

@@ -50,6 +50,9 @@ end
 -- The lists beside which a key of the lanes is of a wrong type.
 local beside_broken_lanes = {}
 
+-- The lists that were found empty: nothing is added to them while a script runs that claims nothing.
+local empty_lists = {}
+
 -- The reply if something with the lanes of a queue failed: an error if Redis accepts no writes; else none, as other lists
 -- and queues are to go on.
 --@rarely
@@ -76,6 +79,7 @@ local function claim_from(key, token, lease, classes, number)
   local ident = has_lanes ~= '1' and first_of(key)
   if not knows_limits and type(ident) == 'string' then queue = open_queue(base) end
   if not queue or ident and type(ident) ~= 'string' then
+    empty_lists[key] = ident == false
     return nil
   end
   if has_lanes then
@@ -84,7 +88,10 @@ local function claim_from(key, token, lease, classes, number)
     if reply then return reply end
     if not ident or sorted > parked then ident = first_of(key) end
   end
-  if type(ident) ~= 'string' then return nil end
+  if type(ident) ~= 'string' then
+    empty_lists[key] = ident == false
+    return nil
+  end
   local path = parse_ident(ident)
   if not path then
     pop(key)
