@@ -142,10 +142,6 @@ class JobShown:
         return verbs_for(self.job.status, is_claimed=bool(self.job.owner), waits=bool(self.job.waits_for))
 
     @property
-    def can_be_edited(self) -> bool:
-        return "edit" in self.verbs
-
-    @property
     def is_over(self) -> bool:
         return self.job.status in ("success", "error", "canceled")
 
