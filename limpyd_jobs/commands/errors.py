@@ -34,7 +34,7 @@ from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, 
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
-from limpyd_jobs.views.changes import Change, filter_of_failed
+from limpyd_jobs.views.changes import Change, filter_of_failed, words_of_failed
 from limpyd_jobs.views.documents import document
 from limpyd_jobs.views.merged import groups_of_all, page_of_all
 
@@ -62,7 +62,8 @@ class Errors(VerbCommand):
                          application raised them, and their messages; without a word, too
   list [FILTER...]       the errors, the newest first
   show FINGERPRINT...    a cause: where it occurs, its messages, the traceback of the last error, and the last jobs
-  requeue FINGERPRINT    put the jobs that failed so back in their queues. They are counted first, and you are asked.
+  requeue FINGERPRINT [queue=NAME | queue__in=NAME,NAME] [class=PATH] [app_version=VERSION]
+                         put the jobs that failed so back in their queues. They are counted first, and you are asked.
                          With other queues, priorities or delays: limpyd-jobs jobs requeue fingerprint=FINGERPRINT
   delete FILTER...       delete the errors, or those of one FINGERPRINT, for good; their jobs stay. They are counted
                          first, and you are asked.
@@ -203,17 +204,20 @@ A filter is made of words. All of them must be met:
             )
         )
 
-    def _jobs_of(self, fingerprint: str) -> JobFilter:
-        return filter_of_failed(fingerprint, error_model=self.options.error_model)
+    def _jobs_of(self, fingerprint: str, *words: str) -> JobFilter:
+        return filter_of_failed(fingerprint, *words, error_model=self.options.error_model)
 
     def _requeue(self, words: Sequence[str]) -> int:
-        if len(words) != 1:
+        if not words or "=" in words[0]:
             self.parser.error("requeue needs one fingerprint after it: errors groups lists them")
-        [fingerprint] = words
-        if not self._filter(fingerprint=fingerprint).count().number:
-            raise _no_errors(fingerprint)
+        fingerprint, *conditions = words
+        of_jobs, unlike = words_of_failed(conditions)
+        if unlike:
+            self.parser.error(f"jobs cannot be requeued by {' '.join(unlike)} of their errors")
+        if not self._filter(*conditions, fingerprint=fingerprint).count().number:
+            raise _no_errors(fingerprint, conditions)
         self.note(*unknown_classes())
-        return self.change_many(Change("requeue", [self._jobs_of(fingerprint)], **self.pace))
+        return self.change_many(Change("requeue", [self._jobs_of(fingerprint, *of_jobs)], **self.pace))
 
     def _delete(self, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):
@@ -226,8 +230,9 @@ A filter is made of words. All of them must be met:
         self.note(*([] if tally.done else unknown_names(asked.conditions)))
 
 
-def _no_errors(fingerprint: str) -> LookupError:
-    return LookupError(f"there is no error with the fingerprint {one_line(fingerprint)}")
+def _no_errors(fingerprint: str, conditions: Sequence[str] = ()) -> LookupError:
+    beside = f" and {one_line(' '.join(conditions))}" if conditions else ""
+    return LookupError(f"there is no error with the fingerprint {one_line(fingerprint)}{beside}")
 
 
 def _lines_of_groups(found: ErrorGroups) -> Iterator[str]:

@@ -17,8 +17,10 @@ from limpyd_jobs.texts import is_meant, one_line
 from limpyd_jobs.transitions import mark_of
 
 # The comparisons, by what ends the name of a field: in Python, and on a command line where nothing is to be quoted.
-SUFFIXES = {"": "=", "eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+SUFFIXES = {"": "=", "eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "in": "in"}
 COMPARISONS = (">", ">=", "<", "<=")
+# One of several names, with commas between them: ``queue__in=mails,pages``.
+ONE_OF = "in"
 
 TIMES = ("added", "start", "end", "delayed_until")
 NUMBERS = ("priority", "tries")
@@ -77,6 +79,8 @@ class Condition(NamedTuple):
         """Return a condition with its value checked, in the form in which it is stored."""
         if comparison in COMPARISONS and field in EQUAL_ONLY:
             raise ValueError(f"{field} cannot be compared by {comparison}: only by = and !=")
+        if comparison == ONE_OF and field != "queue":
+            raise ValueError(f"{field}__in: only queue takes several names, as in queue__in=mails,pages")
         stored = _STORED.get(field, _text_of)(field, value)
         if comparison in COMPARISONS and stored == "":
             raise ValueError(f"{field}{comparison} needs a value to compare with")
@@ -87,6 +91,8 @@ class Condition(NamedTuple):
     def __str__(self) -> str:
         if self.field == ANY:
             return self.value
+        if self.comparison == ONE_OF:
+            return f"{self.field}__in={self.value}"
         value = STATUSES.by_value(self.value, self.value).lower() if self.field == "status" else self.value
         return f"{self.field}{self.comparison}{value}"
 
@@ -112,7 +118,7 @@ class Condition(NamedTuple):
     def fitting_index(self, *, is_date: bool) -> str | None:
         """Return the name of the class of an index that finds the jobs that meet it at once; None if there is no such
         index."""
-        if self.is_negated or self.value == "":
+        if self.is_negated or self.comparison == ONE_OF or self.value == "":
             return None
         if is_date or (self.field in TIMES and self.comparison in COMPARISONS):
             return "DateTimeRangeIndex"
@@ -144,6 +150,9 @@ class Condition(NamedTuple):
             raise ValueError(f"owner: {one_line(self.value)} is not UTF-8, as the name of each owner is") from None
 
     def _test(self) -> dict[str, Any]:
+        if self.comparison == ONE_OF:
+            test = "queue" if self.field == "queue" else "is"  # the field of an error has another name
+            return {"test": test, "field": self.field, "values": self.value.split(",")}
         if self.field == "queue":
             return {"test": "queue", "field": "queue", "value": self.value}
         if self.field == "pk":

@@ -105,8 +105,8 @@ def words_of_failed(words: Iterable[str]) -> tuple[list[str], list[str]]:
     found, others = list[str](), list[str]()
     for word in words:
         field, comparison, value = Condition.parse(word)
-        if comparison in ("=", "!=") and field in _OF_JOBS:
-            found.append(f"{_OF_JOBS[field]}{comparison}{value}")
+        if comparison in ("=", "!=", "in") and field in _OF_JOBS:
+            found.append(f"{Condition(_OF_JOBS[field], comparison, value)}")
         elif comparison != "=" or field not in ("type", "error", "fingerprint"):
             others.append(word)
     return found, others

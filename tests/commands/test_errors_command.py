@@ -192,6 +192,14 @@ def test_the_jobs_of_a_cause_are_requeued(
     assert [job.identifier for job in JobFilter("status=error")] == ["bill 0"]
 
 
+def test_they_may_be_requeued_in_some_queues_only(redis_server: RedisServer, fingerprint: str) -> None:
+    for condition in ("queue=nobodys", "queue__in=nobodys,others"):
+        status, _, err = run(redis_server, "requeue", fingerprint, condition, "--yes", *IMPORTABLE)
+        assert (status, f"{fingerprint} and {condition}" in err) == (2, True)
+    status, _, err = run(redis_server, "requeue", fingerprint, "date_time>-1h", "--yes", *IMPORTABLE)
+    assert (status, "jobs cannot be requeued by date_time>-1h" in err) == (2, True)
+
+
 def test_they_may_be_requeued_with_more_conditions(redis_server: RedisServer, fingerprint: str) -> None:
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
     words = ["jobs", "requeue", f"fingerprint={fingerprint}", "identifier=bill 2", "--for=60", "--yes", "--json"]

@@ -14,7 +14,18 @@ from limpyd import fields
 
 from limpyd_jobs import Error, Job, Limit, Queue, Worker, WorkerPresence
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query import Incident, attention, ended_workers, glance, pause_queue, rest_limit, set_limit, verdict
+from limpyd_jobs.query import (
+    ErrorFilter,
+    Incident,
+    JobFilter,
+    attention,
+    ended_workers,
+    glance,
+    pause_queue,
+    rest_limit,
+    set_limit,
+    verdict,
+)
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.app_versions import VERSIONS
 from limpyd_jobs.records.metrics import KEY, LEVELS, Metrics
@@ -128,7 +139,7 @@ def test_failures_that_have_stopped_are_to_be_requeued_as_long_as_jobs_are_in_er
     )
     assert incident.remedy is not None
     assert (incident.remedy.label, incident.remedy.note) == ("Requeue 1 at 50/s", "none of the last 7 failed")
-    assert incident.remedy.command == f"limpyd-jobs errors requeue {incident.fingerprint} --rate=50/s"
+    assert incident.remedy.command == f"limpyd-jobs errors requeue {incident.fingerprint} queue=payouts --rate=50/s"
     assert verdict(glance(), [incident]).title == "All well"
     job.requeue()
     serve(redis_client, "payouts")
@@ -204,6 +215,23 @@ def test_what_no_worker_counts_fails_as_well(redis_client: redis.Redis) -> None:
     for number in range(3):
         fail(f"{number}")
     assert the_only_one().title == "3 jobs of payouts failed, and none succeeded"
+
+
+def test_a_requeue_is_of_the_queues_in_which_failures_have_stopped_alone(redis_client: redis.Redis) -> None:
+    note(redis_client, 20, {"one": (0, 4), "two": (0, 4)})
+    note(redis_client, 2, {"one": (9, 0), "two": (9, 0), "three": (0, 4)})
+    for queue, ago in (("one", 20), ("two", 20), ("three", 2)):
+        for number in range(4):
+            fail(f"{queue} {number}", queue, ago=ago)
+    fails, over = found()
+    assert (fails.queues, sorted(over.queues)) == (["three"], ["one", "two"])
+    assert over.fingerprint == fails.fingerprint
+    assert over.remedy is not None
+    assert over.remedy.label == "Requeue 8 of 2 queues at 50/s"
+    words = over.remedy.command.split()
+    assert words[:4] == ["limpyd-jobs", "errors", "requeue", over.fingerprint]
+    assert JobFilter("status=error", words[4]).count().number == 8
+    assert ErrorFilter(words[4]).count().number == 8
 
 
 def test_a_queue_that_fails_and_is_paused_is_one_incident(redis_client: redis.Redis) -> None:
@@ -427,6 +455,7 @@ def test_the_key_whose_jobs_have_waited_longest_for_a_limit_is_named_and_not_the
     ((code, title, text),) = limits_of_incidents()
     assert (code, title) == ("limit_waits", "A limit keeps jobs of customer=acme waiting for long")
     assert text.startswith(f"{title}: 1 job waiting, the first for 2 min")
+    assert [row.why for row in queue_rows(glance(), ()) if row.name == "errands"] == ["1 kept back by limits"]
 
 
 def test_limits_that_let_no_job_begin_are_named(redis_client: redis.Redis) -> None:

@@ -98,6 +98,7 @@ def test_a_time_may_be_a_span_from_now(given: Any, seconds: float) -> None:
             "added: 'yesterday' is not a time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d",
         ),
         ("added>-99999999w", "is not a time"),
+        ("status__in=waiting,error", "only queue takes several names"),
         ("added>-1y", "is not a time"),
     ],
 )

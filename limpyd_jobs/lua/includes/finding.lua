@@ -140,8 +140,16 @@ local function last_error_of(pk, models)
   return type, fingerprint, version
 end
 
+-- Whether a value is the one that is asked for, or one of several.
+local function is_asked_for(value, condition)
+  if not condition.values then return value == condition.value end
+  for _, each in ipairs(condition.values) do
+    if value == each then return true end
+  end
+end
+
 local TESTS = {
-  is = function(condition, value) return (value or '') == condition.value end,
+  is = function(condition, value) return is_asked_for(value or '', condition) end,
   less = function(condition, value)
     local found = comparable(condition, value)
     return found ~= nil and (found < condition.value or condition.or_equal and found == condition.value)
@@ -151,7 +159,7 @@ local TESTS = {
     return found ~= nil and (found > condition.value or condition.or_equal and found == condition.value)
   end,
   equal = function(condition, value) return comparable(condition, value) == condition.value end,
-  queue = function(condition, _, pk, values) return name_of_queue(queue_of(pk, values)) == condition.value end,
+  queue = function(condition, _, pk, values) return is_asked_for(name_of_queue(queue_of(pk, values)), condition) end,
   class = function(condition, value)
     local name = condition.is_path and value or string.match(value or '', '[^.]*$')
     return name and #name <= LONGEST_QUEUE_NAME and matches_pattern(name, condition.pattern)

@@ -232,7 +232,7 @@ def _remedy(seen: Glance, incident: Incident, spell: Spell, causes: _Causes, sta
     """Return what helps now: to pause what fails, to requeue what is left of what has stopped to fail."""
     if spell.is_over:
         note = f"none of the last {spell.since:,} failed"
-        return requeue(incident.fingerprint, causes.jobs, is_exact=seen.recent.is_exact, note=note)
+        return requeue(incident.queues, incident.fingerprint, causes.jobs, is_exact=seen.recent.is_exact, note=note)
     if state and state.is_paused:
         return resume([state], "once it is repaired")
     if incident.is_failing and state and not is_board(state.model):

@@ -131,7 +131,7 @@ def _together(some: Sequence[Incident]) -> Incident:
     first, numbers = some[0], _numbers(some)
     queues = [*dict.fromkeys(name for each in some for name in each.queues)]
     given = [each.remedy for each in some if each.remedy]
-    remedy = remedies.of_all(given) if len(given) == len(some) else None
+    remedy = remedies.of_all(given, queues) if len(given) == len(some) else None
     if given and given[0].verb == "start":
         remedy = remedies.start(queues, given[0].label)
     whole = first._replace(

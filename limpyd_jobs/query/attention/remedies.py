@@ -16,18 +16,30 @@ RATE = 50.0
 MAX_NAMED = 20
 
 
-def requeue(fingerprint: str, number: int, *, is_exact: bool, note: str) -> Remedy:
-    """Return the verb for the jobs in error by a cause, if failures have stopped."""
+def requeue(queues: Sequence[str], fingerprint: str, number: int, *, is_exact: bool, note: str) -> Remedy | None:
+    """Return the verb for the jobs of some queues that are in error by a cause, if failures have stopped there. Without
+    names, it is for those of all queues; there is none for names that a condition cannot have."""
+    of_queues, condition = "" if len(queues) < 2 else f" of {count_of(len(queues), 'queue')}", condition_of(queues)
+    if condition is None:
+        return None
     return Remedy(
         "requeue",
-        f"Requeue {number:,}{'' if is_exact else ' or more'} at {RATE:.0f}/s",
-        f"limpyd-jobs errors requeue {quote(fingerprint)} --rate={RATE:.0f}/s",
+        f"Requeue {number:,}{'' if is_exact else ' or more'}{of_queues} at {RATE:.0f}/s",
+        " ".join(filter(None, ["limpyd-jobs errors requeue", quote(fingerprint), condition, f"--rate={RATE:.0f}/s"])),
         fingerprint=fingerprint,
         number=number,
         is_exact=is_exact,
         rate=RATE,
         note=note,
     )
+
+
+def condition_of(queues: Sequence[str]) -> str | None:
+    """Return the condition, in quotes for a shell, that finds what is in some queues: empty without names, None for
+    names that it cannot have."""
+    if len(queues) < 2:
+        return quote(f"queue={queues[0]}") if queues else ""
+    return None if any("," in name for name in queues) else quote(f"queue__in={','.join(queues)}")
 
 
 def pause(states: Sequence[QueueState]) -> Remedy:
@@ -48,15 +60,17 @@ def start(names: Sequence[str], label: str = "Start a worker") -> Remedy:
     return Remedy("start", label, f"limpyd-jobs-worker --queues={queues}", note=note)
 
 
-def of_all(remedies: Sequence[Remedy]) -> Remedy | None:
-    """Return the verb for all incidents of a kind, given that of each; None if they have not the same."""
+def of_all(remedies: Sequence[Remedy], queues: Sequence[str]) -> Remedy | None:
+    """Return the verb for all incidents of a kind, given that of each, and the queues; None if they have not the
+    same."""
     first = remedies[0]
     if {each.verb for each in remedies} == {"requeue"} and len({each.fingerprint for each in remedies}) == 1:
         number, is_exact = sum(each.number for each in remedies), all(each.is_exact for each in remedies)
-        return requeue(first.fingerprint, number, is_exact=is_exact, note=first.note if len(remedies) == 1 else "")
-    queues = [pair for each in remedies for pair in each.queues]
+        names = [*dict.fromkeys(queues)]
+        return requeue(names, first.fingerprint, number, is_exact=is_exact, note="")
+    pairs = [pair for each in remedies for pair in each.queues]
     if {each.verb for each in remedies} in ({"pause"}, {"resume"}):
-        return _on_queues(first.verb, first.label.partition(" ")[0], queues)
+        return _on_queues(first.verb, first.label.partition(" ")[0], pairs)
     return None
 
 

@@ -115,6 +115,20 @@ def test_three_clicks_lead_from_an_alarm_to_the_requeued_jobs() -> None:
     assert [(state.name, state.waiting) for state in queue_states()] == [("invoices", 3), ("others", 0)]
 
 
+def test_a_cause_is_requeued_in_some_queues_and_the_question_names_them() -> None:
+    for queue in ("invoices", "others", "third"):
+        fail(queue, KeyError("customer"), queue)
+    dashboard = Dashboard()
+    cause = {"fingerprint": fingerprint_of(dashboard, "KeyError"), "queue__in": "invoices,third"}
+    asked = dashboard.post("/errors/requeue", cause)
+    assert "data-yes>Requeue 2 jobs<" in asked.shown
+    assert "of queue__in=invoices,third that failed with KeyError" in asked.shown
+    assert form_of(asked, "/errors/requeue")["queue__in"] == "invoices,third"
+    dashboard.do("/errors/requeue", cause)
+    assert {state.name for state in queue_states() if state.waiting} == {"invoices", "third"}
+    assert dashboard.read("/errors?queue__in=others%2Cthird")["groups"][0]["count"] == 2
+
+
 def test_a_cause_is_requeued_at_a_rate() -> None:
     for number in range(3):
         fail(f"{number}", KeyError("customer"))
