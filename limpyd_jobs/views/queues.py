@@ -139,7 +139,7 @@ def _row(
         model=state.model,
         state=incident.code if incident else GROWS if is_growing else WELL,
         gravity=incident.gravity if incident else "warning" if is_growing else "",
-        why=why_of(incident) if incident else told if is_growing else "",
+        why=why_of(incident) if incident else told if is_growing else _parked(state),
         incident=incident,
         is_paused=state.is_paused,
         waiting=state.waiting,
@@ -154,6 +154,10 @@ def _row(
         grows=grows,
         priorities=priorities,
     )
+
+
+def _parked(state: QueueState) -> str:
+    return f"{state.parked:,} kept back by limits" if state.parked else ""
 
 
 def _empty_in(state: QueueState, succeeded: float, grows: float | None) -> float | None:

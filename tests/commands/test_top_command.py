@@ -19,9 +19,10 @@ from typing import Any
 
 import preloaded
 import pytest
+from limpyd import fields
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import Job, Queue, Worker, WorkerPresence
+from limpyd_jobs import Flow, Job, Limit, Queue, Worker, WorkerPresence
 from limpyd_jobs.commands.screen.keyboard import keys_of
 from limpyd_jobs.query import pause_queue, paused_queues
 from limpyd_jobs.records import presences
@@ -147,7 +148,7 @@ def test_what_is_worst_is_first_and_is_opened_paused_and_requeued_by_keys(redis_
         wait_until(lambda: screen.has("1 queue paused", "Unpause tickets"))
         assert paused_queues() == {("jobs:queue", "tickets")}
         screen.type("r")
-        wait_until(lambda: screen.has("Requeue 4 jobs of ValueError, which still fails, at 50/s, until over 20%"))
+        wait_until(lambda: screen.has("Requeue 4 jobs of ValueError in tickets, which still fails, at 50/s"))
         screen.type("s")
         wait_until(lambda: screen.has("at 50/s?", "s stop if many fail again"))
         screen.type("s\x7f\x7f9")
@@ -190,6 +191,32 @@ def test_a_job_that_runs_is_opened_with_its_progress_and_why_it_runs(
         assert not re.search(r"\x1b\[[0-9;]*3[0-9][;m]", screen.shown)  # no colour
         screen.type("?")
         wait_until(lambda: screen.has("Nothing is changed before you have answered with y."))
+
+
+class Deal(Job):
+    namespace = "deals"
+    queue_name = "deals"
+    customer = fields.InstanceHashField()
+    limits = [Limit("customer", concurrency=1)]
+
+
+def test_limits_and_flows_are_opened_with_what_waits_for_them(redis_server: RedisServer) -> None:
+    first, _ = (Deal.add_job(customer="acme") for _ in range(2))
+    with first.claim(), top(redis_server, size=SMALL) as screen:
+        Worker("deals", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+        with Flow("night") as flow:
+            flow.add(Deal.prepare(customer="b"), after=[flow.add(Deal.prepare(customer="a"))])
+        wait_until(lambda: screen.has("deals"))
+        screen.type("l")
+        wait_until(lambda: screen.has("attention > limits", "customer=acme", "1 of 1", "full"))
+        screen.type("\r")
+        wait_until(lambda: screen.has("customer=acme  1 running, 1 waiting", first.ident, "held by"))
+        screen.type("\x1b")
+        wait_until(lambda: screen.has("attention > limits") and not screen.has("held by"))
+        screen.type("\x1bf")
+        wait_until(lambda: screen.has("attention > flows", "night", "0 of 2"))
+        screen.type("\r")
+        wait_until(lambda: screen.has("flow night", "waiting for others"))
 
 
 def test_keys_are_told_from_what_a_terminal_sends() -> None:

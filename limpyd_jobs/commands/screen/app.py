@@ -12,6 +12,7 @@ from limpyd_jobs.commands.screen import pages, reading
 from limpyd_jobs.commands.screen.lines import Line, Signs, cells, line, paragraphs
 from limpyd_jobs.commands.screen.pages import Asked, Home, Item, OfCause, OfJob, OfQueue, Page, Row, Text, Workers
 from limpyd_jobs.commands.screen.reading import Requeue, Sample, reason_of
+from limpyd_jobs.commands.screen.waiting import Flows, Limits
 from limpyd_jobs.query import Incident, Tally
 from limpyd_jobs.texts import count_of, one_line
 from limpyd_jobs.views.following import STOP_ABOVE
@@ -142,6 +143,8 @@ class App:
             "/": self._begin_to_filter,
             "s": self._sort,
             "w": lambda: self._show(Workers()),
+            "l": lambda: self._show(Limits()),
+            "f": lambda: self._show(Flows()),
             "?": lambda: self._show(Text("keys", pages.KEYS)),
             "p": self._ask_to_pause,
             "r": self._ask_to_requeue,
@@ -260,10 +263,12 @@ class App:
             requeue, what = Requeue(item.value.fingerprint), f"of {one_line(item.value.type)}"
         elif isinstance(value, Incident) and value.fingerprint:
             fails = ", which still fails," if value.is_failing else ""
-            requeue, what = Requeue(value.fingerprint), f"of {one_line(value.type)}{fails}"
+            where = f" in {one_line(value.queue)}" if value.queue else ""
+            where = f" in {count_of(len(value.queues), 'queue')}" if len(value.queues) > 1 else where
+            requeue, what = Requeue(value.fingerprint, value.queues), f"of {one_line(value.type)}{where}{fails}"
         elif isinstance(value, QueueRow) or isinstance(page, OfQueue):
             name = value.name if isinstance(value, QueueRow) else page.name if isinstance(page, OfQueue) else ""
-            requeue, what = Requeue(queue=name), f"of {one_line(name)}"
+            requeue, what = Requeue(queues=[name] if name else []), f"of {one_line(name)}"
         else:
             self._say("choose a queue or a cause, to requeue its jobs", "weak")
             return
@@ -306,7 +311,7 @@ class App:
 
     def _explain(self) -> None:
         item, page = self.chosen, self.view.page
-        if item and item.kind in ("incident", "job", "cause", "worker"):
+        if item and item.kind in ("incident", "job", "cause", "worker", "page"):
             self._open()
         elif item and isinstance(item.value, QueueRow):
             incident = item.value.incident
@@ -379,7 +384,15 @@ class App:
         if any(text for text, _ in self._message):
             return self._message
         words = [("Enter", "open"), ("/", "filter"), ("s", "sort"), ("p", "pause"), ("r", "requeue")]
-        words += [("w", "workers"), ("?", "keys"), ("q", "end"), ("e", "explain"), ("↑↓", "choose")]
+        words += [
+            ("w", "workers"),
+            ("?", "keys"),
+            ("q", "end"),
+            ("l", "limits"),
+            ("f", "flows"),
+            ("e", "explain"),
+            ("↑↓", "choose"),
+        ]
         if self.view.filter:
             words = [(f"/{self.view.filter}", "Esc ends the filter"), *words]
         room, shown = width, set[str]()

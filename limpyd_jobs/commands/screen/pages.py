@@ -133,19 +133,19 @@ class Home(Page):
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         sample = asked.sample
-        incidents = [each for each in sample.incidents if _is_met(asked, each.title, *each.queues)]
+        incidents = [each for each in sample.incidents if is_met(asked, each.title, *each.queues)]
         for at, each in enumerate(incidents):
             yield Row(_line_of(each, asked), Item("incident", each, each.title))
             if not at and each.message:
                 yield Row(line("  ", (said_of(each, asked.now).message, "weak")))
         if incidents:
             yield Row([])
-        yield from queue_table(asked, [row for row in sample.queues if _is_met(asked, row.name, row.why)])
+        yield from queue_table(asked, [row for row in sample.queues if is_met(asked, row.name, row.why)])
         if not sample.queues:
             yield Row(line(("There is no queue yet: add a job, and start limpyd-jobs-worker.", "weak")))
 
 
-def _is_met(asked: Asked, *texts: str) -> bool:
+def is_met(asked: Asked, *texts: str) -> bool:
     return any(asked.filter.lower() in text.lower() for text in texts)
 
 
@@ -300,7 +300,7 @@ _OF_CAUSES = (
 
 
 def cause_rows(causes: Sequence[ErrorGroup], asked: Asked) -> Iterator[Row]:
-    found = [each for each in causes if _is_met(asked, each.type, each.message, each.raised_in)]
+    found = [each for each in causes if is_met(asked, each.type, each.message, each.raised_in)]
     if not found:
         return
     cells = [
@@ -330,7 +330,7 @@ _OF_JOBS = (
 
 
 def job_rows(jobs: Sequence[FoundJob], found: QueueRead, asked: Asked) -> Iterator[Row]:
-    shown = [each for each in jobs if _is_met(asked, each.ident, each.identifier or "")]
+    shown = [each for each in jobs if is_met(asked, each.ident, each.identifier or "")]
     if not shown:
         return
     cells = []
@@ -403,7 +403,7 @@ _OF_ERRORS = (
 
 
 def _error_rows(errors: Sequence[FoundError], asked: Asked) -> Iterator[Row]:
-    shown = [each for each in errors if _is_met(asked, each.ident, each.message, each.identifier or "")]
+    shown = [each for each in errors if is_met(asked, each.ident, each.message, each.identifier or "")]
     if not shown:
         return
     cells = [
@@ -447,7 +447,7 @@ class OfJob(Page):
             yield from _plain(paragraphs(reason.text, asked.width, "warning", 3))
         yield Row([])
         for name, value in details.fields.items():
-            if _is_met(asked, name, value):
+            if is_met(asked, name, value):
                 yield Row(line((f"{name}: ", "weak"), one_line(value)))
         for error in details.errors[:2]:
             yield Row([])
@@ -483,8 +483,8 @@ class Workers(Page):
     title = "workers"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        workers = [it for it in asked.sample.workers if _is_met(asked, it.name, it.status, *it.queues)]
-        ended = [it for it in asked.sample.ended if _is_met(asked, it.name, *it.queues)]
+        workers = [it for it in asked.sample.workers if is_met(asked, it.name, it.status, *it.queues)]
+        ended = [it for it in asked.sample.ended if is_met(asked, it.name, *it.queues)]
         cells = [*(_cells_of_worker(it, asked) for it in workers), *(_cells_of_ended(it, asked) for it in ended)]
         if not cells:
             yield Row(line(("No worker is there: limpyd-jobs-worker --queues=NAME starts one.", "weak")))
@@ -554,6 +554,7 @@ KEYS = (
     "g, G            the first, the last row",
     "Esc, Backspace  go back                  /       filter the rows",
     "s               sort by another column   w       the workers",
+    "l               the limits               f       the flows",
     "p               pause or unpause: asks   r       requeue at a rate: asks",
     "e               explain                  q       end",
     "",
@@ -564,6 +565,9 @@ KEYS = (
 def opened(item: Item) -> Page | None:
     """Return the page of a row."""
     match item.kind:
+        case "page":
+            found: Page = item.value()
+            return found
         case "incident":
             return OfIncident(item.value)
         case "queue":

@@ -110,13 +110,14 @@ class Requeue:
     """Jobs in error, to be put back in their queues at a rate: counted first. They are followed, and no more are put
     back if too many fail again, unless that is not wanted."""
 
-    def __init__(self, fingerprint: str = "", queue: str = "") -> None:
-        self._fingerprint, self._queue = fingerprint, queue
+    def __init__(self, fingerprint: str = "", queues: Sequence[str] = ()) -> None:
+        self._fingerprint, self._queues = fingerprint, queues
         self.rate = 50.0
         self.stops = True
 
     def _change(self, **how: Any) -> Change:
-        words = [f"queue={self._queue}"] if self._queue else []
+        names = self._queues
+        words = [f"queue={names[0]}" if len(names) == 1 else f"queue__in={','.join(names)}"] if names else []
         asked = filter_of_failed(self._fingerprint, *words) if self._fingerprint else JobFilter("status=error", *words)
         return Change("requeue", [asked], **how)
 
