@@ -16,8 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any, NoReturn
 
+import redis
 from limpyd import fields
 from redis.exceptions import RedisError
 
@@ -25,6 +27,7 @@ from limpyd_jobs import (
     STATUSES,
     Flow,
     Job,
+    Limit,
     LimpydJobsException,
     Queue,
     Retry,
@@ -38,11 +41,20 @@ from limpyd_jobs.workers.maintenance import flows as maintenance
 
 LEASE = 2
 
+# How many jobs begin between two kills at least, unless that takes longer than so many seconds.
+RUNS_PER_KILL, LONGEST_PAUSE = 8, 10.0
+
 # A list of the jobs that began before one that they come after had ended.
 EARLY = "early"
 
 # A counter of the runs of all jobs.
 RUNS = "runs"
+
+# A list of the jobs that ran again although their flow had their result.
+AGAIN = "again"
+
+# A list of the jobs beside which too many others of their limit ran; the claims of those that run; how many may.
+OVER, CLAIMS, MOST = "over", "claims", 2
 
 # The flows to which a signal is to be sent; the signals that jobs took, by the idents of the jobs; and what these got.
 TO_SIGNAL, SENT, GOT = "to signal", "sent", "got"
@@ -59,6 +71,9 @@ class Node(Job):
     def run(self, queue: Queue) -> Any:
         client = self.get_connection()
         client.incr(RUNS)
+        flow, _, rest = (client.hget(self.key, "_flow") or "").partition(" ")
+        if client.hexists(f"limpyd-jobs:flow:{flow}:results", rest.partition(" ")[0]):
+            client.rpush(AGAIN, self.ident)
         open_nodes = [node for node in self.children() if node.state in ("waiting", "running", "delayed")]
         if open_nodes:
             client.rpush(EARLY, f"{self.ident} before {open_nodes}")
@@ -73,6 +88,31 @@ class Other(Node):
 
     namespace = "kills"
     queue_name = "others"
+
+
+class Narrow(Node):
+    """A job of which few run at once, which notes if there are more."""
+
+    namespace = "kills"
+    queue_name = "others"
+    account = fields.InstanceHashField(default="one")
+    limits = (Limit("account", concurrency=MOST),)
+
+    def run(self, queue: Queue) -> Any:
+        client, own = self.get_connection(), f"{self.key} {self.attempt_token}"
+        client.sadd(CLAIMS, own)
+        claims = client.smembers(CLAIMS)
+        gone = [claim for claim in claims if not _holds(client, claim)]
+        if len(claims) - len(gone) > MOST and _holds(client, own):
+            client.rpush(OVER, f"{own}, with {claims - {*gone}}")
+        if gone:
+            client.srem(CLAIMS, *gone)
+        return super().run(queue)
+
+
+def _holds(client: Any, claim: str) -> bool:
+    key, _, token = claim.partition(" ")
+    return bool(client.hget(key, "_claim_token") == token)
 
 
 class Child(Node):
@@ -137,35 +177,40 @@ def _does(chance: float) -> str:
 
 
 def node(chance: float = 0.0) -> Any:
-    return random.choice((Node, Other)).prepare(does=_does(chance))
+    return random.choice((Node, Node, Other, Other, Narrow)).prepare(does=_does(chance))
+
+
+def named(shape: str) -> str:
+    """Return a name for a flow, which tells its shape."""
+    return f"{shape}:{token_hex(6)}"
 
 
 def make_chain() -> None:
-    chain(*(node(0.1) for _ in range(5)))
+    chain(*(node(0.1) for _ in range(5)), name=named("chain"))
 
 
 def make_diamond() -> None:
-    with Flow() as flow:
+    with Flow(named("diamond")) as flow:
         first = flow.add(node())
         sides = [flow.add(node(0.1), after=first) for _ in range(2)]
         flow.add(node(), after=sides, on_error=random.choice(("fail", "run", "cancel")))
 
 
 def make_fan() -> None:
-    with Flow() as flow:
+    with Flow(named("fan")) as flow:
         pages = [flow.add(node(0.05)) for _ in range(9)]
         flow.add(node(), after=flow.add(node(), after=pages, on_error="run"))
 
 
 def make_cascade() -> None:
-    with Flow() as flow:
+    with Flow(named("cascade")) as flow:
         first = flow.add(node(0.5))
         others = [flow.add(node(), after=first) for _ in range(60)]
         flow.add(node(), after=others, on_error="run")
 
 
 def make_large() -> None:
-    with Flow() as flow:
+    with Flow(named("large")) as flow:
         pages = [flow.add(node()) for _ in range(220)]
         flow.add(node(), after=pages, on_error="run")
 
@@ -175,20 +220,20 @@ def make_spawner() -> None:
     if random.random() < 0.3:
         spawner.add()
     else:
-        chain(node(), spawner, node())
+        chain(node(), spawner, node(), name=named("spawner"))
 
 
 def make_turn() -> None:
     turn = random.choice("abcdefgh")
     nodes = (Turned.prepare(turn=turn, does=_does(0.1)) for _ in range(3))
-    flow = chain(*nodes, one_at_a_time=turn, on_error=random.choice(("fail", "run")))
+    flow = chain(*nodes, name=named("turn"), one_at_a_time=turn, on_error=random.choice(("fail", "run")))
     if random.random() < 0.1:
         flow.cancel()
 
 
 def make_asker() -> None:
     """Make a flow that waits for a signal, which another process sends, maybe before it is asked for."""
-    flow = Flow()
+    flow = Flow(named("asker"))
     BaseJobsModel.get_connection().sadd(TO_SIGNAL, flow.id)
     with flow:
         first = flow.add(Asker.prepare(within=random.choice(("", "", "0.05", "0.5"))))
@@ -219,8 +264,14 @@ def signal_flow(flow: str) -> bool:
     return True
 
 
+def make_beside() -> None:
+    """Make jobs that are in no flow, which share a limit with nodes."""
+    for _ in range(3):
+        Narrow.add_job(does="succeed", identifier=token_hex(6))
+
+
 SHAPES: list[Callable[[], None]] = [*[make_chain] * 6, *[make_diamond] * 6, *[make_fan] * 4, make_cascade, make_large]
-SHAPES += [*[make_spawner] * 5, *[make_asker] * 5, *[make_turn] * 8]
+SHAPES += [*[make_spawner] * 5, *[make_beside] * 3, *[make_asker] * 5, *[make_turn] * 8]
 WORKERS: list[dict[str, Any]] = [{}, {"prefetch": 5}, {"concurrency": 4}, {"prefetch": 20}]
 
 
@@ -248,6 +299,7 @@ class Master:
     def __init__(self, socket: str, seed: int) -> None:
         self._socket, self._random = socket, random.Random(seed)
         self.kills: Counter[str] = Counter()
+        self._client, self._runs_before = redis.Redis(unix_socket_path=socket, decode_responses=True), 0
         self._alive: dict[int, tuple[str, Callable[[], None]]] = {}
 
     def start(self, kind: str, target: Callable[[], None]) -> None:
@@ -272,10 +324,24 @@ class Master:
     def kill_some(self, number: int) -> None:
         for _ in range(number):
             time.sleep(self._random.uniform(0.02, 0.2))
+            self._await_some_runs()
             self.start_ended()
             kind, target = self.kill(self._random.choice(list(self._alive)))
             self.kills[kind] += 1
             self.start(kind, target)
+
+    def _await_some_runs(self) -> None:
+        """On a slow machine, let some jobs begin between two kills."""
+        until = time.monotonic() + LONGEST_PAUSE
+        while self._runs() < self._runs_before + RUNS_PER_KILL and time.monotonic() < until:
+            time.sleep(0.01)
+            self.start_ended()
+        self._runs_before = self._runs()
+
+    def _runs(self) -> int:
+        with suppress(RedisError):
+            return int(self._client.get(RUNS) or 0)
+        return 0
 
     def end(self, kind: str) -> None:
         for pid in [pid for pid, (each, _) in self._alive.items() if each == kind]:
@@ -318,11 +384,16 @@ def main(socket: str, kills: int, seed: int) -> None:
     ended = client.zcard("limpyd-jobs:flows:ended")
     parked = sum(1 for each in CLASSES for _ in each.collection(status=STATUSES.DELAYED))
     told = {"kills": master.kills, "stuck": stuck, "ended": ended, "parked": parked, **signals_in(client)}
+    told |= {
+        "shapes": shapes_in(client),
+        "again": client.lrange(AGAIN, 0, -1),
+        "over": client.lrange(OVER, 0, -1),
+    }
     told |= {"spawned": len(Spawner.collection(status=STATUSES.SUCCESS)), "twice": spawned_twice(client)}
     print(json.dumps({**told, "early": client.lrange(EARLY, 0, -1), "runs": int(client.get(RUNS) or 0)}))
 
 
-CLASSES = (Node, Other, Child, Spawner, Asker, Turned)
+CLASSES = (Node, Other, Narrow, Child, Spawner, Asker, Turned)
 
 
 def stuck_in(client: Any) -> dict[str, list[str]]:
@@ -332,6 +403,18 @@ def stuck_in(client: Any) -> dict[str, list[str]]:
         key: [flow for flow in client.zrange(key, 0, -1) if client.hget(f"limpyd-jobs:flow:{flow}", "state") != "ended"]
         for key in keys
     }
+
+
+def shapes_in(client: Any) -> dict[str, Any]:
+    """Return how many flows of each shape there are: those that have ended, those in which something failed, others."""
+    found: dict[str, Counter[str]] = {}
+    ids = {each for key in ("live", "building", "ended") for each in client.zrange(f"limpyd-jobs:flows:{key}", 0, -1)}
+    for flow in ids:
+        name, state = client.hmget(f"limpyd-jobs:flow:{flow}", "name", "state")
+        counter = found.setdefault((name or "spawned").partition(":")[0], Counter())
+        counter["ended" if state == "ended" else "stuck"] += 1
+        counter["failed"] += client.exists(f"limpyd-jobs:flow:{flow}:failed")
+    return found
 
 
 def spawned_twice(client: Any) -> list[str]:
@@ -347,7 +430,7 @@ def spawned_twice(client: Any) -> list[str]:
 def signals_in(client: Any) -> dict[str, Any]:
     """Return how many signals jobs took, and which were lost."""
     sent, got = client.hgetall(SENT), client.hgetall(GOT)
-    lost = [ident for ident, value in sent.items() if ident in got and got[ident] != value]
+    lost = [f"{ident}: {got[ident]}" for ident, value in sent.items() if ident in got and got[ident] != value]
     return {"signals": Counter("in vain" if value == "in vain" else "taken" for value in got.values()), "lost": lost}
 
 
