@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from threading import Thread
+from threading import Event, Thread
 
 from browser import Browser
 from conftest import Site
@@ -132,6 +136,44 @@ def test_anything_that_is_pasted_is_found_by_the_palette(workshop: Site, browser
     assert browser.complaints() == []
 
 
+@contextmanager
+def slow(site: Site) -> Iterator[None]:
+    """Stop Redis again and again, so that a look through jobs takes long."""
+    is_over, pid = Event(), int(site.client.info("server")["process_id"])
+
+    def stop() -> None:
+        while not is_over.wait(0.005):
+            os.kill(pid, signal.SIGSTOP)
+            is_over.wait(0.25)
+            os.kill(pid, signal.SIGCONT)
+
+    thread = Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_look_through_many_jobs_says_how_far_it_is_and_goes_on_by_itself(workshop: Site, browser: Browser) -> None:
+    oldest = ResizeImage.add_job("photo", path="/photos/holiday.jpg")
+    ResizeImage.add_jobs([f"photo:{number}" for number in range(5_000)], path="/photos/1.jpg")
+    browser.open(workshop("/queues"))
+    browser.press(Keys.CONTROL + "k")
+    field = browser.driver.find_element(By.CSS_SELECTOR, "#palette input")
+    wait_until(lambda: browser.driver.switch_to.active_element == field, "the palette")
+    palette = browser.driver.find_element(By.ID, "palette")
+    with slow(workshop):
+        field.send_keys("holiday.jpg")
+        wait_until(lambda: f"ResizeImage:{oldest.pk.get()}" in palette.text, "the oldest job, found last")
+    wait_until(lambda: "looked at 5,001 of 5,001 jobs" in palette.text, "the end")
+    asked = "return performance.getEntriesByType('resource').filter(it => it.name.includes('/find/through')).length"
+    assert browser.run(asked) > 1
+    leaves_by(browser, Keys.ENTER)
+    assert browser.driver.current_url == workshop(f"/jobs/{oldest.ident}")
+
+
 def test_a_delayed_job_says_why_and_is_edited_in_three_clicks(workshop: Site, browser: Browser) -> None:
     SendMail.add_job("later", to="ann@example.com", delayed_for=timedelta(hours=1))
     browser.open(workshop("/jobs"))
@@ -152,13 +194,15 @@ def test_a_day_is_one_click_away_and_how_long_two_queues_make_wait_two(shop: Sit
     browser.open(shop("/"))
     browser.follow(browser.find("24 h", "a"))
     assert "by 15 minutes" in browser.text
-    waited = []
+    browser.open(shop("/"))
+    browser.follow(browser.find("Queues", "a"))  # where they are beside each other
+    heading = [each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, "thead th")]
     for name in ("images", "mails"):
-        browser.open(shop("/queues"))
-        browser.follow(browser.find(name, "a"))
-        lane = browser.driver.find_element(By.XPATH, "//*[normalize-space()='Waited']/..")
-        waited.append(lane.text)
-    assert all("95 %: under" in each for each in waited)
+        row = browser.find(name, "a").find_element(By.XPATH, "./ancestor::tr")
+        cells = dict(zip(heading, (each.text for each in row.find_elements(By.CSS_SELECTOR, "th, td")), strict=True))
+        assert cells["95 % waited"].startswith("under "), cells
+    browser.follow(browser.find("images", "a"))  # and the second click leads to one as it changes
+    assert "95 %: under" in browser.driver.find_element(By.XPATH, "//*[normalize-space()='Waited']/..").text
 
 
 def test_a_running_job_is_followed_by_one_click(workshop: Site, browser: Browser) -> None:
