@@ -175,6 +175,11 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
         search = yield from self._begun(timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):
             return Facets(*(yield from self._statuses()), is_exact=True)
+        pinned = next((each.value for each in self.conditions if each.field == field and each.is_equality), None)
+        if pinned is not None and field in ("queue", "status"):  # all have the same
+            name = name_of_status(pinned) if field == "status" else pinned
+            number, is_exact = yield from self.counting(timeout, progress)
+            return Facets({name: number} if number else {}, 0, is_exact)
         values = _Values()
         for source in search.sources:
             if field == "class":

@@ -90,6 +90,14 @@ def test_one_indexed_field_is_counted_without_looking_at_the_jobs(
     assert not looks(sent)
 
 
+def test_jobs_of_a_status_are_counted_by_their_status_without_looking_at_them(
+    commands: Callable[[], AbstractContextManager[Any]],
+) -> None:
+    with commands() as sent:
+        assert JobFilter("status=error").facets("status") == Facets({"error": 2}, 0, True)
+    assert not looks(sent)
+
+
 def test_a_count_that_has_no_time_is_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "PER_STEP", 2)
     found = JobFilter("pages>=0").count(timeout=0)
@@ -151,6 +159,9 @@ def test_jobs_are_counted_by_a_field() -> None:
     assert JobFilter().facets("class").counts == {Letter.get_model_repr(): 8, Parcel.get_model_repr(): 3}
     assert JobFilter().facets("queue").counts == {"letters": 8, "parcels": 3}
     assert JobFilter().facets("to") == Facets({"ann": 5, "bob": 3}, 0, True)
+    assert JobFilter("queue=parcels").facets("queue") == Facets({"parcels": 3}, 0, True)
+    assert JobFilter("queue=none").facets("queue") == Facets({}, 0, True)
+    assert JobFilter("to=ann", "status=error").facets("status") == Facets({"error": 2}, 0, True)
     assert JobFilter().facets("to", most=1) == Facets({"ann": 5}, 3, True)
     assert JobFilter("status=error").facets("error").counts == {"KeyError": 2}
     for field in ("owner", "pk"):

@@ -53,7 +53,7 @@ PER_PAGE, PAGE_TIMEOUT, LONG_PAGE_TIMEOUT, COUNT_TIMEOUT, FACETS_TIMEOUT = 50, 0
 
 # At how many jobs a count looks: a page that is loaded again shows the same number, however fast Redis is just then.
 # Beside the page, all counts together look at so many.
-MAX_COUNTED, MAX_COUNTED_BESIDE = 5_000, 100_000
+MAX_COUNTED, MAX_COUNTED_BESIDE = 5_000, 40_000
 
 MAX_PER_PAGE = 500
 
