@@ -69,6 +69,17 @@ class Visit(Job):
         run_counted(self, ("region",))
 
 
+class Paced(Job):
+    """Of one account, whose jobs begin one after the other."""
+
+    namespace = "turns"
+    account = fields.InstanceHashField(indexable=True)
+    limits = [Limit("account", name="pace-of-turns", rate="20/s")]
+
+    def run(self, queue: Queue) -> None:
+        pass
+
+
 def run_counted(job: Job, names: tuple[str, ...]) -> None:
     """Run for a while, and count how many others do."""
     client = job.get_connection()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
+from typing import Any
 
 import pytest
 import redis
 from invariants import violations
-from limited import Turn, Visit, add_some, crew, do_any_verb, slots_over
-from servers import ClusterOfOne, RedisServer, wait_until
+from limited import Paced, Turn, Visit, add_some, crew, do_any_verb, slots_over
+from redis.cluster import RedisCluster
+from redis.crc import key_slot
+from servers import Cluster, ClusterOfOne, RedisServer, wait_until
 
 from limpyd_jobs import Queue
 from limpyd_jobs.redis.database import JobsDatabase
@@ -49,6 +53,7 @@ def test_no_limit_is_exceeded_and_nothing_is_left(redis_client: redis.Redis, kil
     assert violations(redis_client, Turn, Visit, Queue) == []
 
 
+@pytest.mark.timeout(1800)
 def test_no_limit_is_exceeded_when_redis_is_killed(
     redis_binary: str, jobs_database: JobsDatabase, request: pytest.FixtureRequest
 ) -> None:
@@ -77,6 +82,7 @@ def test_no_limit_is_exceeded_when_redis_is_killed(
         assert client.lrange("over", 0, -1) == [], seed
 
 
+@pytest.mark.timeout(1800)
 def test_no_limit_is_exceeded_in_a_cluster(redis_binary: str, jobs_database: JobsDatabase, kills: int) -> None:
     over: list[str] = []
     with ClusterOfOne(redis_binary) as server:
@@ -95,9 +101,36 @@ def test_no_limit_is_exceeded_in_a_cluster(redis_binary: str, jobs_database: Job
         assert int(client.get("{limited}:begun") or 0) > kills
 
 
+def test_nothing_is_stuck_when_the_server_of_a_cluster_that_has_the_limits_dies(
+    redis_binary: str, jobs_database: JobsDatabase
+) -> None:
+    """What it has not copied yet is lost, a slot too: so a limit may be exceeded then, for one run."""
+    with Cluster(redis_binary, node_timeout=1000) as cluster:
+        jobs_database.connect(url=cluster.url("limited"))
+        client: Any = RedisCluster.from_url(f"redis://127.0.0.1:{cluster.servers[0].port}", decode_responses=True)
+        owner = cluster.owner(key_slot(b"limited"))
+        add_some(60)
+        paced = Paced.add_jobs({"account": "a", "queue_name": "one"} for _ in range(30))
+        with crew(client, LEASE) as workers:
+            wait_until(lambda: Paced.collection(status="s"), "jobs begin")
+            assert client.lrange("{limited}:over", 0, -1) == []
+            owner.kill()
+            wait_until(lambda: answers(client), "a replica has taken over")
+            workers.kill_one()
+            wait_until(lambda: not any(map(queued, (Turn, Visit, Paced))), "the end of all jobs")
+            wait_until(lambda: not keys_left(client), "the end of lanes")
+        assert [job.status.hget() for job in paced] == ["s"] * 30
+
+
 def queued(job_class: type) -> int:
     number: int = job_class.get_connection().scard(f"{job_class._name}:queued:1")
     return number
+
+
+def answers(client: redis.Redis) -> bool:
+    with suppress(redis.RedisError):
+        return bool(client.incr("{limited}:begun"))
+    return False
 
 
 def keys_left(client: redis.Redis) -> list[str]:
