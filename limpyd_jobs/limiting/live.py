@@ -48,7 +48,9 @@ class LiveLimit:
         """Return in how many seconds the next unit of the rate is free, given what is stored; None without a rate."""
         if self.interval is None:
             return None
-        return max(int(stored or 0) / 1e6 - (self.burst - 1) * self.interval - moment, 0.0)
+        until, _, noted = (stored or "").partition(" ")
+        put_back = max(int(noted or 0) / 1e6 - moment, 0.0)  # the clock, since that was noted
+        return max(int(until or 0) / 1e6 - put_back - (self.burst - 1) * self.interval - moment, 0.0)
 
 
 def _number(word: str) -> float | None:

@@ -477,7 +477,11 @@ def test_a_rate_is_used_by_weight_and_a_debt_is_paid(limited: World) -> None:
     jobs = [world.add(f"{i}", fields={"model": "m", "tokens": tokens})[1] for i, tokens in enumerate(("4", "30", "1"))]
     assert [begin(world, str(i)) for i in range(3)] == [pk_of(jobs[0]), pk_of(jobs[1]), None]
     key = f"{world.jobs}:_limit:model:m"
-    assert 24 * 3600 < int(world.client.get(f"{key}:rate")) / 1e6 - world.client.time()[0] - 9 * 3600 + 1 < 26 * 3600
+    assert (
+        24 * 3600
+        < int(world.client.get(f"{key}:rate").split()[0]) / 1e6 - world.client.time()[0] - 9 * 3600 + 1
+        < 26 * 3600
+    )
     world.client.delete(f"{key}:rate")
     world.client.zadd(f"{world.queue_key()}:_later", {key: 1})
     assert begin(world, "last") == pk_of(jobs[2])
@@ -532,6 +536,24 @@ def test_one_of_the_idle_workers_looks_at_the_lanes_and_the_next_one_if_that_wai
     assert [wakeups(world, each).is_watched for each in ("two", "one", "two")] == [True, False, True]
     transitions.unregister(Queue, "one")
     assert [wakeups(world, each).is_watched for each in ("two", "one")] == [False, True]
+
+
+def test_jobs_that_wait_for_a_rate_go_on_if_the_clock_is_put_back(limited: World) -> None:
+    world = of(limited, Ask)
+    for number in range(3):
+        world.add(f"{number}", fields={"model": "m", "tokens": "10"})
+    assert begin(world, "1")
+    assert wakeups(world, "one").parked
+    rate, later, looks = f"{world.jobs}:_limit:model:m:rate", f"{world.queue_key()}:_later", f"{world.queue_key()}:hash"
+    ahead = world.client.time()[0] + 1000
+    used_until = (ahead + 9 * 3600) * 10**6 + 20_000  # soon enough for the next one
+    world.client.set(rate, f"{used_until} {ahead * 10**6}")  # as all would be with a clock that is ahead
+    world.client.zadd(later, dict.fromkeys(world.client.zrange(later, 0, -1), ahead))
+    world.client.hset(looks, "_looks", f"{ahead} {ahead} one")
+    world.client.zadd(f"{world.queues}:idle_workers", {"one": ahead})
+    answered = wakeups(world, "two")
+    assert (answered.is_watched, answered.parked) == (False, pytest.approx(answered.moment))
+    wait_until(lambda: begin(world, "2"), "the next one begins")
 
 
 def both(world: World, identifier: str, account: str, region: str) -> Job:

@@ -17,7 +17,7 @@ def world(redis_client: redis.Redis) -> World:
 
 def ahead(world: World) -> float:
     """Up to how many units of the rate of one in an hour are used."""
-    until = int(world.client.get(f"{world.jobs}:_limit:model:m:rate") or 0) / 1e6
+    until = int((world.client.get(f"{world.jobs}:_limit:model:m:rate") or "0").split()[0]) / 1e6
     return round(max(until - world.client.time()[0], 0) / 3600, 1)
 
 

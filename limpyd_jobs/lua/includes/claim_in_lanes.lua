@@ -10,6 +10,9 @@ local MOST_SORTED, RUN, MOST_TRIED = 500, 100, 100
 -- How many lanes to read at once behind one that has no job any more: such ones come one after the other.
 local SOME_TURNS = 8
 
+-- A clock that was put back by more than this, in seconds, was not only made exact.
+local CLOCK_MARGIN = 0.5
+
 local sorted, tried = 0, 0
 
 -- The queue whose lane was let go by its time, and of which a job was claimed; and when to look at its lanes again.
@@ -345,16 +348,36 @@ local function park_limited(key, queue, reply, classes)
   return sorted < MOST_SORTED
 end
 
--- Whether another worker waits that looks at the lanes of a queue at a moment, or before: else this one does.
+-- Notes that a worker looks at the lanes of a queue at a moment, and when this was noted.
+--@rarely
+local function note_look(base, at, worker)
+  redis.call('HSET', base .. ':hash', '_looks', at .. ' ' .. score(now()) .. ' ' .. worker)
+end
+
+-- Lets all lanes be looked at now, of the queues that were looked at: the clock was put back, and all that they wait for may come
+-- as much sooner. Returns the moment.
+--@rarely
+local function look_at_all_lanes()
+  for base, queue in pairs(open_queues) do
+    local later = base .. ':_later'
+    if queue and queue.lanes then redis.call('ZUNIONSTORE', later, 1, later, 'WEIGHTS', '0') end
+  end
+  return score(now())
+end
+
+-- Whether another worker waits that looks at the lanes of a queue at a moment, or before: else this one does; and the moment.
 --@rarely
 local function is_watched_by_another(worker, base, at)
-  local til, other = string.match(redis.call('HGET', base .. ':hash', '_looks') or '', '^(%S+) (.+)$')
-  if other and other ~= worker and tonumber(til) > now() / 1000000 and tonumber(til) <= tonumber(at) then
+  local looks = redis.call('HGET', base .. ':hash', '_looks') or ''
+  local til, noted, other = string.match(looks, '^(%S+) (%S+) (.+)$')
+  if noted and tonumber(noted) > now() / 1000000 + CLOCK_MARGIN then
+    at = look_at_all_lanes()
+  elseif other and other ~= worker and tonumber(til) > now() / 1000000 and tonumber(til) <= tonumber(at) then
     local waits = redis.pcall('ZSCORE', shared_key(base, 'idle_workers'), other)
-    if type(waits) == 'string' and tonumber(waits) > now() / 1000000 then return true end
+    if type(waits) == 'string' and tonumber(waits) > now() / 1000000 then return true, at end
   end
-  redis.call('HSET', base .. ':hash', '_looks', at .. ' ' .. worker)
-  return false
+  note_look(base, at, worker)
+  return false, at
 end
 
 -- When to look again at the lanes of the queues that were looked at, if any wait; whether another worker does; and the keys
@@ -368,7 +391,9 @@ local function next_look_at_lanes(worker)
     if at then number = number + 1 end
     if at and not (first and tonumber(first) <= tonumber(at)) then first, first_base = at, base end
   end
-  return first, first and worker and is_watched_by_another(worker, first_base, first), number == 1 and first_base or nil
+  local lanes_of, is_watched = number == 1 and first_base or nil, nil
+  if first and worker then is_watched, first = is_watched_by_another(worker, first_base, first) end
+  return first, is_watched, lanes_of
 end
 
 -- Lets a worker that took the job of a lane whose time had come look at the lanes of that queue the next time, too: it counts as
@@ -377,6 +402,6 @@ end
 local function look_on(worker, wait)
   if not let_out_of then return nil end
   redis.call('ZADD', shared_key(let_out_of, 'idle_workers'), score(now() + wait * 1000000), worker)
-  redis.call('HSET', let_out_of .. ':hash', '_looks', looks_next_at .. ' ' .. worker)
+  note_look(let_out_of, looks_next_at, worker)
   return looks_next_at
 end

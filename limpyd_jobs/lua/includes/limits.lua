@@ -158,6 +158,34 @@ local function full_until(need, ident, elder, own)
   return taken >= most and (most > 0 and first_lapse(need.limit) or now() + LOOK_AT_LIMITS) or nil
 end
 
+-- How far in the future all that was used of a rate may be free again, at most: a hundred years, in microseconds.
+local LONGEST_DEBT = 3155760000000000
+
+-- Notes when all that was used of a rate will be free again, and the moment of the note: if that is so already, there is nothing
+-- to note.
+--@rarely
+local function use_rate(limit, used_until)
+  used_until = math.min(used_until, now() + LONGEST_DEBT)
+  if used_until <= now() then
+    redis.call('DEL', limit .. ':rate')
+    return
+  end
+  local left = math.max(1, math.ceil((used_until - now()) / 1000))
+  redis.call('SET', limit .. ':rate', string.format('%.0f %.0f', used_until, now()), 'PX', string.format('%.0f', left))
+end
+
+-- When all that was used of a rate will be free again. If the clock was put back since that was noted, it is sooner by as much.
+--@rarely
+local function rate_used_until(limit)
+  local til, noted = string.match(redis.call('GET', limit .. ':rate') or '', '^(%d+) ?(%d*)$')
+  local used_until, put_back = tonumber(til or '') or 0, (tonumber(noted or '') or 0) - now()
+  if put_back > 0 then
+    used_until = used_until - put_back
+    use_rate(limit, used_until)
+  end
+  return math.max(used_until, now())
+end
+
 -- When to look again, if too many have begun; nil if another job may begin. A rate is known by the moment at which all that
 -- was used will be free again. A weight is used whole if anything is free: the next ones wait for longer. One that is above all
 -- that the rate allows in its time, or at once, is noted.
@@ -166,7 +194,7 @@ local function used_up_until(need)
   local interval = set_value(need, 'rate')
   if not interval then return nil end
   if need.paid then return nil end
-  need.interval, need.used_until = interval, math.max(tonumber(redis.call('GET', need.limit .. ':rate')) or 0, now())
+  need.interval, need.used_until = interval, rate_used_until(need.limit)
   local burst, most = set_value(need, 'burst'), set_value(need, 'most')
   need.ahead = (burst - 1) * interval
   if most and (tonumber(need.weight) or 0) > math.max(most, burst) then
@@ -212,21 +240,6 @@ local function text_of_needs(needs)
     end
   end
   return #lines > 0 and table.concat(lines, '\n') or nil
-end
-
--- How far in the future all that was used of a rate may be free again, at most: a hundred years, in microseconds.
-local LONGEST_DEBT = 3155760000000000
-
--- Notes when all that was used of a rate will be free again: if that is so already, there is nothing to note.
---@rarely
-local function use_rate(limit, used_until)
-  used_until = math.min(used_until, now() + LONGEST_DEBT)
-  if used_until <= now() then
-    redis.call('DEL', limit .. ':rate')
-    return
-  end
-  local left = math.max(1, math.ceil((used_until - now()) / 1000))
-  redis.call('SET', limit .. ':rate', string.format('%.0f', used_until), 'PX', string.format('%.0f', left))
 end
 
 -- Takes what a job needs that begins.

@@ -21,8 +21,7 @@ local function settle_rate(job, name, amount)
   for line in string.gmatch(need and claim_of(job)._slots or '', '[^\n]+') do
     local weight, interval, limit = string.match(line, '^r (%S+) (%S+) (.*)$')
     if limit == need.limit then
-      local used_until = math.max(tonumber(redis.call('GET', limit .. ':rate')) or 0, now())
-      use_rate(limit, used_until + (amount - weight) * interval)
+      use_rate(limit, rate_used_until(limit) + (amount - weight) * interval)
       line, is_done = string.format('r %s %s %s', amount, interval, limit), true
     end
     lines[#lines + 1] = line
