@@ -41,6 +41,12 @@ class Stubborn(Page):
     default_retry_policy = Retry(times=1, delay=0)
 
 
+class Exclusive(Page):
+    """A job of which one runs at once: one too many is dropped."""
+
+    limits = (Limit(name="exclusive", concurrency=1, on_limit="drop"),)
+
+
 class Numbered(Page):
     """A job with a unique field."""
 

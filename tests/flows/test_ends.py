@@ -7,12 +7,14 @@ from collections.abc import Callable
 import pytest
 import redis
 from cases import each
-from flow_kinds import Page, Report, Stubborn
+from flow_kinds import Exclusive, Page, Report, Stubborn
 from parts import run_task
 from running import work, worker_of
 
 from limpyd_jobs import STATUSES, Flow, Queue, chain, transitions
+from limpyd_jobs.check import check
 from limpyd_jobs.flows import NewNode
+from limpyd_jobs.query import release_job
 from limpyd_jobs.redis.calls import run, send
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions import ClaimRequest
@@ -27,12 +29,62 @@ def succeed_and_be_erased(page: Page) -> None:
     assert not page.exists(pk=page.pk.get())
 
 
+def succeed_in_a_batch(page: Page) -> None:
+    work("pages", prefetch=2)
+    assert page.status.hget() == STATUSES.SUCCESS
+
+
 def fail_for_good(page: Page) -> None:
     page.claim("me").fail(ValueError("no paper"))
 
 
 def be_canceled(page: Page) -> None:
     page.cancel()
+
+
+def be_canceled_by_a_filter(page: Page) -> None:
+    assert Page.collection(pk=page.pk.get()).cancel_all().done == 1
+
+
+def be_canceled_by_its_own_code(page: Page) -> None:
+    page.claim("me").cancel()
+
+
+def be_canceled_and_taken_from_its_worker(page: Page) -> None:
+    page.claim("me")
+    page.cancel()
+    release_job(page.ident, force=True)
+
+
+def be_left_to_one_that_follows(page: Page) -> None:
+    claim = page.claim("me")
+    follower = Page.add_job(page.identifier.hget(), on_duplicate="replace_or_follow")
+    assert follower.pk.get() != page.pk.get()
+    claim.release()
+    assert page.status.hget() == STATUSES.CANCELED
+    follower.cancel()
+
+
+def be_one_too_many_for_its_limit(page: Page) -> None:
+    with Exclusive.add_job().claim("me"):
+        claim_next(page)
+    assert page.status.hget() == STATUSES.CANCELED
+
+
+def be_set_to_error_by_hand_and_abandoned(page: Page) -> None:
+    page.claim("me")
+    page.status.hset(STATUSES.ERROR)
+    transitions.abandon(Page, page.ident, vars(page)["_held_token"], page._queue_key.hget())
+
+
+def be_set_to_error_by_hand_and_repaired(page: Page) -> None:
+    page.status.hset(STATUSES.ERROR)
+    Queue.get_queue("pages").waiting.lrem(0, page.ident)
+    check(pause=0, repair=True)
+
+
+def be_given_up_as_no_worker_knows_it(page: Page) -> None:
+    transitions.defer_unresolved(Queue, Queue.get_queue("pages").waiting.key, page.ident, 60, 0)
 
 
 def be_canceled_while_running(page: Page) -> None:
@@ -82,11 +134,14 @@ def be_set_to_error_by_hand_and_reconciled(page: Page) -> None:
     transitions.reconcile(Queue, Page, [page.ident], 60)
 
 
-SUCCESSES = [succeed, succeed_and_be_erased]
+SUCCESSES = [succeed, succeed_in_a_batch, succeed_and_be_erased]
 FAILURES = [
     *(fail_for_good, be_canceled, be_canceled_while_running, be_canceled_and_its_worker_die, be_lost_too_often),
     *(be_deleted, be_deleted_by_a_filter, be_too_late),
+    *(be_canceled_by_a_filter, be_canceled_by_its_own_code, be_canceled_and_taken_from_its_worker),
+    *(be_left_to_one_that_follows, be_one_too_many_for_its_limit, be_given_up_as_no_worker_knows_it),
     *(be_set_to_canceled_by_hand_and_skipped, be_set_to_error_by_hand_and_reconciled),
+    *(be_set_to_error_by_hand_and_abandoned, be_set_to_error_by_hand_and_repaired),
 ]
 
 
@@ -105,7 +160,9 @@ def rescue(page: Page) -> None:
 
 def claim_next(page: Page) -> None:
     keys = [Queue.get_queue("pages").waiting.key]
-    transitions.claim(Queue, ClaimRequest(keys, "next", 60, {"flow_kinds.Page": Page}))
+    transitions.claim(
+        Queue, ClaimRequest(keys, "next", 60, {"flow_kinds.Page": Page, "flow_kinds.Exclusive": Exclusive})
+    )
 
 
 def retry(page: Page) -> None:
@@ -183,7 +240,7 @@ def test_a_job_begins_with_the_last_success_before_it(
 def test_a_failure_cancels_what_comes_after_it_or_lets_it_run(
     end: Callable[[Page], None], position: str, policy: str, redis_client: redis.Redis
 ) -> None:
-    shape = Shape(policy, *POSITIONS[position])
+    shape = Shape(policy, *POSITIONS[position], Exclusive if end is be_one_too_many_for_its_limit else Page)
     end(shape.next)
     if policy == "run":
         assert shape.states == (PARKED if shape.others else ["waiting", "waiting for others"])
@@ -195,6 +252,8 @@ def test_a_failure_cancels_what_comes_after_it_or_lets_it_run(
     assert shape.states == (["success", "success"] if policy == "run" else ["canceled", "canceled"])
     assert shape.flow.state()[:2] == ("ended", 0)
     assert shape.flow.state().failed > 0
+    if end is be_given_up_as_no_worker_knows_it:
+        shape.next.delete()  # it stands in no list
 
 
 @each("policy", ["fail", "run", "cancel"])
