@@ -49,8 +49,9 @@ _SETTINGS = re.compile(
 _FOR_EVER = float("inf")
 
 
-# How many bytes are gathered before they are sent: Redis then works on some commands while tasks make others.
-SEND_AT = 16_384
+# How many bytes are gathered before they are sent, and for how many seconds, while other tasks run: Redis then works on
+# some commands while tasks make others.
+SEND_AT, SEND_AFTER = 16_384, 0.0005
 
 
 class Incomplete(Exception):
@@ -85,7 +86,7 @@ class Wire(asyncio.Protocol):
         self._timeout, self._reasons = timeout, reasons
         self._waiting: deque[_Waiting] = deque()
         self._outgoing: list[bytes] = []
-        self._size = 0
+        self._size, self._sent_at, self._is_to_flush = 0, 0.0, False
         self._received = bytearray()
         self._arrays: list[tuple[list[Any], int]] = []  # those that are not complete, the outermost first
         self._progress_at = 0.0
@@ -104,13 +105,14 @@ class Wire(asyncio.Protocol):
         if self._is_lost:
             raise redis.ConnectionError("The connection was lost before the command was sent")
         waiting = _Waiting(len(commands), self._loop.create_future())
-        if not self._outgoing:
-            self._loop.call_soon(self._flush)
         self._outgoing += data
         self._waiting.append(waiting)
         self._size += len(data[0])
-        if self._size >= SEND_AT:
+        if self._size >= SEND_AT or monotonic() - self._sent_at > SEND_AFTER:
             self._flush()
+        elif not self._is_to_flush:
+            self._is_to_flush = True
+            self._loop.call_soon(self._flush)
         return await waiting.future
 
     def retire(self) -> None:
@@ -124,8 +126,9 @@ class Wire(asyncio.Protocol):
         self._lose(redis.ConnectionError("The connection was closed"))
 
     def _flush(self) -> None:
-        """Send what tasks gave since the loop came here the last time, in one piece."""
+        """Send what tasks gave since it was sent the last time, in one piece."""
         data, self._outgoing, self._size = b"".join(self._outgoing), [], 0
+        self._sent_at, self._is_to_flush = monotonic(), False
         if self._is_lost or not data:
             return
         self._transport.write(data)

@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,28 @@ def test_a_pause_of_the_server_holds_back_who_sends(database: JobsDatabase, monk
 
     assert asyncio.run(main())[1:] == ["OK"] * 30
     assert paused
+
+
+@pytest.mark.parametrize(("seconds", "pieces"), [(-1.0, 10), (inf, 1)])
+def test_commands_wait_for_those_of_other_tasks_for_some_time_only(
+    seconds: float, pieces: int, database: JobsDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    flush = multiplexed.Wire._flush
+
+    def counted(wire: multiplexed.Wire) -> None:
+        sent.extend([len(wire._outgoing)] if wire._outgoing else [])
+        flush(wire)
+
+    async def main() -> list[Any]:
+        await ask(database, "PING")
+        sent.clear()
+        return await asyncio.gather(*(ask(database, "ECHO", f"{number}") for number in range(10)))
+
+    monkeypatch.setattr(multiplexed, "SEND_AFTER", seconds)
+    monkeypatch.setattr(multiplexed.Wire, "_flush", counted)
+    assert asyncio.run(main()) == [f"{number}" for number in range(10)]
+    assert len(sent) == pieces
 
 
 def test_without_a_loop_of_asyncio_it_says_what_to_do(database: JobsDatabase) -> None:
