@@ -13,7 +13,9 @@ from limpyd_jobs.views.changes import words_of_failed as words_of_failed
 from limpyd_jobs.views.documents import document as document
 from limpyd_jobs.views.finding import Finding as Finding
 from limpyd_jobs.views.finding import Place as Place
+from limpyd_jobs.views.finding import VerbFound as VerbFound
 from limpyd_jobs.views.finding import find_anything as find_anything
+from limpyd_jobs.views.finding import find_verbs as find_verbs
 from limpyd_jobs.views.finding import look_through as look_through
 from limpyd_jobs.views.flows import Box as Box
 from limpyd_jobs.views.flows import FlowBeside as FlowBeside

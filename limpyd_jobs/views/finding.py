@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from limpyd_jobs.query import Count, FoundJob, JobFilter, audit_entries, queue_names, schedules
+from limpyd_jobs.query import Count, FoundJob, JobFilter, audit_entries, paused_queues, queue_names, schedules
 from limpyd_jobs.redis.calls import finish, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of
@@ -36,6 +36,10 @@ SHORTEST = 3
 
 # What may be the name of something, in a line of a log: an ident, an address, an identifier, a path, a hexadecimal id.
 _WORD = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|[\w-]+(?:[.:/#-][\w-]+)+|\w{4,}")
+
+# The verbs that a text may begin with, by their words.
+_VERBS = {"pause": "pause", "resume": "resume", "unpause": "resume", "requeue": "requeue"}
+_VERB = re.compile(rf"({'|'.join(_VERBS)})\s+(.+)", re.IGNORECASE | re.DOTALL)
 
 
 class JobsOf(NamedTuple):
@@ -115,6 +119,31 @@ def find_anything(
         if found.jobs and not any(each.jobs[0].ident == found.jobs[0].ident for each in jobs):
             jobs.append(found)
     return Finding(text, jobs, [*_places(text, database)], bool(len(text) >= SHORTEST))
+
+
+class VerbFound(NamedTuple):
+    """A verb that a text names, and what it can be done with now: a ``queue``, or the jobs in error of a queue or a
+    ``cause``."""
+
+    verb: str
+    kind: str
+    name: str
+    about: str = ""
+
+
+def find_verbs(text: str, database: JobsDatabase | None = None) -> list[VerbFound] | None:
+    """Return what a text such as ``pause mails`` may mean; None if it does not begin with a verb."""
+    match = _VERB.fullmatch(text.strip()[:MAX_TEXT])
+    if not match:
+        return None
+    verb, low = _VERBS[match[1].lower()], match[2].strip().lower()
+    paused, names = {name for _, name in paused_queues(database)}, _near(low, queue_names(database))
+    if verb == "requeue":
+        causes = [VerbFound(verb, each.kind, each.name, each.about) for each in _causes(low, database)]
+        return [*causes, *(VerbFound(verb, "queue", name) for name in names)]
+    if verb == "resume":
+        names = _near(low, [*{*queue_names(database), *paused}])
+    return [VerbFound(verb, "queue", name) for name in names if (name in paused) == (verb == "resume")]
 
 
 def _words_of(text: str) -> list[str]:

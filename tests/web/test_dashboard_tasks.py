@@ -89,6 +89,23 @@ def test_a_queue_is_paused_by_six_keys_or_less(workshop: Site, browser: Browser)
     assert browser.complaints() == []
 
 
+def test_a_queue_is_paused_from_any_page_by_the_palette(workshop: Site, browser: Browser) -> None:
+    SendMail.add_job("order:7", to="ann@example.com")
+    browser.open(workshop("/errors"))
+    browser.press(Keys.CONTROL + "k")
+    field = browser.driver.find_element(By.CSS_SELECTOR, "#palette input")
+    wait_until(lambda: browser.driver.switch_to.active_element == field, "the palette")
+    field.send_keys("pause mails")
+    wait_until(lambda: "Pause mails…" in browser.driver.find_element(By.ID, "palette").text, "the verb")
+    assert browser.violations() == []
+    leaves_by(browser, Keys.ENTER)
+    assert browser.run("return document.activeElement.textContent") == "No"
+    assert not queue_states()[0].is_paused
+    browser.confirm()
+    assert queue_states()[0].is_paused
+    assert browser.complaints() == []
+
+
 def test_a_job_that_waits_for_a_person_is_answered_on_a_phone(workshop: Site, browser: Browser) -> None:
     job = Payout.add_job("payout:7", amount="80")
     Worker("payouts", max_loops=1, logger_level=60).run()

@@ -10,6 +10,7 @@ from asking import Dashboard
 from limpyd import fields
 
 from limpyd_jobs import Job
+from limpyd_jobs.query import queue_states
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -42,6 +43,34 @@ def test_each_option_leads_to_a_page_that_is_there() -> None:
     more = options(dashboard, "ticket") | options(dashboard, "KeyError") | options(dashboard, "error")
     assert {"Queue tickets", f"Class {Ticket.get_model_repr()}", "Jobs that are error"} <= more.keys()
     assert all(dashboard.get(address).status == 200 for address in {**found, **more}.values())
+
+
+def verbs(dashboard: Dashboard, text: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return what a text offers to do: where each verb is sent, and the form, by its title."""
+    groups = dashboard.read(f"/find?{urlencode({'q': text})}")["groups"]
+    offered = [each for group in groups if group["title"] == "Do" for each in group["options"]]
+    return {each["title"]: (each["address"], each["form"]) for each in offered}
+
+
+def test_a_verb_is_offered_for_what_it_can_be_done_with_and_asks_first() -> None:
+    dashboard = Dashboard()
+    with Ticket.add_job("failed").claim(owner="web1:12") as claim:
+        claim.fail(KeyError("no"))
+    address, form = verbs(dashboard, "pause tickets")["Pause tickets…"]
+    asked = dashboard.post(address, form)
+    assert ("data-yes>Pause tickets<" in asked.shown, queue_states()[0].is_paused) == (True, False)
+    dashboard.do(address, form)
+    assert (queue_states()[0].is_paused, verbs(dashboard, "pause tickets")) == (True, {})
+    address, form = verbs(dashboard, "Unpause tick")["Unpause tickets…"]
+    assert "data-yes>Resume tickets<" in dashboard.post(address, form).shown
+    found = verbs(dashboard, "requeue tickets") | verbs(dashboard, "requeue keyerror")
+    assert "Requeue the jobs in error of tickets…" in found
+    assert any(title.startswith("Requeue the jobs of KeyError") for title in found)
+    for address, form in found.values():
+        assert "data-yes>Requeue 1 job<" in dashboard.post(address, form).shown
+    assert "Requeue the jobs in error of tickets…" in dashboard.get("/find?q=requeue+tickets").shown
+    assert verbs(Dashboard(read_only=True), "pause tickets") == {}
+    assert "Queue tickets" in options(dashboard, "tickets")
 
 
 def test_nothing_is_found_by_what_is_masked() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from limpyd_jobs.contrib.web.protocol import Asked, Page
 from limpyd_jobs.contrib.web.rendering import address
+from limpyd_jobs.contrib.web.users import Role
 from limpyd_jobs.query import FoundJob
-from limpyd_jobs.views import Finding, Place, find_anything, look_through
+from limpyd_jobs.views import Finding, Place, VerbFound, find_anything, find_verbs, look_through
 
 HERE = "/find"
 
@@ -48,6 +50,7 @@ class Option:
     note: str
     moment: str
     address: str
+    form: Mapping[str, str] = field(default_factory=dict)  # what is sent there, of a verb
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,25 @@ class ThroughShown:
 
 def show(asked: Asked) -> FindShown:
     text = asked.query.get("q")[:MAX_ASKED]
+    verbs = find_verbs(text, asked.database) if asked.may(Role.ACT) else None
+    if verbs:
+        return FindShown(text, [Group("Do", [*map(_of_verb, verbs)])], False)
     found = find_anything(text, asked.database, asked.masking.hides)
     return FindShown(found.text, [*_groups(asked, found)], found.scans)
+
+
+def _of_verb(found: VerbFound) -> Option:
+    """Return what asks before it does something."""
+    if found.verb != "requeue":
+        word, icon = ("Pause", "pause") if found.verb == "pause" else ("Unpause", "play")
+        form = {"queue": found.name, "ask": "1", "from": "queue"}
+        return Option(icon, f"{word} {found.name}…", "", "it asks first", "", f"/queues/{found.verb}", form)
+    if found.kind == "cause":
+        title, path, form = f"Requeue the jobs of {found.about}…", "/errors/requeue", {"fingerprint": found.name}
+    else:
+        title, path = f"Requeue the jobs in error of {found.name}…", "/jobs/requeue"
+        form = {"q": shlex.join(["status=error", f"queue={found.name}"]), "all": "1"}
+    return Option("again", title, "", "it asks first", "", path, form)
 
 
 def _groups(asked: Asked, found: Finding) -> list[Group]:

@@ -103,7 +103,9 @@ def pause(asked: Asked, form: Form, *, pauses: bool) -> Plan:
 
     what = names[0] if len(names) == 1 else f"Each of {len(names):,} queues"
     back = {"queue": _page_of(names[0]), "overview": "/"}.get(form.get("from"), HERE)
-    return Plan(f"{'Pause' if pauses else 'Resume'} {', '.join(names[:3])}", do, back=back, is_short=True)
+    title = f"{'Pause' if pauses else 'Resume'} {', '.join(names[:3])}"
+    told = "Running jobs go on; no other one begins." if pauses else "Its jobs begin again."
+    return Plan(title, do, (lambda: told) if form.get("ask") else None, back=back, is_short=True)
 
 
 def _page_of(name: str) -> str:

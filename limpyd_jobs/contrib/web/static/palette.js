@@ -73,6 +73,13 @@
 
   function go(option, isApart) {
     if (!option) return;
+    if (option.dataset.form) {  // a verb, which asks first
+      const form = element("form", { method: "post", action: option.dataset.address });
+      for (const [name, value] of Object.entries(JSON.parse(option.dataset.form))) form.append(element("input", { type: "hidden", name, value }));
+      document.body.append(form);
+      form.submit();
+      return;
+    }
     if (isApart) window.open(option.dataset.address, "_blank", "noopener");
     else location.assign(option.dataset.address);
   }
@@ -96,6 +103,7 @@
       element("span", { class: "at-end" }, each.note && each.moment ? element("span", { class: "only-read" }, `${each.note}, `) : "", about));
     found.addEventListener("click", (event) => go(found, event.ctrlKey || event.metaKey));
     found.addEventListener("pointermove", () => { if (options[at] !== found) choose(options.indexOf(found)); });
+    if (each.form && Object.keys(each.form).length) found.dataset.form = JSON.stringify(each.form);
     options.push(found);
     return found;
   }
