@@ -12,8 +12,8 @@ from limpyd_jobs.query.attention.values import GRAVITIES, OVER, WARNING, Fact, I
 from limpyd_jobs.query.queues import QueueState
 from limpyd_jobs.texts import count_of, one_line
 
-# From how many on those of a kind become one; failures of one cause from two queues on.
-MANY, MANY_OF_A_CAUSE = 3, 2
+# From how many on those of a kind become one; failures of one cause, and queues whose worker died, from two on.
+MANY, TWO_ARE_MANY = 3, ("failures", "worker_lost")
 
 # How many names a sentence has at most.
 MAX_NAMES = 3
@@ -31,7 +31,7 @@ _WEIGHTS = ("jobs", "failed", "waiting", "lapsed", "entries", "deferred", "runni
 # What is said of many of a kind.
 _TITLES = {
     "unserved": "No worker serves {queues}, {waiting}",
-    "worker_lost": "No worker serves {queues}, the last ones died",
+    "worker_lost": "No worker serves {queues}, whose last one died",
     "paused": "{queues} are paused, {waiting}",
     "waiting": "{waiting} in {queues}",
     "lapsed": "The leases of {lapsed} ended in {queues}",
@@ -97,7 +97,7 @@ def _merged(seen: Glance, states: Sequence[QueueState], found: Iterable[Incident
     for (code, *_), some in kinds.items():
         if code == "unserved" and _no_worker_runs(seen, states):
             yield _no_worker(some)
-        elif len(some) < (MANY_OF_A_CAUSE if code == "failures" else MANY):
+        elif len(some) < (2 if code in TWO_ARE_MANY else MANY):
             yield from some
         else:
             yield _together(some)
