@@ -193,20 +193,20 @@ def test_a_job_that_runs_is_opened_with_its_progress_and_why_it_runs(
         wait_until(lambda: screen.has("Nothing is changed before you have answered with y."))
 
 
-class Deal(Job):
-    namespace = "deals"
-    queue_name = "deals"
+class Voucher(Job):
+    namespace = "top-limits"
+    queue_name = "top-limits"
     customer = fields.InstanceHashField()
     limits = [Limit("customer", concurrency=1)]
 
 
 def test_limits_and_flows_are_opened_with_what_waits_for_them(redis_server: RedisServer) -> None:
-    first, _ = (Deal.add_job(customer="acme") for _ in range(2))
+    first, _ = (Voucher.add_job(customer="acme") for _ in range(2))
     with first.claim(), top(redis_server, size=SMALL) as screen:
-        Worker("deals", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
+        Worker("top-limits", max_loops=1, timeout=0.1, max_duration=0.3, logger_level=60).run()
         with Flow("night") as flow:
-            flow.add(Deal.prepare(customer="b"), after=[flow.add(Deal.prepare(customer="a"))])
-        wait_until(lambda: screen.has("deals"))
+            flow.add(Voucher.prepare(customer="b"), after=[flow.add(Voucher.prepare(customer="a"))])
+        wait_until(lambda: screen.has("top-limits"))
         screen.type("l")
         wait_until(lambda: screen.has("attention > limits", "customer=acme", "1 of 1", "full"))
         screen.type("\r")

@@ -71,7 +71,12 @@ def test_many_things_of_a_kind_are_one_and_of_many_kinds_some_are_shown(monkeypa
 def test_what_a_requeue_helps_has_a_card_whatever_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [Incident("waiting", "error", f"{number} jobs wait", "", [f"queue {number}"]) for number in range(5)]
     over = Incident(
-        "failures", "over", "2 jobs failed", "", ["mails"], remedy=requeue("f" * 16, 2, is_exact=True, note="")
+        "failures",
+        "over",
+        "2 jobs failed",
+        "",
+        ["mails"],
+        remedy=requeue(["mails"], "f" * 16, 2, is_exact=True, note=""),
     )
     monkeypatch.setattr(page_of_overview, "attention", lambda seen: [*others, over])
     page = Dashboard().get("/").shown
