@@ -26,7 +26,7 @@ from running import Collector
 from servers import Cluster, RedisServer
 from sharing import Brief, Schedule, is_brief
 
-from limpyd_jobs.classes import job_classes
+from limpyd_jobs.classes import binding
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.observing import emitting, instruments
 from limpyd_jobs.redis.cluster import tags
@@ -258,14 +258,14 @@ def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     from limpyd_jobs import models
 
-    own, all_of = _modules_of(request.module), job_classes.concrete
+    own, all_of = _modules_of(request.module), binding.concrete
 
     def concrete(base: Any) -> Any:
         is_ours = base.__module__ in own or not _is_of_tests(base.__module__)
         return all_of(base) if is_ours and not _is_on_a_server_that_is_gone(base) else ()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
+        patch.setattr(binding, "concrete", concrete)  # which calls itself by this name
         patch.setattr(models.job_classes, "_resolved", _resolved_in.get(request.module, {}))
         yield
         _resolved_in[request.module] = models.job_classes._resolved

@@ -9,9 +9,9 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from limpyd_jobs.classes.binding import bound_models, is_same_database
+from limpyd_jobs.classes.binding import bound_models, concrete, is_same_database
 from limpyd_jobs.classes.imports import hint_for
-from limpyd_jobs.classes.job_classes import concrete, imported_job_class
+from limpyd_jobs.classes.job_classes import imported_job_class
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Presence, Queue, TimedRecord, job_classes

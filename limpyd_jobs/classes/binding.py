@@ -3,6 +3,7 @@ and how a model is named in its keys. limpyd makes that name of the name of the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedFieldMixin
@@ -62,6 +63,16 @@ def _settings_of(database: Any) -> Any:
 def bound_models(database: Any, base: Any) -> list[Any]:
     """Return the subclasses of a class, or of some classes, that are bound to a database."""
     return [model for model in vars(database).get("_bound", {}).values() if issubclass(model, base)]
+
+
+def concrete(base: Model) -> Iterator[Any]:
+    """Yield the class and its imported subclasses, without the abstract ones, and those bound to a database."""
+    if "_bound_from" in vars(base):
+        return
+    if not getattr(base, "abstract", False):
+        yield base
+    for cls in base.__subclasses__():
+        yield from concrete(cls)
 
 
 def _new_namespace(origin: type[RedisModel], namespace: str) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import checked_duration, is_number
-from limpyd_jobs.classes.binding import bound_like, origin_of
+from limpyd_jobs.classes.binding import bound_like, concrete, origin_of
 from limpyd_jobs.classes.imports import NotAllowed, hint_for, why_not_imported
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.classes.sources import bare_folders, defines_job_function, defines_subclass, is_ours, is_standard
@@ -339,13 +339,3 @@ def _is_private(database: Any) -> bool:
 def path_of(cls: type) -> str:
     """Return the path of a class: its module and its name."""
     return f"{cls.__module__}.{cls.__name__}"
-
-
-def concrete(base: type[T]) -> Any:
-    """The class and its imported subclasses, without the abstract ones, and those bound to a database."""
-    if origin_of(base) is not base:
-        return
-    if not getattr(base, "abstract", False):
-        yield base
-    for cls in base.__subclasses__():
-        yield from concrete(cls)

@@ -14,7 +14,8 @@ from inspect import signature
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.classes.job_classes import concrete, path_of
+from limpyd_jobs.classes.binding import concrete
+from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.fields.argument import arguments_of
 from limpyd_jobs.fields.codecs import CODECS, Stored
 from limpyd_jobs.fields.forms import OF_STRINGS

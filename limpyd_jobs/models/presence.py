@@ -17,8 +17,7 @@ from limpyd import fields
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import MAX_LEASE, MAX_OWNER_BYTES, check_size, checked_lease, stored_value
-from limpyd_jobs.classes.binding import bound_models, is_same_database
-from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.classes.binding import bound_models, concrete, is_same_database
 from limpyd_jobs.dates import as_naive_utc, parse_datetime
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.idents import Ident

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.classes.binding import concrete
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.following.progress import Progress, read_progress
 from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
@@ -24,10 +24,10 @@ from limpyd_jobs.search.classes import (
     classes_of,
     connection_to,
     database_of,
+    models_of,
     on,
     queue_models_of,
     replies_to,
-    unread_names,
 )
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.search.jobs import JobFilter
@@ -92,7 +92,7 @@ def overview(
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     lapsed = lapsed_jobs(queues, database) if running else set()
     late = lateness(database, LATE_SCHEDULE)
-    unread, foreign = unread_names(database), foreign_keys(database)
+    unread, foreign = models_of(database).unread, foreign_keys(database)
     return Overview(name, totals, queues, workers, running, lapsed, *late, unread, foreign)
 
 

@@ -23,7 +23,7 @@ from limpyd_jobs.search.classes import (
     connection_to,
     imported_queue_model,
     is_board,
-    names_of_classes,
+    models_of,
     queue_models_of,
     replies_to,
 )
@@ -132,7 +132,7 @@ def some_queue_states(
 
 
 def _names_of_classes(database: JobsDatabase | None) -> str:
-    return json.dumps(names_of_classes(database) or {"": ""})
+    return json.dumps(dict(models_of(database).names) or {"": ""})
 
 
 def rank(state: QueueState) -> tuple[str, int, str]:

@@ -9,7 +9,8 @@ from math import inf, isfinite
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.classes.job_classes import concrete, path_of
+from limpyd_jobs.classes.binding import concrete
+from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job, WorkerPresence

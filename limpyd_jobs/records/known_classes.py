@@ -26,7 +26,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.functions import memoized
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.redis.calls import Call, listed, send
+from limpyd_jobs.redis.calls import Call, Steps, finish, listed
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 
@@ -246,10 +246,9 @@ class MaskedFields(NamedTuple):
     is_whole: bool
 
 
-def masked_by_path(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> MaskedFields:
+def masked_in(written: Written, imported: Iterable[type[RedisModel]] = ()) -> MaskedFields:
     """Return the names that are secret in the records of job classes, by path: what any process that wrote a class
     says, and this one. A class that moved to another module has one set of records, so one set of secrets."""
-    written = read_written(connection)
     known = [*filter(None, map(_parsed, written.texts.values())), *_all_of(imported)]
     by_name: defaultdict[str, set[str]] = defaultdict(set)
     for each in known:
@@ -327,9 +326,11 @@ def left_out(connection: Any) -> int:
 
 def read_written(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> Written:
     """Read what processes wrote, and find out which records of these classes, and of the given ones, may be read."""
+    return finish(reading_written(connection, imported))
+
+
+def reading_written(connection: Any, imported: Iterable[type[RedisModel]]) -> Steps[Written]:
+    """Return the steps of `read_written`."""
     request = {"most": MAX_CLASSES, "longest": LONGEST, "names": listed({known.name for known in _all_of(imported)})}
-    return send(Call(connection, _read_classes, request, _written_of, keys=[at(connection, KEY)]))
-
-
-def _written_of(reply: Mapping[str, Any]) -> Written:
+    reply = yield Call(connection, _read_classes, request, dict, keys=[at(connection, KEY)])
     return Written(dict(reply["classes"]), reply["left_out"], frozenset(reply["unread"]))

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from limpyd_jobs.check.catalogue import INTEGRATIONS
-from limpyd_jobs.classes.binding import bound_models
-from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.classes.binding import bound_models, concrete
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records import flows

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from limpyd_jobs.classes.binding import bound, bound_models
-from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.classes.binding import bound, bound_models, concrete
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import naming
 from limpyd_jobs.records.known_classes import (
@@ -20,11 +21,12 @@ from limpyd_jobs.records.known_classes import (
     MaskedFields,
     Written,
     classes_in,
-    masked_by_path,
+    masked_in,
     models_in,
-    read_written,
+    reading_written,
 )
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Steps, finish
 from limpyd_jobs.redis.cluster.tags import without_tag
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.texts import one_line
@@ -54,13 +56,62 @@ def connection_to(database: JobsDatabase | None) -> Any:
     return redis_of(on(roots.job, database))
 
 
-# What processes wrote of their classes, by database, inside `asking_once`.
-_asked: ContextVar[dict[JobsDatabase, Written] | None] = ContextVar("limpyd_jobs_asked", default=None)
+class KnownModels:
+    """The job classes of a database, and its models of queues and errors: what processes wrote there of each, and what
+    this process imported, which it knows better. What this user of Redis may not read is left out, but for `names`."""
+
+    def __init__(self, written: Written, jobs: Sequence[Any], queues: Sequence[Any], errors: Sequence[Any]) -> None:
+        self._written = written
+        self._jobs, self._queues, self._errors = jobs, queues, errors
+
+    @cached_property
+    def _all_classes(self) -> Mapping[str, KnownClass]:
+        return classes_in(self._written, self._jobs)
+
+    @cached_property
+    def classes(self) -> Mapping[str, KnownClass]:
+        """The job classes, by path."""
+        return self._written.without_unread(self._all_classes)
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The beginnings of the keys of job classes, by path, also of those that may not be read."""
+        return {path: known.name for path, known in self._all_classes.items()}
+
+    @cached_property
+    def queue_models(self) -> Sequence[KnownClass]:
+        """The models of queues, sorted by the beginning of their keys."""
+        return self._models(QUEUES, self._queues)
+
+    @cached_property
+    def error_models(self) -> Sequence[KnownClass]:
+        """The models of errors in the same way."""
+        return self._models(ERRORS, self._errors)
+
+    @property
+    def masked(self) -> MaskedFields:
+        """The names of secret fields that the job classes name, by the path of the class."""
+        return masked_in(self._written, self._jobs)
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """The beginnings of the keys of classes and models, written or imported, that this user of Redis may not read.
+        What is in them is left out wherever jobs, queues or errors are looked for."""
+        return sorted(self._written.unread)
+
+    def _models(self, kind: str, imported: Sequence[Any]) -> Sequence[KnownClass]:
+        known = self._written.without_unread(models_in(self._written, kind, imported)).values()
+        return sorted(known, key=attrgetter("name"))
+
+
+# What is known of the databases that were looked at inside `asking_once`.
+_asked: ContextVar[dict[JobsDatabase, KnownModels] | None] = ContextVar("limpyd_jobs_asked", default=None)
 
 
 @contextmanager
 def asking_once() -> Iterator[None]:
-    """Inside the block, read what processes wrote of their classes once from each database: for one look at it."""
+    """Inside the block, ask each database for its classes once, and take what is imported as it was then: for one look
+    at it."""
     token = _asked.set({})
     try:
         yield
@@ -68,55 +119,55 @@ def asking_once() -> Iterator[None]:
         _asked.reset(token)
 
 
-def _written(database: JobsDatabase | None, imported: Sequence[Any]) -> Written:
+def reading_models(database: JobsDatabase | None) -> Steps[KnownModels]:
+    """Return the steps of `models_of`."""
     asked, database = _asked.get(), database_of(database)
-    if asked is None:
-        return read_written(connection_to(database), imported)
-    if database not in asked:
-        asked[database] = read_written(connection_to(database), _all_imported(database))
-    return asked[database]
+    if asked is not None and database in asked:
+        return asked[database]
+    models = [_imported(database, base) for base in (roots.job, roots.queue, roots.error)]
+    written = yield from reading_written(connection_to(database), chain(*models))
+    known = KnownModels(written, *models)
+    if asked is not None:
+        asked[database] = known
+    return known
 
 
-def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
-    """Return the job classes of a database by path: those that are written there, or imported here, if this user of
-    Redis may read their jobs."""
-    imported = _imported_classes(database)
-    written = _written(database, imported)
-    return written.without_unread(classes_in(written, imported))
-
-
-def unread_names(database: JobsDatabase | None) -> list[str]:
-    """Return the beginnings of the keys of classes and models, written or imported, that this user of Redis may not
-    read. What is in them is left out wherever jobs, queues or errors are looked for."""
-    return sorted(_written(database, _all_imported(database)).unread)
-
-
-def names_of_classes(database: JobsDatabase | None) -> dict[str, str]:
-    """Return the beginnings of the keys of job classes by path, also of those that may not be read."""
-    known = classes_in(_written(database, ()), _imported_classes(database))
-    return {path: each.name for path, each in known.items()}
+def models_of(database: JobsDatabase | None) -> KnownModels:
+    """Return the classes and models of a database."""
+    return finish(reading_models(database))
 
 
 def masked_fields(database: JobsDatabase | None) -> MaskedFields:
     """Return the names of secret fields that the job classes of a database name, by the path of the class."""
-    return masked_by_path(connection_to(database), _imported_classes(database))
+    return models_of(database).masked
 
 
-def _imported_classes(database: JobsDatabase | None) -> list[Any]:
-    database = database_of(database)
-    imported = [*concrete(roots.job), *bound_models(database, roots.job)]
-    return [each for each in imported if each.database is database]
+def classes_of(database: JobsDatabase | None) -> Mapping[str, KnownClass]:
+    """Return the job classes of a database by path: those that are written there, or imported here, if this user of
+    Redis may read their jobs."""
+    return models_of(database).classes
 
 
-def queue_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:
+def queue_models_of(database: JobsDatabase | None, only: Any = None) -> Sequence[KnownClass]:
     """Return the models of queues: the given one, or all that are known and may be read, sorted by the beginning of
     their keys."""
-    return _models_of(database, QUEUES, roots.queue, only)
+    return _one(database, only) or _some(models_of(database).queue_models, only)
 
 
-def error_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:
+def error_models_of(database: JobsDatabase | None, only: Any = None) -> Sequence[KnownClass]:
     """Return the models of errors in the same way."""
-    return _models_of(database, ERRORS, roots.error, only)
+    return _one(database, only) or _some(models_of(database).error_models, only)
+
+
+def _one(database: JobsDatabase | None, only: Any) -> Sequence[KnownClass]:
+    """Return a model that is given; none if it is one of another shard of a cluster."""
+    if only is not None and not isinstance(only, KnownClass):
+        return [KnownClass.of(on(only, database))]
+    return [only] if only and only.name.startswith(database_of(database).prefix) else []
+
+
+def _some(models: Sequence[KnownClass], only: KnownClass | None) -> Sequence[KnownClass]:
+    return [each for each in models if without_tag(each.name) == without_tag(only.name)] if only else models
 
 
 def standing_of(queue_models: Iterable[KnownClass], paths: Sequence[str]) -> dict[str, str]:
@@ -134,38 +185,21 @@ def unread_text(names: Sequence[str], most: int) -> str:
 
 def imported_error_models(database: JobsDatabase | None, only: Any = None) -> list[Any]:
     """Return the given model of errors, or all that this process imported."""
-    return [on(only, database)] if only else _imported(database, roots.error)
+    return [on(only, database)] if only else _imported(database_of(database), roots.error)
 
 
 def imported_queue_model(database: JobsDatabase | None, name: str) -> Any:
     """Return the model of queues whose keys begin so; raise `ValueError` if it is not imported."""
-    for model in _imported(database, roots.queue):
+    for model in _imported(database_of(database), roots.queue):
         if model._name == name:
             return model
     path = next((known.path for known in queue_models_of(database) if known.name == name), name)
     raise naming(ValueError, f"{path}, the model of that queue, is not imported: ", ("queue_model", "import it"))
 
 
-def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -> list[KnownClass]:
-    if only is not None and not isinstance(only, KnownClass):
-        return [KnownClass.of(on(only, database))]
-    if only and only.name.startswith(database_of(database).prefix):
-        return [only]
-    imported = _imported(database, base)
-    written = _written(database, imported)
-    known = written.without_unread(models_in(written, kind, imported)).values()
-    if only:  # of another shard of a cluster
-        return [each for each in known if without_tag(each.name) == without_tag(only.name)]
-    return sorted(known, key=attrgetter("name"))
-
-
-def _all_imported(database: JobsDatabase | None) -> list[Any]:
-    return [*_imported_classes(database), *_imported(database, roots.queue), *_imported(database, roots.error)]
-
-
-def _imported(database: JobsDatabase | None, base: Any) -> list[Any]:
-    database = database_of(database)
-    models = [on(base, database), *concrete(base), *bound_models(database, base)]
+def _imported(database: JobsDatabase, base: Any) -> list[Any]:
+    """Return the models of a kind that are imported, on a database."""
+    models = dict.fromkeys((on(base, database), *concrete(base), *bound_models(database, base)))
     return [each for each in models if each.database is database]
 
 

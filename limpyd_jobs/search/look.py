@@ -155,7 +155,7 @@ class Search(Walk):
         return standing_of(self._queue_models, self._paths[known.name])
 
     @cached_property
-    def _queue_models(self) -> list[KnownClass]:
+    def _queue_models(self) -> Sequence[KnownClass]:
         return queue_models_of(self._database)
 
     def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Steps[PksByPath | None]:

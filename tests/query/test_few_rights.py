@@ -15,7 +15,7 @@ from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.query import JobFilter, attention, glance, job_details, queue_states
 from limpyd_jobs.records.known_classes import KEY
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import unread_names
+from limpyd_jobs.search.classes import models_of
 from limpyd_jobs.search.errors import ErrorFilter
 
 
@@ -56,7 +56,7 @@ def test_jobs_queues_and_errors_that_may_be_read_are_found() -> None:
     assert {job.identifier for job in JobFilter()} == {"seen", "failed"}
     assert [(state.name, state.waiting, state.unknown_classes) for state in queue_states()] == [("queue", 3, [])]
     assert ErrorFilter().count().number == 0
-    assert {*unread_names(None)} >= HIDDEN
+    assert {*models_of(None).unread} >= HIDDEN
 
 
 def test_the_overview_names_what_may_not_be_read() -> None:
@@ -79,4 +79,4 @@ def test_who_asks_for_a_job_that_may_not_be_read_learns_so() -> None:
 
 def test_a_user_who_may_not_ask_for_keys_at_all_is_refused(redis_client: redis.Redis) -> None:
     redis_client.execute_command("ACL", "SETUSER", "limited", "-exists", "-sscan")
-    assert unread_names(None) == []
+    assert models_of(None).unread == []

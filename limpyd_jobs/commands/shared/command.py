@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from redis.exceptions import ConnectionError, RedisError
 
-from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.classes.binding import concrete
 from limpyd_jobs.commandline import environment
 from limpyd_jobs.commandline.parser import (
     LaxOptionParser,

@@ -24,7 +24,7 @@ from limpyd_jobs.search.classes import (
     connection_to,
     database_of,
     error_models_of,
-    names_of_classes,
+    models_of,
     queue_models_of,
     replies_to,
     standing_of,
@@ -231,7 +231,7 @@ def stored_job(ident: str, database: JobsDatabase | None, most: int | None = Non
         raise ValueError(f"{ident!r} is not the ident of a job, for example myapp.jobs.SendMail:12")
     known = classes_of(database).get(parsed.path)
     if not known:
-        if name := names_of_classes(database).get(parsed.path):
+        if name := models_of(database).names.get(parsed.path):
             raise LookupError(f"The jobs of {parsed.path} are in {unread_text([name], 1)}")
         raise LookupError(
             f"{parsed.path} is not a job class of this database: no process of version 3 added or ran one of its "

@@ -12,7 +12,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from limpyd_jobs import dates, transitions
-from limpyd_jobs.classes.job_classes import concrete, path_of
+from limpyd_jobs.classes.binding import concrete
+from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.limiting.limit import limits_of_class

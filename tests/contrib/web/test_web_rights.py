@@ -19,7 +19,7 @@ from servers import RedisServer
 
 from limpyd_jobs import STATUSES
 from limpyd_jobs.check import check
-from limpyd_jobs.classes import job_classes
+from limpyd_jobs.classes import binding
 from limpyd_jobs.redis.database import JobsDatabase
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "production.rst"
@@ -37,14 +37,14 @@ Turn = Callable[[str], Run]
 @pytest.fixture(autouse=True)
 def _classes_of_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """Know no models of other tests, and of integrations that these import: these users may not read their keys."""
-    all_of = job_classes.concrete
+    all_of = binding.concrete
 
     def concrete(base: type) -> Any:
         library, _, part = base.__module__.partition(".")
         is_known = base.__module__ == Order.__module__ or (library.startswith("limpyd") and part[:7] != "contrib")
         return all_of(base) if is_known else ()
 
-    monkeypatch.setattr(job_classes, "concrete", concrete)
+    monkeypatch.setattr(binding, "concrete", concrete)
 
 
 @pytest.fixture
