@@ -60,6 +60,16 @@ def _settings_of(database: Any) -> Any:
     return settings or (default_settings() if isinstance(database, JobsDatabase) else settings)
 
 
+def check_database(job_class: Any, queue_model: Any) -> None:
+    """Check that jobs and queues are on one database, because a script changes both."""
+    one, other = job_class.database, queue_model.database
+    if one is not other and not is_same_database(one, other):
+        raise ConfigurationException(
+            f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
+            "call use_database on both, or on a class both inherit from"
+        )
+
+
 def bound_models(database: Any, base: Any) -> list[Any]:
     """Return the subclasses of a class, or of some classes, that are bound to a database."""
     return [model for model in vars(database).get("_bound", {}).values() if issubclass(model, base)]

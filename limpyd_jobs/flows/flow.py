@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.exceptions import LimpydJobsException, ResultTimeout
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.models.calls.building import (
@@ -34,7 +35,6 @@ from limpyd_jobs.models.following.nodes import FlowNode, check_succeeded, nodes_
 from limpyd_jobs.records import flows
 from limpyd_jobs.records.flows import MAX_NODES, checked, numbers_in
 from limpyd_jobs.records.lazy_fields import attached
-from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Commands, Steps, go_on_with
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.search.classes import connection_to

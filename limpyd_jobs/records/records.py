@@ -20,7 +20,6 @@ from redis.exceptions import NoScriptError, RedisError
 
 from limpyd_jobs.arguments import check_servable, is_servable
 from limpyd_jobs.classes.binding import is_same_database
-from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
@@ -413,16 +412,6 @@ def delete_many(model: type[RedisModel], pks: Iterable[str]) -> int:
 def delete_record(record: RedisModel) -> None:
     """Delete the part of a record that a script can delete: its hash, plain indexes, and entry in the collection."""
     _write(_delete_record, record, {})
-
-
-def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
-    """Check that jobs and queues are on one database, because a script changes both."""
-    one, other = job_class.database, queue_model.database
-    if one is not other and not is_same_database(one, other):
-        raise ConfigurationException(
-            f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
-            "call use_database on both, or on a class both inherit from"
-        )
 
 
 def list_of(record: RedisModel, key: str) -> list[str]:

@@ -204,9 +204,14 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         return self._connection or self.connect()
 
     @property
+    def client(self) -> redis.Redis:
+        """The client of this database, even while a pipeline is open."""
+        return self._direct_connection or self.connect()
+
+    @property
     def sender(self) -> SharedConnection | redis.Redis:
         """The fastest sender of a command, even while a pipeline is open: the client, or a `SharedConnection`."""
-        return self._shared or self._direct_connection or self.connect()
+        return self._shared or self.client
 
     def close_idle(self) -> None:
         """Close the connections that are not in use right now; the next command opens one."""
@@ -543,6 +548,8 @@ def tolerant(client: redis.Redis, settings: Settings) -> redis.Redis:
 
 def redis_of(model: Any) -> redis.Redis:
     """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
+    if isinstance(model.database, JobsDatabase):
+        return model.database.client
     connection: redis.Redis = model.get_connection()
     return client_of(connection.connection_pool) if isinstance(connection, Pipeline) else connection
 

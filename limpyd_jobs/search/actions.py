@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.classes.roots import extends, has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import AlreadyClaimed, naming
@@ -139,7 +140,7 @@ class Action:
     def asking(self, source: Source, job_class: type[Any], entry: Entry | None) -> Ask[Changed]:
         """Return what does it with some jobs of a source, and notes that; without an entry, it only counts."""
         queue_model = job_class.queue_model
-        records.check_database(job_class, queue_model)
+        check_database(job_class, queue_model)
         request = {
             "queue_model": layout_of(queue_model).json,
             **given(default_name=job_class.queue_name),

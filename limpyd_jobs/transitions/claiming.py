@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from limpyd.model import RedisModel
 from redis import Redis
 
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import (
     AlreadyClaimed,
@@ -26,7 +27,7 @@ from limpyd_jobs.limiting.limit import limits_of_class
 from limpyd_jobs.records.known_classes import HIDDEN, is_secret_in, unwritten, was_written
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.records.records import check_database, redis_of, sender_of
+from limpyd_jobs.records.records import redis_of, sender_of
 from limpyd_jobs.redis.calls import Call, Verb, given, listed, send_after, send_all
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script

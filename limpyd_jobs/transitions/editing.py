@@ -8,10 +8,11 @@ from typing import Any
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.exceptions import NotEditable
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.records.records import check_database, redis_of, unique
+from limpyd_jobs.records.records import redis_of, unique
 from limpyd_jobs.redis.calls import Call, Verb, given, listed
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.statuses import STATUSES

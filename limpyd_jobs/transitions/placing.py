@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import is_servable
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.exceptions import AlreadyClaimed, ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.records.records import check_database, creating, creating_with, due_key, get_queue, unique
+from limpyd_jobs.records.records import creating, creating_with, due_key, get_queue, unique
 from limpyd_jobs.redis.calls import Call, Procedure, Requests, Steps, Verb, finish, given, listed
 from limpyd_jobs.redis.database import sender_of, sender_to_add
 from limpyd_jobs.redis.replication import CopyingSender

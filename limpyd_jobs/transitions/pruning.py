@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import retention_arguments
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records.layout import check_found_by, classes_argument, layout_of
-from limpyd_jobs.records.records import attached, check_database, redis_of
+from limpyd_jobs.records.records import attached, redis_of
 from limpyd_jobs.redis.calls import Call, Verb, reindexed
 from limpyd_jobs.redis.scripting import Script
 

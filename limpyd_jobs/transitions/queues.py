@@ -21,7 +21,7 @@ _measure_queues = Script("queues/measure_queues")
 def measure_queues(connection: Any, queue_model: str, classes: str, pks: Sequence[str]) -> Call[dict[str, Any]]:
     """Count what is in some queues of a model, which is given as JSON; the job classes, too, by their path."""
     request = {"queue_model": queue_model, "classes": classes, "pks": listed(pks)}
-    return Call(connection, _measure_queues, request, lambda reply: reply)
+    return Call(connection, _measure_queues, request, dict)
 
 
 @Verb

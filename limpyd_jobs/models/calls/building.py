@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_size, delay_argument, wait_argument
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.exceptions import ConfigurationException
@@ -23,7 +24,6 @@ from limpyd_jobs.models.identifying import LEFT_OUT
 from limpyd_jobs.records.flows import ranges_of
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of, layout_to_add
-from limpyd_jobs.records.records import check_database
 from limpyd_jobs.redis.calls import Call, Steps, chunks, listed
 from limpyd_jobs.redis.database import sender_of, sender_to_add
 from limpyd_jobs.search.classes import on

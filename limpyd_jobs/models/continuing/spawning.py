@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.exceptions import ClaimLost, JobInterrupted, LimpydJobsException
 from limpyd_jobs.models.calls.building import (
     NodeRow,
@@ -25,7 +26,7 @@ from limpyd_jobs.models.continuing.signals import only_wait
 from limpyd_jobs.models.following.nodes import check_succeeded, nodes_of, results_of
 from limpyd_jobs.records.flows import MAX_NODES, checked, key_of, size_in
 from limpyd_jobs.records.lazy_fields import held_token
-from limpyd_jobs.records.records import check_database, redis_of
+from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps
 
 
