@@ -9,7 +9,6 @@ from shlex import quote
 from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
-from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import (
     COMMON_OPTIONS,
     ERROR_MODEL,
@@ -36,6 +35,7 @@ from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
 from limpyd_jobs.views.changes import Change, filter_of_failed, words_of_failed
 from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.hints import unknown_classes, unknown_names
 from limpyd_jobs.views.merged import groups_of_all, page_of_all
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.

@@ -16,7 +16,6 @@ from limpyd_jobs.commands.queues import table_of
 from limpyd_jobs.commands.shared.colours import has_colours, painted
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.incidents import said_of
-from limpyd_jobs.commands.shared.names import unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import (
     Row,
@@ -47,6 +46,7 @@ from limpyd_jobs.query.attention.values import OVER
 from limpyd_jobs.query.overview import kept_without_limit
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.views.documents import document
+from limpyd_jobs.views.hints import unknown_models
 from limpyd_jobs.views.merged import glance_of_all
 from limpyd_jobs.views.workers import shown_workers
 

@@ -16,7 +16,6 @@ from limpyd_jobs.arguments import check_servable, stored_queue_name
 from limpyd_jobs.commandline.options import OutOfRange, WorkerOption, between, for_verbs, seconds, time_span
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.pause import refuse_unknown
-from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import (
@@ -58,7 +57,7 @@ from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
 from limpyd_jobs.views.changes import NOTHING, VERBS, Change, filter_of_job
-from limpyd_jobs.views.hints import some_of
+from limpyd_jobs.views.hints import some_of, unknown_classes, unknown_names
 from limpyd_jobs.views.jobs import job_rows
 from limpyd_jobs.views.merged import page_of_all
 

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, NoReturn
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.names import unknown_classes, unknown_models
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, QUEUE_MODEL, UNAUDITED
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
 from limpyd_jobs.search.classes import is_board, queue_models_of
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.views.hints import names_near, some_of
+from limpyd_jobs.views.hints import names_near, some_of, unknown_classes, unknown_models
 
 # How many names a message tells of.
 MAX_NAMES = 10

@@ -7,7 +7,6 @@ from functools import partial
 
 from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
-from limpyd_jobs.commands.shared.names import unknown_classes
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, print_fitted, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
@@ -15,6 +14,7 @@ from limpyd_jobs.dates import shown_span
 from limpyd_jobs.query import JobFilter, QueueState, delete_queue, queue_names, queue_states
 from limpyd_jobs.texts import count_of, one_line
 from limpyd_jobs.views.changes import QUEUED, Change, filters_of_queued
+from limpyd_jobs.views.hints import unknown_classes
 from limpyd_jobs.views.merged import states_of_all
 
 HEADING = (

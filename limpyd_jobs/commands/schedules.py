@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
-from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException
@@ -24,6 +23,7 @@ from limpyd_jobs.query.scheduling import (
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.views.hints import unknown_names
 
 HEADING = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 

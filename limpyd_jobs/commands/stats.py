@@ -9,7 +9,6 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption, one_of
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.shared.tables import chart, print_fitted, wrapped
 from limpyd_jobs.dates import shown_span, utcnow
@@ -17,6 +16,7 @@ from limpyd_jobs.query.metrics import PERIODS, Period, read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.views.hints import unknown_names
 from limpyd_jobs.views.merged import periods_of_all
 
 # How many columns a chart has at most.

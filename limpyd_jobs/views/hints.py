@@ -1,18 +1,18 @@
-"""What is said of a filter that finds nothing, or that cannot be read: which names may be meant instead."""
+"""What is said of what was not found, or not looked at: names that may be misspelt, classes that are not known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from limpyd_jobs.query import queue_names, unknown_queue_models
+from limpyd_jobs.query import QueueState, queue_names, queue_states, unknown_queue_models
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of
+from limpyd_jobs.search.classes import classes_of, models_of, unread_text
 from limpyd_jobs.search.conditions import ANY, Condition
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import count_of, one_line
 
-# How many names a line has.
+# How many names a line has, of classes or of models.
 MAX_NAMES = 3
 
 
@@ -33,6 +33,20 @@ def unknown_names(conditions: Iterable[tuple[str, str, str]], database: JobsData
         if known and name not in known:
             yield f"{what} {one_line(name)}{names_near(name, known)}"
             yield from unknown_models(database) if field == "queue" else ()
+
+
+def unknown_classes(states: Iterable[QueueState] | None = None, database: JobsDatabase | None = None) -> Iterator[str]:
+    """Yield a line about the classes that are not known, as of version 2, and have jobs in these queues, or in any; and
+    one about keys that may not be read."""
+    if names := models_of(database).unread:
+        yield f"not looked at: {unread_text(names, MAX_NAMES)}"
+    if states is None:
+        states = queue_states(database=database)
+        yield from () if states else unknown_models(database)
+    paths = sorted({path for state in states for path in state.unknown_classes})
+    if paths:
+        those = f"{some_of(paths, MAX_NAMES)}, and maybe others, also in queues of other models"
+        yield f"not looked at: jobs of {those}. Make the class known: --job-modules=MODULE"
 
 
 def unknown_models(database: JobsDatabase | None = None) -> Iterator[str]:
