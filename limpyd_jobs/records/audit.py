@@ -10,13 +10,13 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError, ResponseError
@@ -27,8 +27,6 @@ from limpyd_jobs.redis.calls import Call, Steps, commanded, finish, given, liste
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
-
-T = TypeVar("T")
 
 KEY, BEGUN = "limpyd-jobs:audit", "limpyd-jobs:audit:begun"
 
@@ -94,7 +92,7 @@ class Entry:
             whole = json.dumps({**begun, **values, "done": done})
             yield from commanded(self.connection, "HSET", at(self.connection, BEGUN), token, whole)
 
-    def fail(self, error: BaseException, refusals: tuple[type[Exception], ...]) -> Steps[None]:
+    def fail(self, error: BaseException, refusals: tuple[type[Exception], ...] = ()) -> Steps[None]:
         """Write that it was refused, or interrupted; raise another error than that if some is done."""
         if isinstance(error, refusals):
             self.numbers = {"refused": 1}
@@ -118,7 +116,7 @@ def audited(
     """Write that the block begins, and how it ends. If Redis refuses to, `NotAudited` is raised, unless it may be
     unaudited. The `refusals` are what the block raises if it did nothing; for `needs_room` see
     `refusing_if_unaudited`."""
-    entry = finish(_begun(connection, unaudited, needs_room, _entry(values)))
+    entry = finish(beginning(connection, values, unaudited=unaudited, needs_room=needs_room))
     try:
         with refusing_if_unaudited(needs_room=needs_room):
             yield entry
@@ -128,34 +126,16 @@ def audited(
     finish(entry.end(entry.outcome))
 
 
-def auditing(
-    connection: Any,
-    steps: Callable[[Entry], Steps[T]],
-    *,
-    unaudited: bool = False,
-    needs_room: bool | None = False,
-    **values: Any,
-) -> Steps[T]:
-    """Do the same with the steps of a verb, which are given the entry; return their result."""
-    entry = yield from _begun(connection, unaudited, needs_room, _entry(values))
-    try:
-        with refusing_if_unaudited(needs_room=needs_room):
-            result = yield from steps(entry)
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        yield from entry.fail(error, ())
-        raise
-    yield from entry.end(entry.outcome)
-    return result
-
-
 def of_the_rest(error: NotAudited) -> NotAudited:
     """Return an error that says that some is done."""
     return naming(NotAudited, "the rest is ", *parts_of(error))
 
 
-def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Mapping[str, str]) -> Steps[Entry]:
+def beginning(
+    connection: Any, told: Mapping[str, Any], *, unaudited: bool = False, needs_room: bool | None = False
+) -> Steps[Entry]:
+    """Write that something begins. For the parameters see `audited`."""
+    values = _entry(told)
     token = values.get("token") or uuid4().hex  # known before, if people follow what is done
     request = {"entry": token, "values": json.dumps(values), "most": MAX_BEGUN}
     try:
@@ -201,7 +181,7 @@ def _entry(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _flat(values: Mapping[str, Any]) -> str:
-    return listed(f"{each}" for pair in values.items() for each in pair)
+    return listed([f"{each}" for pair in values.items() for each in pair])
 
 
 @contextmanager

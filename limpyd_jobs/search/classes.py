@@ -53,7 +53,8 @@ def on(model: Any, database: JobsDatabase | None) -> Any:
 
 def connection_to(database: JobsDatabase | None) -> Any:
     """Return what sends commands to a database, whatever pipeline is open."""
-    return redis_of(on(roots.job, database))
+    database = database_of(database)
+    return database.client if isinstance(database, JobsDatabase) else redis_of(on(roots.job, database))
 
 
 class KnownModels:
@@ -122,7 +123,7 @@ def asking_once() -> Iterator[None]:
 def reading_models(database: JobsDatabase | None) -> Steps[KnownModels]:
     """Return the steps of `models_of`."""
     asked, database = _asked.get(), database_of(database)
-    if asked is not None and database in asked:
+    if asked and database in asked:
         return asked[database]
     models = [_imported(database, base) for base in (roots.job, roots.queue, roots.error)]
     written = yield from reading_written(connection_to(database), chain(*models))
@@ -134,7 +135,8 @@ def reading_models(database: JobsDatabase | None) -> Steps[KnownModels]:
 
 def models_of(database: JobsDatabase | None) -> KnownModels:
     """Return the classes and models of a database."""
-    return finish(reading_models(database))
+    known = (_asked.get() or {}).get(database_of(database))
+    return known or finish(reading_models(database))
 
 
 def masked_fields(database: JobsDatabase | None) -> MaskedFields:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
-from limpyd_jobs.records.audit import Entry, auditing
+from limpyd_jobs.records.audit import Entry, beginning, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import Steps, Stream, listed, streamed
 from limpyd_jobs.redis.database import JobsDatabase
@@ -17,7 +18,7 @@ from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import OnStep, Source, Walk
+from limpyd_jobs.search.walk import Ask, OnStep, Source, Walk
 from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
@@ -86,48 +87,78 @@ class Plan:
         told: dict[str, Any] = {"verb": self._action.verb, "filter": self._words, "how": self._action.how}
         if follower:
             told |= {"how": f"{self._action.how} {follower.told}".strip(), "token": follower.token}
-        told |= {"unaudited": unaudited, "needs_room": self._action.needs_room}
-        tally = yield from auditing(
-            self._connection, partial(self._going, progress=progress, follower=follower), **told
-        )
+        tally = yield from self._audited(told, progress, follower, unaudited=unaudited)
         if tally.is_exact:
             yield from self._action.end(self._connection)
         return tally
 
+    def _audited(
+        self, told: Mapping[str, str], progress: OnStep | None, follower: Follower | None, *, unaudited: bool
+    ) -> Steps[Tally]:
+        room = self._action.needs_room
+        entry = yield from beginning(self._connection, told, unaudited=unaudited, needs_room=room)
+        try:
+            with refusing_if_unaudited(needs_room=room):
+                tally = yield from self._going(entry, progress, follower)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            yield from entry.fail(error)
+            raise
+        yield from entry.end(entry.outcome)
+        return tally
+
     def _going(self, entry: Entry | None, progress: OnStep | None, follower: Follower | None = None) -> Steps[Tally]:
         walk = Walk.over([source for source, _ in self._found], self._left_out, progress)
-        outcomes, until = Counter[str](), None
-
-        def follow(name: str, each: Changed) -> None:
-            if follower and entry:
-                follower.took(name, each.pks)
-            add(each)
-
-        def add(each: Changed) -> None:
-            nonlocal until
-            outcomes.update(each.outcomes)
-            number = each.outcomes.get("done", 0) if entry else outcomes["done"]
-            until = last_turn(each.first, each.interval, number) if each.first and number else until
-            if entry:
-                entry.numbers = {**Tally.of(outcomes, until).written, **(follower.numbers if follower else {})}
-
-        def refuse(why: LookupError, found: Found) -> None:
-            add(Changed({f"{why}": found.number}))
-
+        added = _Added(entry, follower)
         if follower and entry:
             follower.begins(entry)
         for source, model in self._found:
-            if isinstance(model, LookupError):
-                yield from walk.each(source, source.find, partial(refuse, model))
-            elif not walk.is_cut:
-                step, act = follower.step if follower else 0, partial(follow, source.known.name)
-                asking = self._action.asking(source, model, entry)
-                yield from walk.change(source, asking, act, is_counted=entry is None, most=step)
-        add(Changed({"the pk is not a number": self.unseen}))
+            if not walk.is_cut:
+                yield from self._changing(walk, source, model, added)
+        added.add(Changed({"the pk is not a number": self.unseen}))
         if follower and entry:
             follower.ends()
-            add(Changed({}))
-        return Tally.of(outcomes, until, walk.is_whole)
+            added.add(Changed({}))
+        return added.tally(walk.is_whole)
+
+    def _changing(self, walk: Walk, source: Source, model: Any, added: _Added) -> Steps[None]:
+        """Change the records of a source, the oldest first, or count what would be changed."""
+        is_refused = isinstance(model, LookupError)
+        ask: Ask[Any] = source.find if is_refused else self._action.asking(source, model, added.entry)
+        parts = yield from (source.parts_to_change(added.step) if added.entry else source.parts_to_count())
+        for which in parts:
+            reply = yield from ask(which)
+            added.take(source.known.name, Changed({f"{model}": reply.number}) if is_refused else reply)
+            if walk.is_over(parts, reply):
+                return
+
+
+class _Added:
+    """What was done of a plan so far, which its entry in the audit has, too; without an entry, what would be done."""
+
+    def __init__(self, entry: Entry | None, follower: Follower | None) -> None:
+        self.entry, self._follower = entry, follower
+        self.step = follower.step if follower else None
+        self._outcomes = Counter[str]()
+        self._until: datetime | None = None
+
+    def take(self, name: str, each: Changed) -> None:
+        """Add what was done with some records of a class, whose keys begin so."""
+        if self._follower:
+            self._follower.took(name, each.pks)
+        self.add(each)
+
+    def add(self, each: Changed) -> None:
+        self._outcomes.update(each.outcomes)
+        number = each.outcomes.get("done", 0) if self.entry else self._outcomes["done"]
+        self._until = last_turn(each.first, each.interval, number) if each.first and number else self._until
+        if self.entry:
+            followed = self._follower.numbers if self._follower else {}
+            self.entry.numbers = {**self.tally().written, **followed}
+
+    def tally(self, is_exact: bool = True) -> Tally:
+        return Tally.of(self._outcomes, self._until, is_exact)
 
 
 async def _streamed(stream: Stream[T]) -> AsyncIterator[T]:

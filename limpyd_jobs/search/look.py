@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -18,6 +18,7 @@ from limpyd_jobs.search.classes import (
     connection_to,
     error_models_of,
     queue_models_of,
+    reading_models,
     replies_to,
     standing_of,
 )
@@ -116,7 +117,8 @@ class Search(Walk):
     def _sources_of(
         self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None
     ) -> Steps[list[Source]]:
-        classes: dict[str, KnownClass] = yield partial(classes_of, self._database)
+        models = yield from reading_models(self._database)
+        classes, queues = models.classes, models.queue_models
         for each in classes.values():
             self._paths[each.name].append(each.path)
         met = {
@@ -145,18 +147,11 @@ class Search(Walk):
             those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
             if meaning.pks is not None:
                 those = meaning.pks if those is None else sorted({*meaning.pks} & {*those})
-            standing = partial(self._standing_of, each)
+            standing = standing_of(queues, self._paths[each.name])
             tests = self._tests(each, meaning.conditions)
             return Source(self.connection, each, meaning.conditions, tests, those, standing)
 
         return [source_of(each, meant[each.name]) for each in able if each.name in meant]
-
-    def _standing_of(self, known: KnownClass) -> dict[str, str]:
-        return standing_of(self._queue_models, self._paths[known.name])
-
-    @cached_property
-    def _queue_models(self) -> Sequence[KnownClass]:
-        return queue_models_of(self._database)
 
     def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Steps[PksByPath | None]:
         """Return the pks of the only jobs that can be meant, by the path of the class; None if that is not known."""

@@ -93,13 +93,13 @@ class Source:
         conditions: Sequence[Condition],
         tests: Sequence[Mapping[str, Any]],
         pks: Sequence[int] | None = None,
-        standing: Callable[[], Mapping[str, str]] = dict,
+        standing: Mapping[str, str] | None = None,
     ) -> None:
         self.known = known
         self.model = json.dumps({"name": known.name})
         self._connection = connection
-        self._tests = listed(tests)
-        self._standing = standing  # asks for what scripts need to find jobs that do not say in which queue they are
+        # what scripts test, and what they need to find jobs that do not say in which queue they are
+        self._asking = {"conditions": listed(tests), **(standing or {})}
         indexed = [each for each in conditions if each.is_equality and each.field in known.indexes.keys() - known.dates]
         self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
         self._pks = pks
@@ -157,31 +157,27 @@ class Source:
     def last(self, number: int, **options: Any) -> Steps[Found]:
         """Look at the records of the last pks, at once, whatever there is before them."""
         ends = {"first": self._highest, "last": max(self._highest - number, 0) + 1}
-        return self.find({"conditions": self._tests, "within": self._key, **ends}, **options)
+        return self.find({**self._asking, "within": self._key, **ends}, **options)
 
-    def all(
+    def parts(
         self,
-        ask: Ask[ALook],
-        act: Callable[[ALook], bool],
         start: int | None = None,
         is_upwards: bool = False,
         size: int | None = None,
         few: float = FEW_OF_ALL,
-    ) -> Steps[None]:
-        """Ask about all, some at a time, the newest first, or upwards, behind the pk `start`; act on each reply, until
-        that returns True. A set that has less than that part of all pks is read first."""
+    ) -> Steps[Parts]:
+        """Return all of it in parts of a size, the newest first, or upwards, behind the pk `start`. A set that has less
+        than that part of all pks is read first."""
         pks: Pks = (yield from self._pks_in_order(start, is_upwards, few)) if self.size else ()
-        standing: Mapping[str, str] = (yield self._standing) if pks else {}
-        size = size or PER_STEP
-        for first in range(0, len(pks), size):
-            rest = pks[first : first + size]
-            while rest:
-                is_range = isinstance(rest, range)
-                which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
-                reply = yield from ask({"conditions": self._tests, "within": self._key, **standing, **which})
-                if act(reply):
-                    return
-                rest = rest[rest.index(reply.seen) + 1 :]
+        return Parts({**self._asking, "within": self._key}, pks, size or PER_STEP)
+
+    def parts_to_change(self, most: int | None = None) -> Steps[Parts]:
+        """Return the parts for what changes records, the oldest first; of that many at most, if that is given."""
+        return self.parts(is_upwards=True, size=most or CHANGES_PER_STEP, few=FEWER_THAN_ALL)
+
+    def parts_to_count(self) -> Steps[Parts]:
+        """Return the same records, for what only counts what would be changed."""
+        return self.parts(is_upwards=True, few=FEWER_THAN_ALL)
 
     def _pks_in_order(self, start: int | None, is_upwards: bool, few: float) -> Steps[Pks]:
         if self._pks is not None:
@@ -208,6 +204,24 @@ class Source:
             members.update(some)
             if not cursor:
                 return members
+
+
+class Parts:
+    """The parts of a source, each as a request says which records it is about. `seen` is set to the pk that was seen
+    last: the rest of a part is the next one."""
+
+    def __init__(self, asking: Mapping[str, str], pks: Pks, size: int) -> None:
+        self._asking, self._pks, self._size = asking, pks, size
+        self.seen = 0
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for first in range(0, len(self._pks), self._size):
+            rest = self._pks[first : first + self._size]
+            while rest:
+                is_range = isinstance(rest, range)
+                which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
+                yield {**self._asking, **which}
+                rest = rest[rest.index(self.seen) + 1 :]
 
 
 def _ranges_of(
@@ -282,7 +296,7 @@ class Walk:
         return self.looks(source, partial(source.find, **options), start=start, is_upwards=is_upwards)
 
     def looks(self, source: Source, ask: Ask[ALook], **how: Any) -> Iterator[ALook]:
-        """Do the same by another script. For `how` see `Source.all`."""
+        """Do the same by another script. For `how` see `Source.parts`."""
         return streamed(self.stream(source, ask, **how))
 
     def stream(self, source: Source, ask: Ask[ALook], **how: Any) -> Stream[ALook]:
@@ -292,17 +306,23 @@ class Walk:
 
     def each(self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], **how: Any) -> Steps[None]:
         """Ask about the records of a source, and act on each reply, until there is no time left: not at all if there
-        was none for an earlier source."""
-
-        def is_over(look: ALook) -> bool:
+        was none for an earlier source. For `how` see `Source.parts`."""
+        if self.is_cut:
+            return
+        parts = yield from source.parts(**how)
+        for which in parts:
+            look = yield from ask(which)
             act(look)
-            self.looked += look.looked
-            is_late = self._is_enough() or monotonic() >= self._until
-            self.is_cut = is_late and self.looked < self.size
-            return is_late
+            if self.is_over(parts, look):
+                return
 
-        if not self.is_cut:
-            yield from source.all(ask, is_over, **how)
+    def is_over(self, parts: Parts, look: Look) -> bool:
+        """Take note of a look at a part; return whether there is no time left."""
+        parts.seen = look.seen
+        self.looked += look.looked
+        is_late = self._is_enough() or monotonic() >= self._until
+        self.is_cut = is_late and self.looked < self.size
+        return is_late
 
     def _is_enough(self) -> bool:
         try:
@@ -311,14 +331,6 @@ class Walk:
         except Enough:
             return True
         return False
-
-    def change(
-        self, source: Source, ask: Ask[ALook], act: Callable[[ALook], object], *, is_counted: bool, most: int = 0
-    ) -> Steps[None]:
-        """Do the same with what changes records, or only counts what it would change, the oldest first; `most` at once,
-        if that is given."""
-        size = PER_STEP if is_counted else most or CHANGES_PER_STEP
-        return self.each(source, ask, act, is_upwards=True, size=size, few=FEWER_THAN_ALL)
 
     def number_in(self, source: Source) -> Steps[int]:
         """Return how many records of a source meet the conditions: without a look, if it has no others."""
