@@ -10,7 +10,8 @@ calls     calls of functions of the package
 
 A walk of running jobs is the way from the first line of one job's code to the first line of the next one's: of many
 such ways, the median by calls. If several run at once, it is all that the thread of the worker does for some jobs, and
-entries and calls are divided by their number. ``python scripts/walk.py run --show`` prints one walk, call by call.
+entries and calls are divided by their number. That of a command begins when its command line is read. ``python
+scripts/walk.py run --show`` prints one walk, call by call.
 """
 
 from __future__ import annotations
@@ -180,15 +181,25 @@ def add() -> tuple[list[Step], int]:
 
 
 def requeue() -> tuple[list[Step], int]:
-    socket = BaseJobsModel.database.connection_settings["unix_socket_path"]
-    arguments = ["requeue", "status=error", "--yes", f"--database=unix://{socket}"]
     for turn in range(2):  # the first time, all classes and scripts become known
         for number in range(5):
             Errand.add_job(f"failed:{turn}:{number}").status.hset("e")
         tracer = Tracer()
-        with tracer, redirect_stdout(StringIO()):
-            COMMANDS["jobs"]("limpyd-jobs jobs", arguments).execute()
+        command = traced(COMMANDS["jobs"], tracer)("limpyd-jobs jobs", ["requeue", "status=error", "--yes"])
+        with redirect_stdout(StringIO()):
+            command.execute()
     return tracer.walks[0], 1
+
+
+def traced(command: Any, tracer: Tracer) -> Any:
+    """Return a command that is traced once its command line is read."""
+
+    class Traced(command):  # type: ignore[misc]
+        def run(self) -> int:
+            with tracer:
+                return int(super().run())
+
+    return Traced
 
 
 WALKS: dict[str, Callable[[], tuple[list[Step], int]]] = {

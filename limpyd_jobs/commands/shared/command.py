@@ -93,8 +93,10 @@ class Command:
     def execute(self) -> int:
         """Do what the command line asks for, and return the exit status."""
         extend_python_path(LaxOptionParser(option_list=[PYTHONPATH]).parse_python_paths(self.argv))
-        self.options, self.given = self.parser.parse_args(self.argv)
-        self.given_options = vars(self.parser.parse_args(self.argv, Values())[0])
+        given, self.given = self.parser.parse_args(self.argv, Values())
+        self.given_options = {**vars(given)}
+        self.options = self.parser.get_default_values()
+        vars(self.options).update(self.given_options)
         if self.given_options.keys() >= {"json", "jsonl"}:
             self.parser.error("--json and --jsonl do not go together")
         if self.given and not self.words:
