@@ -13,11 +13,12 @@ from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.dates import span
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
-from limpyd_jobs.query import LimitKey, limits_of, rest_limit, resume_limit, set_limit
+from limpyd_jobs.query import LimitKey, rest_limit, resume_limit, set_limit
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.views import LimitRow, limit_rows
+from limpyd_jobs.views import LimitRow, limit_rows, rows_of_class
 
-COLUMNS = ("limit", "class", "taken", "allowed", "parked", "waited", "state", "set")
+COLUMNS = ("limit", "class", "taken", "allowed", "rate", "parked", "waited", "state", "set")
+SPARE = ("waited", "rate", "set")  # columns that a narrow terminal has no room for
 MOST_NAMED = 5  # keys that still rest
 NUMBERS = ("concurrency", "rate", "burst", "share")
 
@@ -59,16 +60,13 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
     def _list(self, words: Sequence[str]) -> None:
         if len(words) > 1:
             self.parser.error(f"unexpected argument: {words[1]!r}; list takes one class")
-        found = limit_rows()
-        if words:
-            keys = {(each.owner, each.label) for each in limits_of(job_class_of(words[0]))}
-            found = [row for row in found if (row.key.owner, row.key.label) in keys]
-        self.print_list([*map(_as_json, found)], COLUMNS, map(_row, found))
+        found = rows_of_class(job_class_of(words[0])) if words else limit_rows()
+        self.print_list([*map(_as_json, found)], COLUMNS, map(_row, found), SPARE)
 
     def _show(self, words: Sequence[str]) -> int:
         if len(words) != 1:
             self.parser.error("say which key of a limit, as list shows it: customer=acme")
-        found = [row for row in limit_rows() if row.key.label == words[0]]
+        found = [row for row in limit_rows() if words[0] in (row.key.label, row.masked.label)]
         if not found:
             key = one_line(words[0])
             self.note(f"no job holds a slot of {key}, or waits for it: limpyd-jobs limits lists what is in use")
@@ -109,7 +107,8 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
             self.parser.error(f"unexpected argument: {rest[0]!r}")
         now_set = resume_limit(job_class, limit, value, **self.how_audited)
         what = limit if value is None else _key(limit, value)
-        resting = [key for key in limits_of(job_class) if key.name == limit and key.rests_for and _is_of(key, value)]
+        rows = [row for row in rows_of_class(job_class) if row.key.name == limit and _is_of(row.key, value)]
+        resting = [row.masked for row in rows if row.key.rests_for]
         if not resting:
             return self._print(now_set, f"{_key(limit, value)} is resumed: its jobs begin again")
         keys = ", ".join(f"{key.label} ({key.state})" for key in resting[:MOST_NAMED])
@@ -144,13 +143,13 @@ def _is_of(key: LimitKey, value: str | None) -> bool:
 
 
 def _as_json(row: LimitRow) -> dict[str, Any]:
-    return {**row.key._asdict(), "classes": row.classes}
+    return {**row.masked._asdict(), "classes": row.classes}
 
 
 def _row(row: LimitRow) -> tuple[Any, ...]:
-    key = row.key
+    key = row.masked
     waited = "" if key.waited is None else span(key.waited)
     allowed = "" if key.allowed is None else key.allowed
     now_set = " ".join(f"{name}={value}" for name, value in key.set.items())
     classes = ", ".join(row.classes) or key.owner
-    return key.label, classes, key.taken, allowed, key.parked, waited, key.state, now_set
+    return key.label, classes, key.taken, allowed, key.rate or "", key.parked, waited, key.state, now_set

@@ -12,8 +12,10 @@ from limpyd_jobs.limiting.limit import limits_of_class
 from limpyd_jobs.models import Job
 from limpyd_jobs.query import LimitKey, limit_keys
 from limpyd_jobs.query.attention.conditions import LONG_WAIT
+from limpyd_jobs.query.limits.keys import owner_of
+from limpyd_jobs.records.known_classes import HIDDEN, SECRET
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of, on
+from limpyd_jobs.search.classes import models_of, on
 
 # What a value begins with that is too long to be kept whole.
 DIGEST = "#"
@@ -21,11 +23,18 @@ DIGEST = "#"
 
 class LimitRow(NamedTuple):
     """A key of a limit, and the class of its jobs: empty if several classes share the limit, or it is not known.
-    `shared` has those that share it, as far as they are known."""
+    `shared` has those that share it, as far as they are known. `is_secret` is whether its value is, or may be: as of a
+    field that is not known."""
 
     key: LimitKey
     job_class: str
     shared: Sequence[str] = ()
+    is_secret: bool = False
+
+    @property
+    def masked(self) -> LimitKey:
+        """The key without a value that is secret."""
+        return self.key._replace(value=HIDDEN) if self.is_secret else self.key
 
     @property
     def classes(self) -> list[str]:
@@ -65,17 +74,30 @@ def class_with_limits(path: str, database: JobsDatabase | None = None) -> type[J
 def limit_rows(database: JobsDatabase | None = None) -> list[LimitRow]:
     """Return the keys of limits that are in use, the worst first: those that let no job begin for which some wait, then
     those whose first job has waited longest, then those of which most slots are taken."""
-    known = classes_of(database)
+    models = models_of(database)
+    known, secret = models.classes, {name for names in models.masked.by_path.values() for name in names}
     paths, shared = {each.name: path for path, each in known.items()}, defaultdict[str, list[str]](list)
     for path, each in sorted(known.items()):
         for limit in each.limits:
             if limit.name:
                 shared[limit.name].append(path)
     rows = [
-        LimitRow(key, "", shared[key.name]) if key.owner not in paths else LimitRow(key, paths[key.owner])
+        LimitRow(key, path := paths.get(key.owner, ""), () if path else shared[key.name], _is_secret(key, secret))
         for key in limit_keys(database)
     ]
     return sorted(rows, key=lambda row: (not row.lets_none_begin, -(row.key.waited or 0.0), row.key.waited is None))
+
+
+def rows_of_class(job_class: type[Job]) -> list[LimitRow]:
+    """Return the keys of the limits of one class, on its database."""
+    owners = {(owner_of(job_class, limit), limit.label) for limit in limits_of_class(job_class)}
+    return [row for row in limit_rows(job_class.database) if (row.key.owner, row.key.name) in owners]
+
+
+def _is_secret(key: LimitKey, names: Collection[str]) -> bool:
+    if key.value is None:
+        return False
+    return key.field is None or key.field in names or bool(SECRET.search(key.field))
 
 
 def rows_of(rows: Collection[LimitRow], paths: Collection[str]) -> list[LimitRow]:

@@ -27,7 +27,17 @@ class Deal(Job):
     namespace = "deals"
     queue_name = "q"
     customer = fields.InstanceHashField()
-    limits = [Limit("customer", concurrency=1), Limit("customer", concurrency=9, name="all")]
+    limits = [Limit("customer", concurrency=1, rate="300/m"), Limit("customer", concurrency=9, name="all")]
+
+    def run(self, queue):
+        pass
+
+
+class Secret(Job):
+    namespace = "deals"
+    queue_name = "secrets"
+    api_key = fields.InstanceHashField()
+    limits = [Limit("api_key", concurrency=2)]
 
     def run(self, queue):
         pass
@@ -46,7 +56,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield folder
-        import_module("dealing").Deal.abstract = True  # so that it is not among the classes of other tests
+        for name in ("Deal", "Secret"):  # so that they are not among the classes of other tests
+            getattr(import_module("dealing"), name).abstract = True
 
 
 @pytest.fixture
@@ -94,12 +105,33 @@ def test_other_numbers_are_set_and_unset(run: Run) -> None:
     assert "customer=acme rests for 5 min" in run("rest", *of_acme, "5m")[1]
 
 
+def test_the_rate_of_a_key_is_listed(run: Run) -> None:
+    key, shared = json.loads(run("list", "--json")[1])
+    assert (key["rate"], shared["rate"]) == ("5/s", None)
+    run("set", PATH, "customer=acme", "rate=90/m")
+    assert json.loads(run("list", "--json")[1])[0]["rate"] == "1.5/s"
+    assert "1.5/s" in run("show", "customer=acme")[1]
+
+
+def test_the_value_of_a_secret_field_is_masked(run: Run) -> None:
+    secret = import_module("dealing").Secret
+    with secret.add_job(api_key="K-123").claim():
+        for words in (["list"], ["list", "--json"], ["show", "api_key=K-123"], ["show", "api_key=(masked)"]):
+            status, told = run(*words)
+            assert (status, "K-123" in told, "(masked)" in told) == (0, False, True), told
+        run("pause", "dealing.Secret", "api_key=K-123")
+        status, told = run("resume", "dealing.Secret", "api_key")
+        assert (status, "K-123" in told, "api_key=(masked) (paused)" in told) == (0, False, True), told
+
+
 def test_what_is_wrong_is_said(run: Run) -> None:
     for words in (
         ("set", PATH, "custmer=acme", "concurrency=1"),
         ("set", PATH, "customer=acme", "concurrency=-1"),
         ("set", PATH, "customer=acme", "colour=1"),
         ("rest", PATH, "customer=acme", "soon"),
+        ("rest", PATH, "customer=acme", "-1m"),
+        ("rest", PATH, "customer=acme", "1e9d"),
         ("show",),
     ):
         status, told = run(*words)

@@ -55,6 +55,8 @@ class LimitKey(NamedTuple):
         The idents of some jobs that hold a slot.
     field: str
         The field whose value it is; None if classes share the limit, and no process wrote one of them.
+    rate: str
+        How many may begin, such as ``5/s``; None without a rate, or if no process wrote the class.
     """
 
     name: str
@@ -69,6 +71,7 @@ class LimitKey(NamedTuple):
     set: Mapping[str, str]
     holders: Sequence[str]
     field: str | None = None
+    rate: str | None = None
 
     @property
     def label(self) -> str:
@@ -173,9 +176,14 @@ def shown(words: Mapping[str, str]) -> dict[str, str]:
     shown = {name: value for name, value in words.items() if name not in ("rest", "most")}
     interval = read_seconds(shown.get("rate"))
     if interval:  # else another program wrote something else there
-        rates = [(seconds * 1e6 / interval, unit) for unit, seconds in PERIODS.items()]
-        shown["rate"] = next((f"{rate:g}/{unit}" for rate, unit in rates if rate >= 1), f"{rates[-1][0]:g}/d")
+        shown["rate"] = _rate_of(interval / 1e6)
     return shown
+
+
+def _rate_of(interval: float) -> str:
+    """Return a rate as people set it, given the seconds of a unit."""
+    rates = [(seconds / interval, unit) for unit, seconds in PERIODS.items()]
+    return next((f"{rate:g}/{unit}" for rate, unit in rates if rate >= 1), f"{rates[-1][0]:g}/d")
 
 
 def _bases_of(connection: Any, queue_model: str) -> list[str]:
@@ -268,6 +276,7 @@ def _key(
         shown(set_words.get(key, {})),
         seen.holders,
         limit.field if limit else None if owner == queue_model else name,
+        _rate_of(live.interval) if live.interval else None,
     )
 
 
