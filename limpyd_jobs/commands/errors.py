@@ -33,10 +33,10 @@ from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, 
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
-from limpyd_jobs.views.changes import Change, filter_of_failed, words_of_failed
 from limpyd_jobs.views.documents import document
 from limpyd_jobs.views.hints import unknown_classes, unknown_names
 from limpyd_jobs.views.merged import groups_of_all, page_of_all
+from limpyd_jobs.views.verbs import Change, filter_of_failed, words_of_failed
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST_ERRORS, COUNT_TIMEOUT = 10, 2

@@ -56,10 +56,10 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
-from limpyd_jobs.views.changes import NOTHING, VERBS, Change, filter_of_job
 from limpyd_jobs.views.hints import some_of, unknown_classes, unknown_names
 from limpyd_jobs.views.jobs import job_rows
 from limpyd_jobs.views.merged import page_of_all
+from limpyd_jobs.views.verbs import NOTHING, VERBS, Change, filter_of_job
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG_SEARCH, MAX_HINTS = 1.0, 3

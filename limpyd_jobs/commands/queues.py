@@ -13,9 +13,9 @@ from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import shown_span
 from limpyd_jobs.query import JobFilter, QueueState, delete_queue, queue_names, queue_states
 from limpyd_jobs.texts import count_of, one_line
-from limpyd_jobs.views.changes import QUEUED, Change, filters_of_queued
 from limpyd_jobs.views.hints import unknown_classes
 from limpyd_jobs.views.merged import states_of_all
+from limpyd_jobs.views.verbs import QUEUED, Change, filters_of_queued
 
 HEADING = (
     "queue",

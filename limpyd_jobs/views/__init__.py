@@ -5,11 +5,6 @@ from limpyd_jobs.flows import FlowNode as FlowNode
 from limpyd_jobs.flows import FlowSummary as FlowSummary
 from limpyd_jobs.models.explaining.outputs import last_chunks as last_chunks
 from limpyd_jobs.texts import count_of as count_of
-from limpyd_jobs.views.changes import Change as Change
-from limpyd_jobs.views.changes import filter_of_failed as filter_of_failed
-from limpyd_jobs.views.changes import filter_of_job as filter_of_job
-from limpyd_jobs.views.changes import filters_of_queued as filters_of_queued
-from limpyd_jobs.views.changes import words_of_failed as words_of_failed
 from limpyd_jobs.views.documents import document as document
 from limpyd_jobs.views.finding import Finding as Finding
 from limpyd_jobs.views.finding import Place as Place
@@ -66,7 +61,12 @@ from limpyd_jobs.views.timelines import timeline_of as timeline_of
 from limpyd_jobs.views.tracebacks import Block as Block
 from limpyd_jobs.views.tracebacks import blocks_of as blocks_of
 from limpyd_jobs.views.verbs import NAMES_OF_VERBS as NAMES_OF_VERBS
+from limpyd_jobs.views.verbs import Change as Change
+from limpyd_jobs.views.verbs import filter_of_failed as filter_of_failed
+from limpyd_jobs.views.verbs import filter_of_job as filter_of_job
+from limpyd_jobs.views.verbs import filters_of_queued as filters_of_queued
 from limpyd_jobs.views.verbs import verbs_for as verbs_for
 from limpyd_jobs.views.verbs import verbs_for_many as verbs_for_many
+from limpyd_jobs.views.verbs import words_of_failed as words_of_failed
 from limpyd_jobs.views.workers import ShownWorker as ShownWorker
 from limpyd_jobs.views.workers import shown_workers as shown_workers

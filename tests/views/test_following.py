@@ -14,8 +14,8 @@ from limpyd_jobs.commands.audit import Audit
 from limpyd_jobs.commands.jobs import Jobs
 from limpyd_jobs.query import JobFilter, audit_entries
 from limpyd_jobs.views import following as views
-from limpyd_jobs.views.changes import Change
 from limpyd_jobs.views.following import Following, order_requeue, requeue_of, requeues
+from limpyd_jobs.views.verbs import Change
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -28,9 +28,9 @@ from limpyd_jobs.query import (
     verdict,
 )
 from limpyd_jobs.texts import MESSAGE, count_of, one_line
-from limpyd_jobs.views.changes import Change, filter_of_failed
 from limpyd_jobs.views.following import Following
 from limpyd_jobs.views.queues import QueueRow, queue_rows
+from limpyd_jobs.views.verbs import Change, filter_of_failed
 from limpyd_jobs.views.workers import ShownWorker, shown_workers
 
 # For how many seconds the causes of a queue are counted; how many causes and jobs a page lists.

@@ -21,9 +21,9 @@ from limpyd_jobs.redis.calls import given
 from limpyd_jobs.search.classes import asking_once
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
-from limpyd_jobs.views.changes import Change
 from limpyd_jobs.views.documents import document
 from limpyd_jobs.views.following import Following
+from limpyd_jobs.views.verbs import Change
 
 Verb = Callable[[Sequence[str]], int | None]
 
