@@ -200,11 +200,12 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
 def classes_in(written: Written, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the job classes among what is written, as `known_classes` does."""
     stored, given = sorted(_stored(written.texts), key=itemgetter(0)), list(imported)
+    bound = [each for each in given if origin_of(each) is not each]
     ranks = (
         [known for field, known in stored if field == _field_of(known.path, known.name)],
-        _all_of(each for each in given if origin_of(each) is not each),
+        _all_of(bound),
         [known for field, known in stored if field == known.path],
-        _all_of(each for each in given if origin_of(each) is each),
+        _all_of([each for each in given if origin_of(each) is each]),
     )
     found: dict[str, KnownClass] = {}
     for known in chain(*ranks):
@@ -285,16 +286,16 @@ def models_in(written: Written, kind: str, imported: Iterable[type[RedisModel]] 
     return {**found, **{known.name: known for known in _all_of(imported)}}
 
 
-def _all_of(imported: Iterable[type[RedisModel] | None]) -> Iterator[KnownClass]:
-    for model in filter(None, imported):
-        with suppress(ConfigurationException):  # no script can make a record of it, so there are none
-            yield _known(model)
+def _all_of(imported: Iterable[type[RedisModel] | None]) -> list[KnownClass]:
+    return [known for model in imported if model and (known := _known(model))]
 
 
 @memoized
-def _known(model: type[RedisModel]) -> KnownClass:
+def _known(model: type[RedisModel]) -> KnownClass | None:
     """Know a class once: each look at all jobs asks for all classes that are imported."""
-    return KnownClass.of(model)
+    with suppress(ConfigurationException):  # no script can make a record of it, so there are none
+        return KnownClass.of(model)
+    return None
 
 
 def _stored(texts: Mapping[str, str], begin: str = "") -> Iterator[tuple[str, KnownClass]]:

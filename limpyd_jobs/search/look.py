@@ -121,18 +121,13 @@ class Search(Walk):
         classes, queues = models.classes, models.queue_models
         for each in classes.values():
             self._paths[each.name].append(each.path)
-        met = {
-            path: each
-            for path, each in classes.items()
-            if all(condition.is_met_by_class(path) for condition in conditions)
-        }
-        known = [*one_of_each(met).values()]
-        asked = [condition for condition in conditions if condition.field != "class"]
-        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHER_NAMES - {ANY}
+        asked = [each for each in conditions if each.field != "class"]
+        of_class = [each for each in conditions if each.field == "class"]
+        known = [*one_of_each(_classes_that_meet(of_class, classes)).values()]
+        names = {each.field for each in asked}.union([by] if by else []) - OTHER_NAMES - {ANY}
         if known:
-            check_fields(
-                "None of these classes has a field", names, OTHER_NAMES.union(*(each.fields for each in known))
-            )
+            fields = OTHER_NAMES.union(*[each.fields for each in known])
+            check_fields("None of these classes has a field", names, fields)
         able = [each for each in known if names <= each.fields]
         if any(each.field in (*OF_ERRORS, OF_LAST_VERSION) for each in asked):
             yield self._models_of_errors  # which are known from now on
@@ -209,6 +204,13 @@ class Search(Walk):
         if condition.field != "error" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
+
+
+def _classes_that_meet(conditions: Sequence[Condition], classes: Mapping[str, KnownClass]) -> Mapping[str, KnownClass]:
+    """Return the classes, by path, that meet all conditions on the class."""
+    for each in conditions:
+        classes = {path: known for path, known in classes.items() if each.is_met_by_class(path)}
+    return classes
 
 
 def listed_jobs(

@@ -129,9 +129,9 @@ class Source:
         """The commands that ask for the sizes of the sets, and for the highest pk."""
         return [
             ("GET", f"{self.known.name}:max_pk"),
-            *(("SCARD", key) for key in self._keys),
-            *(("ZCOUNT", *each) for each in self._ranges),
-            *(("ZCOUNT", key, 0, 0) for key in self._doubtful),
+            *[("SCARD", key) for key in self._keys],
+            *[("ZCOUNT", *each) for each in self._ranges],
+            *[("ZCOUNT", key, 0, 0) for key in self._doubtful],
         ]
 
     def choose(self, replies: Iterator[Any]) -> None:
