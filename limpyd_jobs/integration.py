@@ -40,6 +40,7 @@ from limpyd_jobs.schedules.search_budget import SearchBudget as SearchBudget
 from limpyd_jobs.schedules.triggers import describe_trigger as describe_trigger
 from limpyd_jobs.schedules.triggers import trigger_of as trigger_of
 from limpyd_jobs.schedules.triggers import zone_of as zone_of
+from limpyd_jobs.search.classes import asking_once as asking_once
 from limpyd_jobs.search.conditions import parse_moment as parse_moment
 from limpyd_jobs.search.fingerprints import fingerprint_of as fingerprint_of
 from limpyd_jobs.texts import OncePer as OncePer

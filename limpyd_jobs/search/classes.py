@@ -59,25 +59,26 @@ def connection_to(database: JobsDatabase | None) -> Any:
 
 class KnownModels:
     """The job classes of a database, and its models of queues and errors: what processes wrote there of each, and what
-    this process imported, which it knows better. What this user of Redis may not read is left out, but for `names`."""
+    this process imported, which it knows better. What this user of Redis may not read is left out, unless said so."""
 
     def __init__(self, written: Written, jobs: Sequence[Any], queues: Sequence[Any], errors: Sequence[Any]) -> None:
         self._written = written
         self._jobs, self._queues, self._errors = jobs, queues, errors
 
     @cached_property
-    def _all_classes(self) -> Mapping[str, KnownClass]:
+    def all_classes(self) -> Mapping[str, KnownClass]:
+        """The job classes, by path, also those whose jobs may not be read."""
         return classes_in(self._written, self._jobs)
 
     @cached_property
     def classes(self) -> Mapping[str, KnownClass]:
         """The job classes, by path."""
-        return self._written.without_unread(self._all_classes)
+        return self._written.without_unread(self.all_classes)
 
     @property
     def names(self) -> Mapping[str, str]:
         """The beginnings of the keys of job classes, by path, also of those that may not be read."""
-        return {path: known.name for path, known in self._all_classes.items()}
+        return {path: known.name for path, known in self.all_classes.items()}
 
     @cached_property
     def queue_models(self) -> Sequence[KnownClass]:
@@ -110,10 +111,11 @@ _asked: ContextVar[dict[JobsDatabase, KnownModels] | None] = ContextVar("limpyd_
 
 
 @contextmanager
-def asking_once() -> Iterator[None]:
+def asking_once(*, anew: bool = False) -> Iterator[None]:
     """Inside the block, ask each database for its classes once, and take what is imported as it was then: for one look
-    at it."""
-    token = _asked.set({})
+    at it. A block inside another one is part of that look, unless it begins one `anew`."""
+    known = _asked.get()
+    token = _asked.set({} if anew or known is None else known)
     try:
         yield
     finally:

@@ -54,7 +54,7 @@ def watch(look: Callable[[], object], every: float) -> int:
     def shown() -> None:
         print(end=before)
         try:
-            with asking_once():  # each time anew
+            with asking_once(anew=True):  # each time anew
                 look()
         except RedisError as error:
             print(f"{utcnow():%H:%M:%S} (UTC): {cannot_use_redis(error)}")

@@ -40,7 +40,7 @@ from limpyd_jobs.contrib.web.settings import Settings
 from limpyd_jobs.contrib.web.statics import static_file
 from limpyd_jobs.contrib.web.tasks import Task, Tasks
 from limpyd_jobs.contrib.web.users import Role
-from limpyd_jobs.integration import acting_for, one_line
+from limpyd_jobs.integration import acting_for, asking_once, one_line
 from limpyd_jobs.query import Tally, masked_fields, ping
 
 log = logging.getLogger("limpyd-jobs.web")
@@ -264,7 +264,7 @@ class Site:
         problem, status = "", 200
         try:
             async with self._lanes[page.lane]:
-                value = await self._in_thread(partial(page.show, asked))
+                value = await self._in_thread(partial(_looking, asked, page))
         except Exception as error:
             refusal = refusal_of(error)
             if page.empty is None or refusal.status >= 500 or wants_json(request):
@@ -320,7 +320,7 @@ class Site:
         page, asked = self._page_of_form(request, asked, page, form)
         try:
             async with self._lanes[page.lane]:
-                value = await self._in_thread(partial(page.show, asked))
+                value = await self._in_thread(partial(_looking, asked, page))
         except Exception:
             raise error from None
         more = {"problem": refusal.text, "typed": form}
@@ -435,8 +435,13 @@ def _matched(pattern: str, path: str) -> Mapping[str, str] | None:
     return match and match.groupdict()
 
 
+def _looking(asked: Asked, page: Page) -> Any:
+    with asking_once():
+        return page.show(asked)
+
+
 def _acting(asked: Asked, prepare: Callable[[], Plan]) -> Plan:
-    with acting_for(asked.user.name):
+    with acting_for(asked.user.name), asking_once():
         return prepare()
 
 

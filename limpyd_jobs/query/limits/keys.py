@@ -10,17 +10,16 @@ from math import inf
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_seconds
-from limpyd_jobs.classes.job_classes import job_class_of, job_classes
+from limpyd_jobs.classes.job_classes import job_class_of
 from limpyd_jobs.dates import span
 from limpyd_jobs.limiting.limit import PERIODS, Limit, limits_of_class
 from limpyd_jobs.limiting.live import Declared, LiveLimit, declared_by, limit_of, limits_in, parts_of, words_of
 from limpyd_jobs.models import Job
 from limpyd_jobs.models.functions.function import JobFunction
 from limpyd_jobs.query.queues import QueueState
-from limpyd_jobs.records.known_classes import known_classes, names_by_path
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.classes import classes_of, connection_to, queue_models_of, replies_to
+from limpyd_jobs.search.classes import KnownModels, connection_to, models_of, replies_to
 
 # How many keys are read in one round trip; how many holders of slots are named; how many lanes of a queue are read.
 KEYS_PER_STEP, MOST_HOLDERS, MOST_LANES = 500, 20, 20_000
@@ -116,8 +115,9 @@ def limit_keys(database: JobsDatabase | None = None) -> list[LimitKey]:
     """Return the keys of all limits that are in use: those that keep most jobs waiting first."""
     connection = connection_to(database)
     found: list[LimitKey] = []
-    for model in queue_models_of(database):
-        found += _keys_of(connection, model.name, _bases_of(connection, model.name))
+    models = models_of(database)
+    for model in models.queue_models:
+        found += _keys_of(connection, models, model.name, _bases_of(connection, model.name))
     return sorted(found, key=lambda each: (-each.parked, -each.taken, each.owner, each.label))
 
 
@@ -148,10 +148,13 @@ def limit_sums(queues: Iterable[QueueState], database: JobsDatabase | None = Non
     for queue in queues:
         if queue.running or queue.parked:
             bases[queue.model].append(f"{queue.model}:{queue.pk}")
-    if not bases or not any(each.limits for each in classes_of(database).values()):
+    if not bases:
+        return []
+    models = models_of(database)
+    if not any(each.limits for each in models.classes.values()):
         return []
     connection, found = connection_to(database), dict[tuple[str, str], LimitSums]()
-    for key in chain.from_iterable(_keys_of(connection, model, some) for model, some in bases.items()):
+    for key in chain.from_iterable(_keys_of(connection, models, model, some) for model, some in bases.items()):
         seen = found.get((key.owner, key.name), LimitSums(key.name, key.owner, 0, None, 0))
         allowed = seen.allowed if key.allowed is None else (seen.allowed or 0) + key.allowed
         sums = LimitSums(key.name, key.owner, seen.taken + key.taken, allowed, seen.parked + key.parked)
@@ -166,8 +169,10 @@ def keys_with_parked(queues: Iterable[QueueState], database: JobsDatabase | None
     for queue in queues:
         if queue.parked:
             bases[queue.model].append(f"{queue.model}:{queue.pk}")
-    connection = connection_to(database) if bases else None
-    keys = chain.from_iterable(_keys_of(connection, model, some) for model, some in bases.items())
+    if not bases:
+        return []
+    connection, models = connection_to(database), models_of(database)
+    keys = chain.from_iterable(_keys_of(connection, models, model, some) for model, some in bases.items())
     return sorted((key for key in keys if key.parked), key=lambda key: (-(key.waited or 0), key.label))
 
 
@@ -191,11 +196,11 @@ def _bases_of(connection: Any, queue_model: str) -> list[str]:
     return [f"{queue_model}:{pk}" for pk in sorted(pks or ())]
 
 
-def _keys_of(connection: Any, queue_model: str, bases: Sequence[str]) -> list[LimitKey]:
+def _keys_of(connection: Any, models: KnownModels, queue_model: str, bases: Sequence[str]) -> list[LimitKey]:
     """Return the keys in use of limits whose jobs are in some queues of a model."""
     stored, (now, microseconds) = replies_to(connection, [("HGETALL", f"{queue_model}:_limits"), ("TIME",)])
     seen: defaultdict[str, _Seen] = defaultdict(_Seen)
-    for ident, slots in _held(connection, bases):
+    for ident, slots in _held(connection, models, bases):
         for line in (slots or "").split("\n"):
             if line.startswith("s "):
                 of_key = seen[line[2:]]
@@ -214,20 +219,15 @@ def _keys_of(connection: Any, queue_model: str, bases: Sequence[str]) -> list[Li
     seen.pop("", None)
     moment = now + microseconds / 1e6
     rates = dict(zip(seen, _replies(connection, [("GET", f"{key}:rate") for key in seen]), strict=True))
-    declared = _declared(connection) if seen else {}
+    declared = declared_by((each.name, each.limits) for each in models.all_classes.values()) if seen else {}
     return [_key(key, each, set_words, rates[key], moment, queue_model, declared) for key, each in seen.items()]
 
 
-def _declared(connection: Any) -> Declared:
-    """Return what classes say of their limits: those of this process, and those that others wrote."""
-    return declared_by((each.name, each.limits) for each in known_classes(connection, job_classes.all()).values())
-
-
-def _held(connection: Any, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _held(connection: Any, models: KnownModels, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the jobs that run, and what they hold."""
     running = _replies(connection, [("ZRANGE", f"{base}:_running", 0, -1) for base in bases])
     idents = [*chain.from_iterable(each or () for each in running)]
-    names = names_by_path(connection)
+    names = models.names
     known = [(ident, names[path], pk) for ident in idents for path, _, pk in [ident.rpartition(":")] if path in names]
     replies = _replies(connection, [("HGET", f"{name}:{pk}:hash", "_slots") for _, name, pk in known])
     return zip((ident for ident, _, _ in known), replies, strict=True)
