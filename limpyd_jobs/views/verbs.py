@@ -15,6 +15,7 @@ from limpyd_jobs.query import ErrorFilter, JobFilter, Tally
 from limpyd_jobs.records.audit import of_the_rest
 from limpyd_jobs.redis.calls import Steps, finish
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import asking_once
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Plan
 from limpyd_jobs.search.walk import OnStep
@@ -70,7 +71,8 @@ class Change:
 
     @cached_property
     def _plans(self) -> list[Plan]:
-        return [finish(each.planning(self.verb, **self._arguments)) for each in self.filters]
+        with asking_once():
+            return [finish(each.planning(self.verb, **self._arguments)) for each in self.filters]
 
     def count(self, progress: OnStep | None = None) -> Tally:
         """Count what would be done."""

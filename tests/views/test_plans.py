@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -9,8 +11,9 @@ import redis
 from reading import limpyd_jobs
 
 from limpyd_jobs import Job
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.query import ErrorFilter, JobFilter
-from limpyd_jobs.views import Change
+from limpyd_jobs.views import Change, filter_of_job
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -69,3 +72,13 @@ def test_with_yes_a_command_looks_at_the_jobs_once(redis_client: redis.Redis) ->
     redis_client.config_resetstat()
     assert limpyd_jobs(*words, "--yes")[:2] == (0, "jobs\n2     requeued\n")
     assert calls_of(redis_client, "sscan") == once
+
+
+def test_a_verb_on_several_jobs_asks_once_which_classes_there_are(
+    commands: Callable[[], AbstractContextManager[Any]],
+) -> None:
+    fail("one", "two", "three")
+    change = Change("delete", [filter_of_job(Ident.of(job.ident)) for job in JobFilter("class=Bill")])
+    with commands() as sent:
+        assert change.count().done == 3
+    assert len([command for command in sent if command.split()[3:4] == ["limpyd-jobs:classes"]]) == 1
