@@ -11,7 +11,14 @@ from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.models import Job
 from limpyd_jobs.records import audit, flows, known_classes, relocations
-from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
+from limpyd_jobs.records.known_classes import (
+    ERRORS,
+    QUEUES,
+    KnownClass,
+    models_in,
+    paths_by_name,
+    read_written,
+)
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
@@ -39,7 +46,8 @@ class Unknown:
     def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
         self._reader = reader
         self._catalogue = catalogue
-        self._paths = paths_by_name(reader.connection)
+        self._written = read_written(reader.connection)
+        self._paths = paths_by_name(self._written)
         self._names = set(self._paths)
 
     def discover(self) -> None:
@@ -89,10 +97,9 @@ class Unknown:
         note = relocations.read_note(self._reader.connection)
         if note and note.state == relocations.MOVED:
             yield f"{note.refusal}. Delete {at(self._reader.connection, relocations.KEY)} to use it for other jobs."
-        for field in sorted(known_classes.unreadable_fields(self._reader.connection)):
+        for field in sorted(known_classes.unreadable_fields(self._written)):
             yield f"{known_classes.KEY} has a field that cannot be read, so it is not used: {one_line(field)}"
-        left_out = known_classes.left_out(self._reader.connection)
-        if left_out:
+        if left_out := self._written.left_out:
             yield f"{known_classes.KEY} has {left_out:,} fields too many, or that are too long: they are not used"
         for name, number in self._numbers():
             if self._is_elsewhere(name):
@@ -119,7 +126,7 @@ class Unknown:
         """Return the models that are not looked at, with the numbers of their records."""
         is_asked = self._catalogue.takes_all_queues if kind == QUEUES else self._catalogue.takes_all_errors
         looked_at = {model._name for model in self._catalogue.all} | self._catalogue.unread
-        known = known_models(self._reader.connection, kind).values() if is_asked else ()
+        known = models_in(self._written, kind).values() if is_asked else ()
         numbers = [(each, self._number(each.name)) for each in known if each.name not in looked_at]
         return [(each, number) for each, number in numbers if number]
 

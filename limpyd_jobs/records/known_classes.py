@@ -169,17 +169,9 @@ def _field_of(kind: str, name: str) -> str:
 
 
 class Written(NamedTuple):
-    """What processes wrote of classes and models.
-
-    Attributes
-    ----------
-    texts: dict of str to str
-        By field.
-    left_out: int
-        How many are not read, because there are too many, or they are too long.
-    unread: set of str
-        The beginnings of keys that this user of Redis may not read: of these, and of those that the caller named.
-    """
+    """What processes wrote of classes and models, by field; how many are not read, because there are too many, or they
+    are too long; and the beginnings of keys that this user of Redis may not read, of these, and of those that the
+    caller named."""
 
     texts: Mapping[str, str]
     left_out: int
@@ -233,15 +225,8 @@ def is_secret_in(job_class: Any, name: str) -> bool:
 
 
 class MaskedFields(NamedTuple):
-    """The names that job classes of a database call secret.
-
-    Attributes
-    ----------
-    by_path: dict of str to set of str
-        Those of each class that is known, by its path; empty of a class that names none.
-    is_whole: bool
-        False if there are more classes than are read.
-    """
+    """The names that job classes of a database call secret, by the path of each class that is known; and whether these
+    are all classes: only so many are read."""
 
     by_path: Mapping[str, frozenset[str]]
     is_whole: bool
@@ -260,11 +245,11 @@ def masked_in(written: Written, imported: Iterable[type[RedisModel]] = ()) -> Ma
     return MaskedFields({path: frozenset(names) for path, names in by_path.items()}, not written.left_out)
 
 
-def paths_by_name(connection: Any) -> dict[str, str]:
+def paths_by_name(written: Written) -> dict[str, str]:
     """Return the paths of the job classes that are written in a database, by the beginning of their keys."""
     return {
         known.name: known.path
-        for field, known in _stored(read_written(connection).texts)
+        for field, known in _stored(written.texts)
         if field in (known.path, _field_of(known.path, known.name))
     }
 
@@ -274,13 +259,8 @@ def names_by_path(connection: Any) -> dict[str, str]:
     return {path: known.name for path, known in known_classes(connection).items()}
 
 
-def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
-    """Return the models of queues, or of errors, by the beginning of their keys, as `known_classes` does."""
-    return models_in(read_written(connection), kind, imported)
-
-
 def models_in(written: Written, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
-    """Return the models of queues, or of errors, among what is written, as `known_models` does."""
+    """Return the models of queues, or of errors, by the beginning of their keys, as `classes_in` does."""
     stored = _stored(written.texts, _field_of(kind, ""))
     found = {known.name: known for field, known in stored if field == _field_of(kind, known.name)}
     return {**found, **{known.name: known for known in _all_of(imported)}}
@@ -314,15 +294,9 @@ def _parsed(text: str) -> KnownClass | None:
     return None
 
 
-def unreadable_fields(connection: Any) -> set[str]:
+def unreadable_fields(written: Written) -> set[str]:
     """Return the fields in which another program wrote something that is not a class."""
-    texts = read_written(connection).texts
-    return {*texts} - {field for field, _ in _stored(texts)}
-
-
-def left_out(connection: Any) -> int:
-    """Return how many classes and models are not read, because there are too many, or they are too long."""
-    return read_written(connection).left_out
+    return {*written.texts} - {field for field, _ in _stored(written.texts)}
 
 
 def read_written(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> Written:

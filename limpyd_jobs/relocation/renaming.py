@@ -12,7 +12,15 @@ from limpyd_jobs.classes.binding import bound_models, concrete
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.known_classes import ERRORS, QUEUES, UNREADABLE, KnownClass, known_classes, known_models
+from limpyd_jobs.records.known_classes import (
+    ERRORS,
+    QUEUES,
+    UNREADABLE,
+    KnownClass,
+    classes_in,
+    models_in,
+    read_written,
+)
 from limpyd_jobs.records.known_classes import KEY as CLASSES
 from limpyd_jobs.redis.cluster.tags import prefix_of
 from limpyd_jobs.redis.database import JobsDatabase
@@ -29,9 +37,8 @@ NAMING = {":hash": ("_queue_key", "queue_model"), ":changes": ("queue",)}
 def namespaces_of(database: JobsDatabase) -> set[str]:
     """Return the namespaces of the jobs, queues, errors, schedules and integrations of a database, without its tag."""
     connection, prefix = connection_to(database), database.prefix
-    known = [*known_classes(connection).values()]
-    for kind in (QUEUES, ERRORS):
-        known += known_models(connection, kind).values()
+    written = read_written(connection)
+    known = [*classes_in(written).values(), *models_in(written, QUEUES).values(), *models_in(written, ERRORS).values()]
     imported = [model for model in concrete(roots.base) if model.database is database]
     names = {each.name for each in known} | {each._name for each in (*imported, *bound_models(database, roots.base))}
     found = {name.removeprefix(prefix).rpartition(":")[0] or name.removeprefix(prefix) for name in names}

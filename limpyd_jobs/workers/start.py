@@ -18,7 +18,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models.pruning import Retention, kept_for_ever, read_finished
 from limpyd_jobs.records import records
-from limpyd_jobs.records.known_classes import QUEUES, known_models
+from limpyd_jobs.records.known_classes import QUEUES, models_in, read_written
 from limpyd_jobs.records.relocations import refuse_moved
 from limpyd_jobs.redis.database import database_name
 from limpyd_jobs.redis.servers import MAY_DELETE_JOBS, is_away, is_connection_cut, is_transient, memory_of
@@ -195,7 +195,7 @@ class Start:
     def _other_model(self) -> str:
         """Say that queues of these names are of another model, as the database knows it; empty if there are none."""
         own, client = self.worker.queue_model, records.redis_of(self.worker.queue_model)
-        for known in known_models(client, QUEUES).values():
+        for known in models_in(read_written(client), QUEUES).values():
             prefix = known.indexes.get("name", f"{known.name}:name:")
             if known.name != own._name and client.exists(*(f"{prefix}{name}" for name in self.worker.queues)):
                 return f"there is one of another model: is --queue-model={one_line(known.path)} missing?"
