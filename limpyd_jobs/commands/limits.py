@@ -15,10 +15,9 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job
 from limpyd_jobs.query import LimitKey, rest_limit, resume_limit, set_limit
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.views import LimitRow, limit_rows, rows_of_class
+from limpyd_jobs.views import LimitRow, limit_rows, rows_of
 
 COLUMNS = ("limit", "class", "taken", "allowed", "rate", "parked", "waited", "state", "set")
-SPARE = ("waited", "rate", "set")  # columns that a narrow terminal has no room for
 MOST_NAMED = 5  # keys that still rest
 NUMBERS = ("concurrency", "rate", "burst", "share")
 
@@ -60,8 +59,8 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
     def _list(self, words: Sequence[str]) -> None:
         if len(words) > 1:
             self.parser.error(f"unexpected argument: {words[1]!r}; list takes one class")
-        found = rows_of_class(job_class_of(words[0])) if words else limit_rows()
-        self.print_list([*map(_as_json, found)], COLUMNS, map(_row, found), SPARE)
+        found = rows_of(limit_rows(), [job_class_of(words[0]).get_model_repr()]) if words else limit_rows()
+        self.print_list([*map(_as_json, found)], COLUMNS, map(_row, found), spare=("waited", "rate", "set"))
 
     def _show(self, words: Sequence[str]) -> int:
         if len(words) != 1:
@@ -107,8 +106,8 @@ Without a word, it lists. What is set holds from the next claim on, and outlasts
             self.parser.error(f"unexpected argument: {rest[0]!r}")
         now_set = resume_limit(job_class, limit, value, **self.how_audited)
         what = limit if value is None else _key(limit, value)
-        rows = [row for row in rows_of_class(job_class) if row.key.name == limit and _is_of(row.key, value)]
-        resting = [row.masked for row in rows if row.key.rests_for]
+        rows = [row for row in rows_of(limit_rows(), [job_class.get_model_repr()]) if row.key.rests_for]
+        resting = [row.masked for row in rows if row.key.name == limit and _is_of(row.key, value)]
         if not resting:
             return self._print(now_set, f"{_key(limit, value)} is resumed: its jobs begin again")
         keys = ", ".join(f"{key.label} ({key.state})" for key in resting[:MOST_NAMED])

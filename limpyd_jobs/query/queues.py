@@ -132,7 +132,7 @@ def some_queue_states(
 
 
 def _names_of_classes(database: JobsDatabase | None) -> str:
-    return json.dumps(dict(models_of(database).names) or {"": ""})
+    return json.dumps({path: each.name for path, each in models_of(database).all_classes.items()} or {"": ""})
 
 
 def rank(state: QueueState) -> tuple[str, int, str]:

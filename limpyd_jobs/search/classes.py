@@ -75,11 +75,6 @@ class KnownModels:
         """The job classes, by path."""
         return self._written.without_unread(self.all_classes)
 
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The beginnings of the keys of job classes, by path, also of those that may not be read."""
-        return {path: known.name for path, known in self.all_classes.items()}
-
     @cached_property
     def queue_models(self) -> Sequence[KnownClass]:
         """The models of queues, sorted by the beginning of their keys."""
@@ -97,8 +92,7 @@ class KnownModels:
 
     @property
     def unread(self) -> Sequence[str]:
-        """The beginnings of the keys of classes and models, written or imported, that this user of Redis may not read.
-        What is in them is left out wherever jobs, queues or errors are looked for."""
+        """The beginnings of the keys of classes and models that this user of Redis may not read."""
         return sorted(self._written.unread)
 
     def _models(self, kind: str, imported: Sequence[Any]) -> Sequence[KnownClass]:

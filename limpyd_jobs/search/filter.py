@@ -25,18 +25,8 @@ T = TypeVar("T")
 
 
 class Follower(Protocol):
-    """Is given which jobs were put back, and sees what becomes of them. It may wait in `progress`, and at the end.
-
-    Attributes
-    ----------
-    token: str
-        Of the entry in the audit.
-    told: str
-        What the audit says of it, beside how jobs are changed.
-    step: int
-        How many jobs a step puts back at most.
-    numbers: mapping
-        What it counted.
+    """Is given which jobs were put back, some at once, `step` at most, and sees what becomes of them. The entry in the
+    audit has its `token`, what it `told`, and the `numbers` that it counted. It may wait in `progress`, and at the end.
     """
 
     token: str
@@ -124,12 +114,16 @@ class Plan:
 
     def _changing(self, walk: Walk, source: Source, model: Any, added: _Added) -> Steps[None]:
         """Change the records of a source, the oldest first, or count what would be changed."""
-        is_refused = isinstance(model, LookupError)
-        ask: Ask[Any] = source.find if is_refused else self._action.asking(source, model, added.entry)
-        parts = yield from (source.parts_to_change(added.step) if added.entry else source.parts_to_count())
+        ask: Ask[Any] = source.find
+        if not isinstance(model, LookupError):
+            ask = self._action.asking(source, model, added.entry)
+        parts = yield from source.parts_to_change(added.step, is_counted=added.entry is None)
         for which in parts:
             reply = yield from ask(which)
-            added.take(source.known.name, Changed({f"{model}": reply.number}) if is_refused else reply)
+            if isinstance(model, LookupError):
+                added.add(Changed({f"{model}": reply.number}))
+            else:
+                added.add(reply, source.known.name)
             if walk.is_over(parts, reply):
                 return
 
@@ -139,17 +133,14 @@ class _Added:
 
     def __init__(self, entry: Entry | None, follower: Follower | None) -> None:
         self.entry, self._follower = entry, follower
-        self.step = follower.step if follower else None
+        self.step = follower.step if follower else 0
         self._outcomes = Counter[str]()
         self._until: datetime | None = None
 
-    def take(self, name: str, each: Changed) -> None:
-        """Add what was done with some records of a class, whose keys begin so."""
-        if self._follower:
+    def add(self, each: Changed, name: str = "") -> None:
+        """Add what was done with some records, of the class whose keys begin so."""
+        if self._follower and name:
             self._follower.took(name, each.pks)
-        self.add(each)
-
-    def add(self, each: Changed) -> None:
         self._outcomes.update(each.outcomes)
         number = each.outcomes.get("done", 0) if self.entry else self._outcomes["done"]
         self._until = last_turn(each.first, each.interval, number) if each.first and number else self._until

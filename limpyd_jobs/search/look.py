@@ -122,8 +122,10 @@ class Search(Walk):
         for each in classes.values():
             self._paths[each.name].append(each.path)
         asked = [each for each in conditions if each.field != "class"]
-        of_class = [each for each in conditions if each.field == "class"]
-        known = [*one_of_each(_classes_that_meet(of_class, classes)).values()]
+        for condition in conditions:
+            if condition.field == "class":
+                classes = {path: each for path, each in classes.items() if condition.is_met_by_class(path)}
+        known = [*one_of_each(classes).values()]
         names = {each.field for each in asked}.union([by] if by else []) - OTHER_NAMES - {ANY}
         if known:
             fields = OTHER_NAMES.union(*[each.fields for each in known])
@@ -204,13 +206,6 @@ class Search(Walk):
         if condition.field != "error" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
-
-
-def _classes_that_meet(conditions: Sequence[Condition], classes: Mapping[str, KnownClass]) -> Mapping[str, KnownClass]:
-    """Return the classes, by path, that meet all conditions on the class."""
-    for each in conditions:
-        classes = {path: known for path, known in classes.items() if each.is_met_by_class(path)}
-    return classes
 
 
 def listed_jobs(

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import islice
 from operator import itemgetter
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import Commands, Steps, Stream, commanded, given, listed, streamed
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.transitions import many
-from limpyd_jobs.transitions.many import Found
+from limpyd_jobs.transitions.many import Changed, Found, Grouped
 
 # How many jobs one step looks at: it takes Redis about a millisecond.
 PER_STEP = 500
@@ -45,15 +45,8 @@ class Enough(Exception):
     """Raise it in `progress` to look at no more: what was counted or done by then is returned."""
 
 
-class Look(Protocol):
-    """The reply of a script that includes ``finding.lua``: how many jobs it looked at, and the pk of the last one."""
-
-    @property
-    def looked(self) -> int: ...
-    @property
-    def seen(self) -> int: ...
-
-
+# The reply of a script that includes ``finding.lua``: it says how many jobs were looked at, and the pk of the last one.
+Look = Found | Changed | Grouped
 ALook = TypeVar("ALook", bound=Look)
 
 # Asks about some records: it is given the part of a request that says which.
@@ -171,13 +164,9 @@ class Source:
         pks: Pks = (yield from self._pks_in_order(start, is_upwards, few)) if self.size else ()
         return Parts({**self._asking, "within": self._key}, pks, size or PER_STEP)
 
-    def parts_to_change(self, most: int | None = None) -> Steps[Parts]:
-        """Return the parts for what changes records, the oldest first; of that many at most, if that is given."""
-        return self.parts(is_upwards=True, size=most or CHANGES_PER_STEP, few=FEWER_THAN_ALL)
-
-    def parts_to_count(self) -> Steps[Parts]:
-        """Return the same records, for what only counts what would be changed."""
-        return self.parts(is_upwards=True, few=FEWER_THAN_ALL)
+    def parts_to_change(self, most: int, *, is_counted: bool) -> Steps[Parts]:
+        """Return the parts for what changes records, of so many at most, or only counts them, the oldest first."""
+        return self.parts(is_upwards=True, size=None if is_counted else most or CHANGES_PER_STEP, few=FEWER_THAN_ALL)
 
     def _pks_in_order(self, start: int | None, is_upwards: bool, few: float) -> Steps[Pks]:
         if self._pks is not None:
@@ -293,11 +282,8 @@ class Walk:
         self, source: Source, start: int | None = None, *, is_upwards: bool = False, **options: Any
     ) -> Iterator[Found]:
         """Yield looks at the records of a source until there is no time left. For the options see `Source.find`."""
-        return self.looks(source, partial(source.find, **options), start=start, is_upwards=is_upwards)
-
-    def looks(self, source: Source, ask: Ask[ALook], **how: Any) -> Iterator[ALook]:
-        """Do the same by another script. For `how` see `Source.parts`."""
-        return streamed(self.stream(source, ask, **how))
+        find = partial(source.find, **options)
+        return streamed(self.stream(source, find, start=start, is_upwards=is_upwards))
 
     def stream(self, source: Source, ask: Ask[ALook], **how: Any) -> Stream[ALook]:
         """Return the same looks as a stream."""

@@ -47,7 +47,6 @@ from limpyd_jobs.views.limits import LimitRow as LimitRow
 from limpyd_jobs.views.limits import class_with_limits as class_with_limits
 from limpyd_jobs.views.limits import limit_rows as limit_rows
 from limpyd_jobs.views.limits import rows_of as rows_of
-from limpyd_jobs.views.limits import rows_of_class as rows_of_class
 from limpyd_jobs.views.merged import glance_of_all as glance_of_all
 from limpyd_jobs.views.merged import levels_of_all as levels_of_all
 from limpyd_jobs.views.merged import overview_of_all as overview_of_all

@@ -12,7 +12,6 @@ from limpyd_jobs.limiting.limit import limits_of_class
 from limpyd_jobs.models import Job
 from limpyd_jobs.query import LimitKey, limit_keys
 from limpyd_jobs.query.attention.conditions import LONG_WAIT
-from limpyd_jobs.query.limits.keys import owner_of
 from limpyd_jobs.records.known_classes import HIDDEN, SECRET
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import models_of, on
@@ -23,8 +22,7 @@ DIGEST = "#"
 
 class LimitRow(NamedTuple):
     """A key of a limit, and the class of its jobs: empty if several classes share the limit, or it is not known.
-    `shared` has those that share it, as far as they are known. `is_secret` is whether its value is, or may be: as of a
-    field that is not known."""
+    `shared` has those that share it, as far as they are known. `is_secret` is whether its value is, or may be."""
 
     key: LimitKey
     job_class: str
@@ -86,12 +84,6 @@ def limit_rows(database: JobsDatabase | None = None) -> list[LimitRow]:
         for key in limit_keys(database)
     ]
     return sorted(rows, key=lambda row: (not row.lets_none_begin, -(row.key.waited or 0.0), row.key.waited is None))
-
-
-def rows_of_class(job_class: type[Job]) -> list[LimitRow]:
-    """Return the keys of the limits of one class, on its database."""
-    owners = {(owner_of(job_class, limit), limit.label) for limit in limits_of_class(job_class)}
-    return [row for row in limit_rows(job_class.database) if (row.key.owner, row.key.name) in owners]
 
 
 def _is_secret(key: LimitKey, names: Collection[str]) -> bool:

@@ -231,8 +231,8 @@ def stored_job(ident: str, database: JobsDatabase | None, most: int | None = Non
         raise ValueError(f"{ident!r} is not the ident of a job, for example myapp.jobs.SendMail:12")
     known = classes_of(database).get(parsed.path)
     if not known:
-        if name := models_of(database).names.get(parsed.path):
-            raise LookupError(f"The jobs of {parsed.path} are in {unread_text([name], 1)}")
+        if unread := models_of(database).all_classes.get(parsed.path):
+            raise LookupError(f"The jobs of {parsed.path} are in {unread_text([unread.name], 1)}")
         raise LookupError(
             f"{parsed.path} is not a job class of this database: no process of version 3 added or ran one of its "
             "jobs. If version 2 did, name its module with --job-modules"

@@ -227,7 +227,7 @@ def _held(connection: Any, models: KnownModels, bases: Sequence[str]) -> Iterato
     """Yield the jobs that run, and what they hold."""
     running = _replies(connection, [("ZRANGE", f"{base}:_running", 0, -1) for base in bases])
     idents = [*chain.from_iterable(each or () for each in running)]
-    names = models.names
+    names = {path: each.name for path, each in models.all_classes.items()}
     known = [(ident, names[path], pk) for ident in idents for path, _, pk in [ident.rpartition(":")] if path in names]
     replies = _replies(connection, [("HGET", f"{name}:{pk}:hash", "_slots") for _, name, pk in known])
     return zip((ident for ident, _, _ in known), replies, strict=True)
