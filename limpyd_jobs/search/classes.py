@@ -152,9 +152,11 @@ def queue_models_of(database: JobsDatabase | None, only: Any = None) -> Sequence
     return _one(database, only) or _some(models_of(database).queue_models, only)
 
 
-def error_models_of(database: JobsDatabase | None, only: Any = None) -> Sequence[KnownClass]:
-    """Return the models of errors in the same way."""
-    return _one(database, only) or _some(models_of(database).error_models, only)
+def error_models_of(
+    database: JobsDatabase | None, only: Any = None, known: KnownModels | None = None
+) -> Sequence[KnownClass]:
+    """Return the models of errors in the same way, of those that are known already, if they are given."""
+    return _one(database, only) or _some((known or models_of(database)).error_models, only)
 
 
 def _one(database: JobsDatabase | None, only: Any) -> Sequence[KnownClass]:

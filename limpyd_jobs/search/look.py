@@ -14,6 +14,7 @@ from limpyd_jobs.records.known_classes import KnownClass, one_of_each
 from limpyd_jobs.redis.calls import Commands, Steps
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
+    KnownModels,
     classes_of,
     connection_to,
     error_models_of,
@@ -104,7 +105,7 @@ class Search(Walk):
         self._database, self._error_model, self._is_hidden = database, error_model, is_hidden
         self.connection = connection_to(database)
         self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
-        self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
+        self._models: KnownModels | None = None  # until it begins
 
     def begin(
         self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, listed: Listed | None = None
@@ -117,7 +118,7 @@ class Search(Walk):
     def _sources_of(
         self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None
     ) -> Steps[list[Source]]:
-        models = yield from reading_models(self._database)
+        models = self._models = yield from reading_models(self._database)
         classes, queues = models.classes, models.queue_models
         for each in classes.values():
             self._paths[each.name].append(each.path)
@@ -131,8 +132,6 @@ class Search(Walk):
             fields = OTHER_NAMES.union(*[each.fields for each in known])
             check_fields("None of these classes has a field", names, fields)
         able = [each for each in known if names <= each.fields]
-        if any(each.field in (*OF_ERRORS, OF_LAST_VERSION) for each in asked):
-            yield self._models_of_errors  # which are known from now on
         few = only if only is not None else ((yield from self._jobs_of_few_errors(asked)) if pks is None else None)
 
         meant: Mapping[str, Meaning] = {each.name: Meaning(asked, None) for each in able}
@@ -174,23 +173,16 @@ class Search(Walk):
         return [where for where, _ in self._errors_of(known)]
 
     def _errors_of(self, known: KnownClass) -> list[tuple[dict[str, str], Mapping[str, str]]]:
+        models = error_models_of(self._database, self._error_model, self._models)
+        found = [(each.name, each.indexes) for each in models if each.indexes.keys() >= _LOOKED_AT]
         return [
             (
                 {"of_job": indexes["job_pk"], "of_class": f"{indexes['job_model_repr']}{path}", "errors": name},
                 indexes,
             )
-            for name, indexes in self._models_of_errors()
+            for name, indexes in found
             for path in self._paths[known.name]
         ]
-
-    def _models_of_errors(self) -> list[tuple[str, Mapping[str, str]]]:
-        """Return the beginnings of the keys, and of the indexes, of the models of errors."""
-        if not self._indexes_of_errors:
-            models = error_models_of(self._database, self._error_model)
-            self._indexes_of_errors = [
-                (each.name, each.indexes) for each in models if each.indexes.keys() >= _LOOKED_AT
-            ]
-        return self._indexes_of_errors
 
     def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
         if condition.field == OF_LAST_VERSION:
