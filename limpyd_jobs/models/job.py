@@ -483,7 +483,8 @@ class Job(JobRecord):
         priority: int
             None for its own priority, or for the one before its retry policy changed it.
         restart: bool
-            True to let the loops and steps of the job begin anew, instead of going on where they were.
+            True to let the loops and steps of the job begin anew, instead of going on where they were. What is left of
+            the jobs that it spawned is canceled.
 
         The other parameters: see `add_job`.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from cases import each
 from flow_kinds import Page, Replaced, Report, Spawning, Tagged
 from running import work
 
@@ -35,6 +36,15 @@ def a_spawning_job(**fields: Any) -> Spawning:
     job = Spawning.add_job(**fields)
     run()
     assert job.hmget("status", "tries", "start") == [STATUSES.DELAYED, None, None]
+    return job
+
+
+def one_that_fails_after_it_spawned(**fields: Any) -> Spawning:
+    job = Spawning.add_job(**fields)
+    claim = job.claim("me")
+    with pytest.raises(JobInterrupted):
+        job.run(None)
+    claim.fail(ValueError("no"))
     return job
 
 
@@ -125,6 +135,31 @@ class TestSpawning:
         job.requeue(restart=True)
         run()
         assert (job.status.hget(), len(Page.collection())) == (STATUSES.DELAYED, 6)
+
+    @each("many", [False, True])
+    def test_what_is_left_of_what_it_spawned_before_is_canceled_then(self, many: bool) -> None:
+        job = one_that_fails_after_it_spawned(pages=120)
+        before = flow_of(job)
+        running = Page.get_from_ident(before.nodes()[0].ident).claim("me")
+        if many:
+            assert Spawning.collection(status=STATUSES.ERROR).requeue_all(restart=True).done == 1
+        else:
+            job.requeue(restart=True)
+        assert {node.state for node in before.nodes()} == {"canceled"}
+        assert before.state()[:2] == ("running", 1)
+        run()
+        assert flow_of(job).id != before.id
+        running.cancel()
+        assert before.state() == ("ended", 0, 120, 120, "the job that spawned it begins anew")
+        assert job.status.hget() == STATUSES.DELAYED  # for the new ones
+        assert flow_of(job).state()[:2] == ("running", 120)
+
+    def test_another_requeue_lets_it_go_on_with_them(self) -> None:
+        job = one_that_fails_after_it_spawned()
+        flow = flow_of(job)
+        job.requeue()
+        run()
+        assert (flow_of(job).id, flow.state()[:2]) == (flow.id, ("running", 3))
 
     def test_a_node_of_a_flow_may_spawn(self) -> None:
         flow = chain(Spawning.prepare(), Report.prepare())

@@ -270,13 +270,13 @@ local function cancel_flow(flow, reason)
   end
 end
 
--- Cancels what a job spawned, given its `_spawned`.
+-- Cancels what a job spawned, given its `_spawned`; and why, if not because it was canceled.
 --@rarely
-local function cancel_spawned(text)
+local function cancel_spawned(text, reason)
   for flow in string.gmatch(text, '"(%x+)"') do
     local state = redis.pcall('HGET', FLOW .. flow, 'state')
     if state == 'running' or state == 'held' then
-      cancel_flow(flow, 'the job that spawned it was canceled')
+      cancel_flow(flow, reason or 'the job that spawned it was canceled')
     end
   end
 end

@@ -3,6 +3,15 @@
 --@include claims
 --@include places
 
+-- Lets a job begin anew: what it had done, got and spawned is forgotten, given its changes; the rest of that is canceled, as no
+-- one would read what comes of it.
+--@rarely
+local function begin_anew(job, changes)
+  local spawned = redis.call('HGET', job.key, '_spawned')
+  if spawned then cancel_spawned(spawned, 'the job that spawned it begins anew') end
+  changes._cursor, changes._signals, changes._waits, changes._spawned = false, false, false, false
+end
+
 -- `where` is {model: of the queue, name, priority: none for its own, due, custom, restart}. The outcomes and their details are
 -- documented in requeue.lua.
 local function requeue_job(job, where)
@@ -33,7 +42,7 @@ local function requeue_job(job, where)
   elseif first then
     changes._first_priority = note_of_priority(first, priority)
   end
-  if where.restart then changes._cursor, changes._signals, changes._waits, changes._spawned = false, false, false, false end
+  if where.restart then begin_anew(job, changes) end
   if where.custom then
     update(job.model, job.pk, placed(changes, priority, where.due))
   else
