@@ -111,6 +111,13 @@ def workshop(_workshop: Site) -> Site:
     return _workshop
 
 
+@pytest.fixture
+def knowing_site(_server: RedisServer, workshop: Site) -> Iterator[Site]:
+    """Another dashboard of the same database as `workshop`, which knows the job classes."""
+    with serving(_server, workshop.db, "--job-modules=webshop") as site:
+        yield site
+
+
 @pytest.fixture(scope="session")
 def _hostile(_server: RedisServer) -> Iterator[Site]:
     import hostile

@@ -9,10 +9,10 @@ from conftest import Site
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from servers import wait_until
-from webshop import ResizeImage, SendMail
+from webshop import ResizeImage, SendMail, Translate
 
 from limpyd_jobs import STATUSES, Error, Queue, Schedule, Worker, WorkerPresence
-from limpyd_jobs.query import JobFilter, queue_states
+from limpyd_jobs.query import JobFilter, limit_keys, queue_states
 
 
 def fail(number: int) -> None:
@@ -236,3 +236,27 @@ def test_entries_are_put_back_from_quarantine_and_dropped(workshop: Site, browse
     browser.click("Drop…")
     browser.confirm()
     assert queue.quarantine.lmembers() == []
+
+
+def test_a_limit_is_paused_resumed_and_has_another_number(knowing_site: Site, browser: Browser) -> None:
+    jobs = [Translate.add_job(model="large", tokens="1") for _ in range(3)]
+    for job in jobs[:2]:
+        job.claim(owner="web1:1:aaaaaaaaaaaa", lease=3600)
+    for verb, state, said in (("Pause", "paused", "begins until it is resumed"), ("Resume", "full", "is resumed")):
+        browser.open(knowing_site("/limits"))
+        browser.click(verb)
+        assert [key.state for key in limit_keys()] == [state]
+        assert said in browser.text
+    browser.find("Set…", "button").click()
+    assert browser.violations() == []
+    browser.fill("concurrency", "5")
+    assert browser.driver.find_element(By.ID, "live-button").text == "Paused", "while a form is filled in"
+    browser.click("Set")
+    assert [(key.allowed, key.set) for key in limit_keys()] == [(5, {"concurrency": "5"})]
+    browser.find("Set…", "button").click()
+    browser.fill("concurrency", "many")
+    browser.click("Set")
+    assert "concurrency must be a whole number" in browser.text
+    browser.open(knowing_site("/audit"))
+    assert all(verb in browser.text for verb in ("limit pause", "limit resume", "limit set"))
+    assert browser.complaints() == []

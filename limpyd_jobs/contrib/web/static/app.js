@@ -146,7 +146,7 @@
     const at = document.activeElement, selected = getSelection();
     return part.contains(at) && at.matches("input:not([type=checkbox]), select, textarea, form button:focus-visible")
       || !!part.querySelector("form button:hover")  // what is about to be pressed stays where it is
-      || !!part.querySelector("input[type=checkbox]:checked, details[open] form, [data-holds]")
+      || !!part.querySelector("input[type=checkbox]:checked, details[open] form, form:popover-open, [data-holds]")
       || !!document.querySelector("dialog[open]")
       || (!selected.isCollapsed && part.contains(selected.anchorNode));
   }

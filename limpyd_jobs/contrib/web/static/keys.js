@@ -87,7 +87,7 @@
     const box = Object.assign(element("input"), { type: "checkbox", checked: !isOff() });
     box.addEventListener("change", () => kept.set("keys", box.checked ? "on" : "off"));
     const close = Object.assign(element("button", "Close"), { type: "button", autofocus: true });
-    const dialog = Object.assign(element("dialog", "", element("h2", "Keys"), list, element("p", "", element("label", "", box, " Letters do something")), close), { id: "keys" });
+    const dialog = Object.assign(element("dialog", "", element("h2", "Keys"), list, element("p", "", element("label", "", box, " Letters are keys")), close), { id: "keys" });
     dialog.setAttribute("aria-label", "Keys");
     close.addEventListener("click", () => dialog.close());
     return dialog;
