@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from browser import OF_COLOURS, TOO_WIDE, WITHOUT_OUTLINE, Browser
@@ -17,32 +18,37 @@ from limpyd_jobs.contrib.web.pages import PAGES
 # Pages that only come after a form was sent: other tests look at them.
 AFTER_FORMS = {"/tasks/{pk}", "/requeues/{token}", "/find/through"}
 
-# The pictures of the manual: the address of the page, and the height.
+# The pictures of the manual: the address of the page, and the height; 0 for all that is on cards.
 PICTURES = {
-    "overview": ("/", 1560),
+    "overview": ("/", 0),
     "queues": ("/queues", 560),
-    "queue": ("/queues/queue?name=images", 1180),
+    "queue": ("/queues/queue?name=images", 0),
     "jobs": ("/jobs?q=status%3Derror", 800),
     "errors": ("/errors", 480),
-    "workers": ("/workers", 880),
+    "workers": ("/workers", 0),
     "schedules": ("/schedules", 420),
-    "flow": ("/flows/flow?name=month-end%3A2026-11", 840),
-    "job": ("/jobs/webshop.SendMail:12", 960),
+    "flow": ("/flows/flow?name=month-end%3A2026-11", 0),
+    "job": ("/jobs/webshop.SendMail:12", 0),
 }
 
 MAX_PICTURE = 150_000
 
-# A picture has the path of no machine.
+END_OF_CARDS = """
+const cards = [...document.querySelectorAll("main .card, main .tile")];
+const bottoms = cards.map(each => each.getBoundingClientRect().bottom);
+return Math.ceil(Math.max(...bottoms) + scrollY) + 12;
+"""
+
+# A picture has the path and the name of no machine.
 AT_HOME = """
-for (const each of document.querySelectorAll(".frame-of p")) {
-  const texts = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    texts.currentNode.nodeValue = texts.currentNode.nodeValue.replaceAll(arguments[0], "/srv/shop");
-  }
+const [home, host] = arguments, texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) {
+  const text = texts.currentNode;
+  text.nodeValue = text.nodeValue.replaceAll(home, "/srv/shop").replaceAll(`${host}:`, "web1:");
 }
 """
 
-WIDTH, PHONE = 1280, 375
+WIDTH, TABLET, PHONE = 1280, 768, 375
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +71,7 @@ def test_a_page_is_well_made(path: str, addresses: dict[str, list[str]], browser
 
 
 def assert_accessible(browser: Browser) -> None:
-    """Look at a page in both themes, by keyboard, and on a phone."""
+    """Look at a page in both themes, by keyboard, and on smaller screens."""
     assert browser.violations() == []
     browser.theme("dark")
     dark = browser.violations(OF_COLOURS)
@@ -73,10 +79,11 @@ def assert_accessible(browser: Browser) -> None:
     assert dark == []
     browser.press(Keys.TAB)
     assert browser.run(WITHOUT_OUTLINE) == []
-    browser.resize(PHONE)
-    wide = browser.run(TOO_WIDE)
-    browser.resize(WIDTH)
-    assert wide == []
+    for width in (PHONE, TABLET):
+        browser.resize(width)
+        wide = browser.run(TOO_WIDE)
+        browser.resize(WIDTH)
+        assert wide == [], width
 
 
 def test_a_page_without_anything_says_what_it_will_show_or_what_to_do_first(workshop: Site, browser: Browser) -> None:
@@ -150,9 +157,10 @@ def test_a_picture_of_it_fits_in_the_manual(
 ) -> None:
     folder = ROOT / "docs" / "images" if request.config.getoption("--pictures") else tmp_path
     path, height = PICTURES[name]
-    browser.resize(WIDTH, height)
+    browser.resize(WIDTH, height or 800)
     browser.open(shop(path))
-    browser.run(AT_HOME, str(ROOT / "tests" / "web"))
+    browser.resize(WIDTH, height or browser.run(END_OF_CARDS))
+    browser.run(AT_HOME, str(ROOT / "tests" / "web"), gethostname().partition(".")[0])
     picture = browser.picture()
     browser.resize(WIDTH)
     assert len(picture) < MAX_PICTURE

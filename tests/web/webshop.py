@@ -12,6 +12,7 @@ import redis
 from limpyd import fields
 
 from limpyd_jobs import Flow, Job, Limit, Queue, Schedule, Worker, WorkerPresence, chain
+from limpyd_jobs.integration import acting_for
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records import metrics, presences
 from limpyd_jobs.records.metrics import Metrics
@@ -132,7 +133,8 @@ def _add_some(client: redis.Redis) -> None:
     for number in range(3):
         ChargeCard.add_job(f"order:{number}", card_number="4111111111111111", order=f"{number}")
         ResizeImage.add_job(f"later:{number}", path="/photos/9.jpg", delayed_for=timedelta(hours=number + 1))
-    Queue.pause("payments")
+    with acting_for("ann"):
+        Queue.pause("payments")
     ResizeImage.add_job("canceled", path="/photos/8.jpg").cancel()
     held = ResizeImage.add_job("large", path="/photos/large.jpg", priority=5)
     held.claim(owner="web1:4711:aaaaaaaaaaaa", lease=3600)
