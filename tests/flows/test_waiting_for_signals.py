@@ -273,6 +273,22 @@ class TestWaiting:
         run()
         assert job.answer.value() == "of the flow"
 
+    def test_a_job_whose_flow_is_gone_can_be_sent_the_signal_that_it_got_of_it(self, redis_client: redis.Redis) -> None:
+        with Flow() as flow:
+            node = flow.add(Asking.prepare())
+        run()
+        send_signal(flow, "approval", "of the flow")
+        with node.job.claim("me") as claim:
+            assert node.job.wait_for("approval") == "of the flow"
+            claim.fail(ValueError("it failed"))
+        redis_client.delete(*redis_client.scan_iter(f"limpyd-jobs:flow:{flow.id}*"))  # as its time is over
+        node.job.requeue()
+        run()
+        assert node.job.status.hget() == STATUSES.DELAYED
+        assert send_signal(node.job, "approval", "another one") == "received"
+        run()
+        assert node.job.answer.value() == "another one"
+
     def test_a_job_that_has_run_is_not_dropped_by_its_limit_if_it_is_tried_again(self) -> None:
         job = Dropped.add_job()
         job.claim("me").fail(ValueError("no"))

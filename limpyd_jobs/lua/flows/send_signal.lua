@@ -28,7 +28,8 @@ local old = signals[name]
 if old == IN_VAIN then return answer('late') end
 if old == OF_FLOW then
   local of_flow = value_in(signal_of_flow(redis.call('HGET', job.key, '_flow'), name))
-  return answer(of_flow == value and 'kept' or 'already')
+  if of_flow then return answer(of_flow == value and 'kept' or 'already') end
+  old = nil  -- its flow is gone, and the signal with it: a job that was put back waits for another one
 end
 if old and value_in(old) ~= value then return answer('already') end
 signals[name] = old or UNASKED .. value
