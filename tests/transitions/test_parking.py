@@ -556,6 +556,16 @@ def test_jobs_that_wait_for_a_rate_go_on_if_the_clock_is_put_back(limited: World
     wait_until(lambda: begin(world, "2"), "the next one begins")
 
 
+def test_a_worker_looks_at_the_lanes_whatever_else_another_program_wrote_about_who_does(limited: World) -> None:
+    add(limited, "a", "a")
+    assert begin(limited, "1")
+    assert begin(limited, "2") is None
+    wakeups(limited, "one")
+    for text in ("x 1 two", "1 x two", "x x two", "nan nan two", "1e999 -1e999 two", "two", ""):
+        limited.client.hset(f"{limited.queue_key()}:hash", "_looks", text)
+        assert [wakeups(limited, each).is_watched for each in ("one", "two")] == [False, True], text
+
+
 def both(world: World, identifier: str, account: str, region: str) -> Job:
     return world.add(identifier, fields={"account": account, "region": region})[1]
 

@@ -360,7 +360,7 @@ end
 local function look_at_all_lanes()
   for base, queue in pairs(open_queues) do
     local later = base .. ':_later'
-    if queue and queue.lanes then redis.call('ZUNIONSTORE', later, 1, later, 'WEIGHTS', '0') end
+    if queue and queue.lanes then redis.pcall('ZUNIONSTORE', later, 1, later, 'WEIGHTS', '0') end
   end
   return score(now())
 end
@@ -370,9 +370,10 @@ end
 local function is_watched_by_another(worker, base, at)
   local looks = redis.call('HGET', base .. ':hash', '_looks') or ''
   local til, noted, other = string.match(looks, '^(%S+) (%S+) (.+)$')
-  if noted and tonumber(noted) > now() / 1000000 + CLOCK_MARGIN then
+  til, noted = tonumber(til or ''), tonumber(noted or '')  -- no numbers if another program wrote them
+  if noted and noted > now() / 1000000 + CLOCK_MARGIN then
     at = look_at_all_lanes()
-  elseif other and other ~= worker and tonumber(til) > now() / 1000000 and tonumber(til) <= tonumber(at) then
+  elseif til and other ~= worker and til > now() / 1000000 and til <= tonumber(at) then
     local waits = redis.pcall('ZSCORE', shared_key(base, 'idle_workers'), other)
     if type(waits) == 'string' and tonumber(waits) > now() / 1000000 then return true, at end
   end
