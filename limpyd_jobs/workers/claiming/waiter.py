@@ -221,7 +221,8 @@ class Waiter:
         self.context.repeats.sum_up()
         self.wakeup_timer.set(self._next_due)
         delivery = self.claimer.wait(self.keys_in_turn, seconds, only_take=only_take)
-        is_to_leave_lanes = delivery and delivery.token and self._sees_lanes
+        sees_lanes = self._sees_lanes or self.claimer.next_wakeups.parked is not None  # there may be some only now
+        is_to_leave_lanes = delivery and delivery.token and sees_lanes
         self._busy_with = delivery if is_to_leave_lanes else None
         self.wakeup_timer.set(monotonic() + LANES_LEFT_AFTER if is_to_leave_lanes else None)
         return self._wanted(delivery)
