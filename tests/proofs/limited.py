@@ -147,6 +147,10 @@ class Crew:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         del self._pids[pid]
+        with suppress(redis.ConnectionError):  # to a server of a cluster that is not there
+            self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
         for key in self._client.scan_iter("*running:*", count=10_000):
             for member in self._client.smembers(key):
                 if member.startswith(f"{pid} "):

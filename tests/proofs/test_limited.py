@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,17 +110,20 @@ def test_nothing_is_stuck_when_the_server_of_a_cluster_that_has_the_limits_dies(
         jobs_database.connect(url=cluster.url("limited"))
         client: Any = RedisCluster.from_url(f"redis://127.0.0.1:{cluster.servers[0].port}", decode_responses=True)
         owner = cluster.owner(key_slot(b"limited"))
+        next_owner = partial(cluster.owner, key_slot(b"limited"), but=owner)
         add_some(60)
         paced = Paced.add_jobs({"account": "a", "queue_name": "one"} for _ in range(30))
         with crew(client, LEASE) as workers:
             wait_until(lambda: Paced.collection(status="s"), "jobs begin")
             assert client.lrange("{limited}:over", 0, -1) == []
             owner.kill()
-            wait_until(lambda: answers(client), "a replica has taken over")
+            wait_until(lambda: next_owner() is not owner and answers(client), "a replica has taken over")
             workers.kill_one()
-            wait_until(lambda: not any(map(queued, (Turn, Visit, Paced))), "the end of all jobs")
-            wait_until(lambda: not keys_left(client), "the end of lanes")
-        assert [job.status.hget() for job in paced] == ["s"] * 30
+            successor = next_owner().client()  # all keys are there
+            names = [f"{job_class._name}:queued:1" for job_class in (Turn, Visit, Paced)]
+            wait_until(lambda: not successor.exists(*names), "the end of all jobs")
+            wait_until(lambda: not keys_left(successor), "the end of lanes")
+        assert successor.scard(f"{Paced._name}:status:s") == len(paced)
 
 
 def queued(job_class: type) -> int:
