@@ -330,9 +330,9 @@ def test_a_glance_costs_the_same_however_many_errors_there_are(redis_client: red
 
     fail_again(2, 600)
     glance()
-    assert commands() <= 750  # 500 errors are read, or fewer where a busy machine has no time for more in one step
+    assert commands() <= 1_500  # 500 errors are read, in more steps where a machine is busy
     fail_again(601, 3000)
-    assert commands() <= 750
+    assert commands() <= 1_500
     assert glance().recent.is_exact is False
     said = "500 of 500 tries of payouts failed"
     wait_until(lambda: the_only_one().title == said)  # which does not jump as other queues fail

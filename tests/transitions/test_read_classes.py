@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from limpyd_jobs.records import known_classes
-from limpyd_jobs.records.known_classes import KEY, KnownClass, left_out
+from limpyd_jobs.records.known_classes import KEY, KnownClass
 
 EMPTY: frozenset[str] = frozenset()
 
@@ -23,13 +23,13 @@ def test_of_too_many_and_of_too_long_ones_the_rest_is_left_out_and_counted(
     for path in ("a.D", "a.C", "a.B", "a.E"):
         redis_client.hset(KEY, path, known(path).as_json())
     assert [*known_classes.known_classes(redis_client)] == ["a.B", "a.C", "a.D"]
-    assert left_out(redis_client) == 2
+    assert known_classes.read_written(redis_client).left_out == 2
 
 
 def test_what_is_not_a_hash_has_no_classes(redis_client: redis.Redis) -> None:
     redis_client.set(KEY, "x")
     assert known_classes.known_classes(redis_client) == {}
-    assert left_out(redis_client) == 0
+    assert known_classes.read_written(redis_client).left_out == 0
 
 
 def test_a_text_is_read_once(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
