@@ -147,6 +147,7 @@ class Flow(Planned):
         self._check_wait(self._wait_at_most)
         self._nodes: list[NewNode] = []
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}  # the last ones in names that were not given, by the name of the class
         self._is_made = False
         self._given_database, self._database = database, None
 
@@ -217,7 +218,7 @@ class Flow(Planned):
 
     def _new_name(self, name: str | None, row: NodeRow) -> str:
         if name is None:
-            return usual_name(row, self._names, len(self._nodes) + 1)
+            return usual_name(row, self._names, self._numbers)
         if checked_name("The name of a node", name) in self._names:
             raise ValueError(f"The flow has a node of the name {name!r} already")
         return name

@@ -118,6 +118,15 @@ def test_under_asyncio_all_is_the_same() -> None:
     asyncio.run(read(flow))
 
 
+def test_jobs_without_a_name_are_counted_by_their_class_past_the_names_that_are_given() -> None:
+    flow = Flow()
+    names = [
+        flow.add(call.prepare(), name=name).name
+        for call, name in ((Page, "Page 3"), (Page, None), (Report, None), (Page, None), (Page, None), (Report, None))
+    ]
+    assert names == ["Page 3", "Page", "Report", "Page 2", "Page 4", "Report 2"]
+
+
 class TestMistakes:
     @each(
         ("call", "kind", "message"),
@@ -169,7 +178,7 @@ class TestMistakes:
             flow.add(Page.prepare(), **options)
 
     def test_two_jobs_of_one_identifier_are_refused(self) -> None:
-        message = "'Page' and 'Page 3' are one job of .*Page, with the identifier 'first': leave one of them out"
+        message = "'Page' and 'Page 2' are one job of .*Page, with the identifier 'first': leave one of them out"
         flow = Flow()
         for call in (Page.prepare("first"), Report.prepare("first"), Page.prepare("first")):
             flow.add(call)

@@ -117,10 +117,14 @@ def _unfit(job_class: Any, why: str) -> ConfigurationException:
     return ConfigurationException(f"A job of {path_of(job_class)} cannot be in a flow: {why}")
 
 
-def usual_name(row: NodeRow, taken: Container[str], number: int) -> str:
-    """Return the name of a node for which none is given: that of its class, with its number if it is taken."""
-    usual = path_of(row.job_class).rpartition(".")[2]
-    return usual if usual not in taken else f"{usual} {number}"
+def usual_name(row: NodeRow, taken: Container[str], numbers: dict[str, int]) -> str:
+    """Return the name of a node for which none is given: that of its class; if it is taken, with the next number of the
+    class, from 2 on. `numbers` has the last ones."""
+    usual = found = path_of(row.job_class).rpartition(".")[2]
+    while found in taken:
+        numbers[usual] = numbers.get(usual, 1) + 1
+        found = f"{usual} {numbers[usual]}"
+    return found
 
 
 class Plan(NamedTuple):

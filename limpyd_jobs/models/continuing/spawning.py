@@ -76,11 +76,11 @@ def _children_of(job: Any, calls: Sequence[Any]) -> list[Child]:
     if len(calls) > MAX_NODES:
         raise ValueError(f"A job spawns {MAX_NODES:,} jobs at most, by one name")
     children: list[Child] = []
-    names: set[str] = set()
+    names, numbers = set[str](), dict[str, int]()
     for number, call in enumerate(calls, 1):
         row = row_of(call)
         check_database(type(job), row.job_class)
-        children.append(Child(number, usual_name(row, names, number), row))
+        children.append(Child(number, usual_name(row, names, numbers), row))
         names.add(children[-1].name)
     return children
 
