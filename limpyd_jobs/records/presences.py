@@ -28,7 +28,7 @@ _sweep_presences = Script("presences/sweep_presences")
 # A stream with the workers that ended within a day, the last ones.
 ENDED = "limpyd-jobs:ended-workers"
 
-# How many that ended, without a note of it, are read; and which of their fields.
+# How many that ended, without a note of it, are read, the last ones; and which of their fields.
 MAX_LAPSED, _OF_LAPSED = 50, ("kind", "name", "host", "pid", "since", "details", "_lease")
 
 Model = type[RedisModel]
@@ -116,15 +116,17 @@ def lapsed(model: Model, kind: str, now: float) -> list[tuple[float, dict[str, s
     connection, description = redis_of(model), layout_of(model).description
     found: Any = ()
     with passing_over_wrong_types():
-        found = connection.zrange(description["leases"], 0, MAX_LAPSED - 1, withscores=True)
-    past = [(pk, end) for pk, end in found if end < now]
+        found = connection.zrevrangebyscore(
+            description["leases"], f"({now!r}", "-inf", start=0, num=MAX_LAPSED, withscores=True
+        )
+    pipe: Any = connection.pipeline(transaction=False)
+    for pk, _ in found:
+        pipe.hmget(f"{description['name']}:{pk}:hash", _OF_LAPSED)
     read: list[tuple[float, dict[str, str]]] = []
-    for pk, end in past:
-        with passing_over_wrong_types():
-            values: Any = connection.hmget(f"{description['name']}:{pk}:hash", _OF_LAPSED)
-            fields = dict(zip(_OF_LAPSED, values, strict=True))
-            if fields["kind"] == kind:
-                read.append((end, {name: value or "" for name, value in fields.items()}))
+    for (_, end), values in zip(found, pipe.execute(raise_on_error=False), strict=True):
+        fields = {} if isinstance(values, Exception) else dict(zip(_OF_LAPSED, values, strict=True))
+        if fields.get("kind") == kind:
+            read.append((end, {name: value or "" for name, value in fields.items()}))
     return read
 
 

@@ -196,12 +196,16 @@ class Source:
 
 
 class Parts:
-    """The parts of a source, each as a request says which records it is about. `seen` is set to the pk that was seen
-    last: the rest of a part is the next one."""
+    """The parts of a source, each as a request says which records it is about. If only some of a part are seen,
+    the rest of it is the next one."""
 
     def __init__(self, asking: Mapping[str, str], pks: Pks, size: int) -> None:
         self._asking, self._pks, self._size = asking, pks, size
-        self.seen = 0
+        self._seen = 0
+
+    def were_seen_to(self, pk: int) -> None:
+        """Take note of the last pk of a part that was seen."""
+        self._seen = pk
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         for first in range(0, len(self._pks), self._size):
@@ -210,7 +214,7 @@ class Parts:
                 is_range = isinstance(rest, range)
                 which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
                 yield {**self._asking, **which}
-                rest = rest[rest.index(self.seen) + 1 :]
+                rest = rest[rest.index(self._seen) + 1 :]
 
 
 def _ranges_of(
@@ -304,7 +308,7 @@ class Walk:
 
     def is_over(self, parts: Parts, look: Look) -> bool:
         """Take note of a look at a part; return whether there is no time left."""
-        parts.seen = look.seen
+        parts.were_seen_to(look.seen)
         self.looked += look.looked
         is_late = self._is_enough() or monotonic() >= self._until
         self.is_cut = is_late and self.looked < self.size
