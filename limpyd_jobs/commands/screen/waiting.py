@@ -9,6 +9,7 @@ from limpyd_jobs.commands.screen.lines import Column, line, paragraphs, table
 from limpyd_jobs.commands.screen.pages import OF_STATE, Asked, Item, Page, Row, ago, is_met
 from limpyd_jobs.dates import span
 from limpyd_jobs.flows import Flow, FlowNode, FlowSummary
+from limpyd_jobs.texts import count_of
 from limpyd_jobs.views.flows import flow_rows, shown_state, sign_of
 from limpyd_jobs.views.limits import LimitRow, limit_rows
 
@@ -59,18 +60,19 @@ class Limits(Page):
         if not isinstance(asked.data, list):
             yield from _not_read(asked)
             return
-        found = [row for row in asked.data if is_met(asked, row.key.label, *row.classes)][:MOST]
-        if not found:
+        if not asked.data:
             yield Row(line(("No job holds a slot of a limit, or waits for one.", "weak")))
             return
-        heading, lines = table(_LIMITS, [_cells_of_limit(row, asked) for row in found], asked.width)
+        found = [row for row in asked.data if is_met(asked, row.masked.label, *row.classes)]
+        heading, lines = table(_LIMITS, [_cells_of_limit(row, asked) for row in found[:MOST]], asked.width)
         yield Row(heading, is_heading=True)
-        for row, shown in zip(found, lines, strict=True):
-            yield Row(shown, Item("page", partial(OfLimit, row), row.key.label))
+        for row, shown in zip(found, lines, strict=False):
+            yield Row(shown, Item("page", partial(OfLimit, row), row.masked.label))
+        yield from _others(len(found), len(asked.data), "limit")
 
 
 def _cells_of_limit(row: LimitRow, asked: Asked) -> list[tuple[str, str]]:
-    key, (sign, style) = row.key, _OF_LIMITS.get(row.sign, ("well", "well"))
+    key, (sign, style) = row.masked, _OF_LIMITS.get(row.sign, ("well", "well"))
     allowed = "" if key.allowed is None else f" of {key.allowed:,}"
     return [
         (asked.signs[sign], style),
@@ -87,15 +89,15 @@ class OfLimit(Page):
     """A key of a limit, and who holds its slots."""
 
     def __init__(self, row: LimitRow) -> None:
-        self._row, self.title = row, f"limit {row.key.label}"
+        self._row, self.title = row, f"limit {row.masked.label}"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        key = self._row.key
+        key = self._row.masked
         yield Row(line((key.label, "title"), f"  {key.taken:,} running, {key.parked:,} waiting  {key.state}"))
         if key.set:
             yield Row(line(("set: ", "weak"), " ".join(f"{name}={value}" for name, value in key.set.items())))
         path = next(iter(self._row.classes), "")
-        if path:
+        if path and not self._row.is_secret:
             verb = "resume" if key.rests_for else "pause"
             yield Row(line(("  ", ""), (f"limpyd-jobs limits {verb} {path} {key.label}", "link")))
         yield Row([])
@@ -123,14 +125,15 @@ class Flows(Page):
         if not isinstance(asked.data, list):
             yield from _not_read(asked)
             return
-        found = [each for each in asked.data if is_met(asked, each.label, each.id)][:MOST]
-        if not found:
+        if not asked.data:
             yield Row(line(("There is no flow.", "weak")))
             return
-        heading, lines = table(_FLOWS, [_cells_of_flow(each, asked) for each in found], asked.width)
+        found = [each for each in asked.data if is_met(asked, each.label, each.id)]
+        heading, lines = table(_FLOWS, [_cells_of_flow(each, asked) for each in found[:MOST]], asked.width)
         yield Row(heading, is_heading=True)
-        for each, shown in zip(found, lines, strict=True):
+        for each, shown in zip(found, lines, strict=False):
             yield Row(shown, Item("page", partial(OfFlow, each), each.label))
+        yield from _others(len(found), len(asked.data), "flow")
 
 
 def _cells_of_flow(flow: FlowSummary, asked: Asked) -> list[tuple[str, str]]:
@@ -158,9 +161,9 @@ class OfFlow(Page):
         if not isinstance(asked.data, list):
             yield from _not_read(asked)
             return
-        found = [each for each in asked.data if is_met(asked, each.name, each.ident, each.state)][:MOST]
+        found = [each for each in asked.data if is_met(asked, each.name, each.ident, each.state)]
         cells = []
-        for node in found:
+        for node in found[:MOST]:
             sign, style = _OF_FLOWS.get(node.state, ("gone", "weak"))
             cells.append(
                 [
@@ -173,8 +176,17 @@ class OfFlow(Page):
             )
         heading, lines = table(_NODES, cells, asked.width)
         yield Row(heading, is_heading=True)
-        for node, shown in zip(found, lines, strict=True):
+        for node, shown in zip(found, lines, strict=False):
             yield Row(shown, Item("job", node, node.ident))
+        yield from _others(len(found), len(asked.data), "job")
+
+
+def _others(found: int, number: int, what: str) -> Iterator[Row]:
+    """Yield how many are not listed: there are too many, or the words after / leave none."""
+    if not found:
+        yield Row(line((f"None of {count_of(number, what)} has these words", "weak")))
+    elif found > MOST:
+        yield Row(line((f"{count_of(found - MOST, f'more {what}')}: / finds one by its name", "weak")))
 
 
 def _not_read(asked: Asked) -> Iterator[Row]:
