@@ -219,6 +219,24 @@ def test_limits_and_flows_are_opened_with_what_waits_for_them(redis_server: Redi
         wait_until(lambda: screen.has("flow night", "waiting for others"))
 
 
+class Keyed(Job):
+    namespace = "top-secrets"
+    queue_name = "top-secrets"
+    api_key = fields.InstanceHashField()
+    limits = [Limit("api_key", concurrency=1)]
+
+
+def test_the_value_of_a_secret_field_is_masked_in_limits(redis_server: RedisServer) -> None:
+    with Keyed.add_job(api_key="K-123").claim(), top(redis_server, size=SMALL) as screen:
+        wait_until(lambda: screen.has("top-secrets"))
+        screen.type("l")
+        wait_until(lambda: screen.has("attention > limits", "api_key=", "1 of 1"))
+        assert "K-123" not in screen.shown
+        screen.type("\r")
+        wait_until(lambda: screen.has("held by"))
+        assert "K-123" not in screen.shown
+
+
 def test_keys_are_told_from_what_a_terminal_sends() -> None:
     sent = "j\x1b[A\x1bOB\x1b[6~\r\x7f\x1b[1;5Cé\x1b[200~\x1b"
     assert [*keys_of(sent)] == ["j", "up", "down", "page down", "enter", "backspace", "é", "escape"]
