@@ -233,7 +233,7 @@ class Slots:
     """All slots of a worker, and those whose code has ended. The thread of the worker has them, others only ring."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = self.free = limit  # how many jobs may run, and how many more
+        self.limit = limit
         self.taken: set[Slot] = set()
         self.named: dict[str, Slot] = {}  # the same by their names; any thread may read both
         self.lost = 0  # those whose code was given up, and goes on
@@ -242,6 +242,11 @@ class Slots:
         self.bell = Bell()
         self._ended: SimpleQueue[Slot] = SimpleQueue()
 
+    @property
+    def free(self) -> int:
+        """How many more jobs may run."""
+        return self.limit - len(self.taken) - self.lost
+
     def room(self) -> Room:
         """Return which suspects may run beside those that do, so that it is found out which one kills the worker."""
         return Room(len(self.suspects), min(self.suspects)) if self.suspects else NO_SUSPECTS
@@ -249,7 +254,6 @@ class Slots:
     def take(self, slot: Slot) -> None:
         """A job begins to run."""
         self.taken.add(slot)
-        self.free -= 1
         self.named[slot.name] = slot
         if slot.suspects_beside:
             self.suspects.append(slot.suspects_beside)
@@ -269,12 +273,10 @@ class Slots:
                 break
             if slot.is_over:  # it was given up before
                 self.lost -= slot.is_lost
-                self.free += slot.is_lost
                 slot.is_lost = False
                 continue
             slot.is_over, slot.is_lost = True, slot.run.is_running
             self.lost += slot.is_lost
-            self.free += not slot.is_lost
             self.taken.discard(slot)
             if slot.suspects_beside:
                 self.suspects.remove(slot.suspects_beside)

@@ -332,8 +332,8 @@ class ManyAtOnce:
         if moment > self._woken + MAX_BEGIN_DELAY:
             self._woken = moment
             return False
-        is_free = self._slots.free > 1 and not self._runs_alone and self._waiter.may_claim
-        return is_free and bool(self._stock.deliveries)
+        is_next_there = bool(self._stock.deliveries) and not self._runs_alone
+        return is_next_there and self._slots.free > 1 and self._waiter.may_claim
 
     # -- Ending them
 
