@@ -27,7 +27,9 @@ from limpyd_jobs.texts import MESSAGE, one_line
 
 audit_log = logging.getLogger("limpyd-jobs.audit")
 
-_decoder = json.JSONDecoder()  # in half the time of `json.loads`
+# Made once: `json.loads` and `json.dumps` take twice as long.
+_decoder = json.JSONDecoder()
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 # What a script says if the jobs are moved: see registry.lua. Redis 7 names the script behind it.
 _MOVED = re.compile(r"LIMPYD-JOBS-MOVED (.*?)(?: script: [0-9a-f]{40}.*)?\Z", re.DOTALL)
@@ -345,7 +347,7 @@ def given(**names: Any) -> dict[str, Any]:
 
 def listed(values: Iterable[Any]) -> str:
     """Return a list as scripts take it."""
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+    return _encoder.encode(list(values))
 
 
 def outcome_of(reply: Mapping[str, Any]) -> Any:

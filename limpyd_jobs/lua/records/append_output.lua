@@ -26,6 +26,7 @@ local key = output_key(request.name, request.pk)
 local output = output_from(stored)
 if not output or output.token ~= token then
   output = run_after(key, output, token)
+  redis.call('PERSIST', key)  -- a job that had ended was put back
 end
 output.kept_for = request.kept_for
 
@@ -38,6 +39,5 @@ for _, text in ipairs(cjson.decode(request.chunks)) do
   number = number + 1
 end
 keep_last(key, output, tonumber(request.most), tonumber(request.most_bytes))
-if redis.call('PTTL', key) > 0 then redis.call('PERSIST', key) end  -- a job that had ended was put back
 redis.call('HSET', job, '_emitted', stored_output(output))
 return answer('done')

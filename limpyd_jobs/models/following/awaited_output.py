@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from math import inf
 from time import monotonic
 from typing import Self
@@ -79,13 +78,8 @@ class AwaitedOutput(Following):
         self._event.set()
 
     async def _begin(self) -> None:
-        loop, came = asyncio.get_running_loop(), self._event.set
-
-        def notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(came)
-
-        await in_thread(lambda: self._begin_following(notify))
+        call = asyncio.get_running_loop().call_soon_threadsafe
+        await in_thread(lambda: self._begin_following(self._event.set, call))
         self._has_to_look = True  # for what came meanwhile
 
     async def _came(self, deadline: float) -> bool:

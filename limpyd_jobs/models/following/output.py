@@ -14,7 +14,17 @@ from typing import Any, NamedTuple, Self
 from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys
 from limpyd_jobs.models.following.emitting import output_key
-from limpyd_jobs.models.following.output_reader import COUNT, Entry, Follower, entry_of, follow, has_ended, order_of
+from limpyd_jobs.models.following.output_reader import (
+    COUNT,
+    Caller,
+    Entry,
+    Follower,
+    at_once,
+    entry_of,
+    follow,
+    has_ended,
+    order_of,
+)
 from limpyd_jobs.models.following.waiting import deadline_of, in_turn
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of
@@ -90,9 +100,9 @@ class Following:
         if follower is not None:
             follower.is_gone = True
 
-    def _begin_following(self, notify: Callable[[], object]) -> None:
+    def _begin_following(self, wake: Callable[[], object], call: Caller) -> None:
         client, hash_key, key = self._place
-        self._follower = Follower(hash_key, key, self._after, notify)
+        self._follower = Follower(hash_key, key, self._after, wake, call)
         self._leave = follow(client, self._follower)
 
     def _stop_following(self) -> None:
@@ -119,10 +129,11 @@ class Following:
 
     def _accept(self, entries: Sequence[Entry]) -> list[Chunk]:
         """Return the chunks among some entries that were not read yet."""
-        found = []
+        found, last = [], order_of(self._after)
         for name, fields in entries:
-            if order_of(name) > order_of(self._after):
-                self._after = name
+            order = order_of(name)
+            if order > last:
+                last, self._after = order, name
                 if "value" in fields:
                     found.append(chunk_of(name, fields["value"]))
         return found
@@ -207,7 +218,7 @@ class Output(Following):
             if not self._follower:
                 if monotonic() >= deadline:
                     return []
-                self._begin_following(self._event.set)
+                self._begin_following(self._event.set, at_once)
                 self._has_to_look = True  # for what came meanwhile
             elif not self._event.wait(min(max(deadline - monotonic(), 0), TIMEOUT_MAX)):
                 return []

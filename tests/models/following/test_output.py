@@ -213,6 +213,31 @@ def test_tasks_share_it_too() -> None:
     assert asyncio.run(follow()) == [[{"delta": "Hel"}, {"delta": "lo"}]] * 20
 
 
+def test_a_chunk_wakes_all_tasks_of_a_loop_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed = Answer.add_job("a")
+    claim, calls = claimed.claim("ann"), list[int]()
+
+    async def follow() -> Any:
+        loop = asyncio.get_running_loop()
+        call = loop.call_soon_threadsafe
+
+        def counted(function: Any, *arguments: Any, **how: Any) -> Any:
+            if function is output_reader.call_all:
+                calls.append(len(arguments[0]))
+            return call(function, *arguments, **how)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+        outputs = [claimed.aoutput() for _ in range(20)]
+        assert await asyncio.gather(*(each.read(0.05) for each in outputs)) == [[]] * 20  # all are followed now
+        calls.clear()
+        await asyncio.to_thread(claimed.emit, "a")
+        return await asyncio.gather(*(each.read(60) for each in outputs))
+
+    assert [values(found) for found in asyncio.run(follow())] == [["a"]] * 20
+    assert calls == [20]
+    claim.succeed()
+
+
 def test_one_that_is_left_before_the_end_keeps_nothing_open() -> None:
     async def follow() -> None:
         async for _ in waiting.aoutput():
