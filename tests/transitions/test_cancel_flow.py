@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 import redis
 from flow_kinds import MODELS, Page, Report
 from invariants import violations
 
-from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue
+from limpyd_jobs import STATUSES, Flow, LimpydJobsException, Queue, transitions
+from limpyd_jobs.redis.calls import run, send
+from limpyd_jobs.redis.scripting import Script
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +52,22 @@ def test_its_jobs_leave_a_long_list_in_several_steps(redis_client: redis.Redis) 
     assert flow.state()[:2] == ("ended", 0)
     assert redis_client.lrange(key, 0, -1) == [twice, *others]
     redis_client.delete(key)
+
+
+def test_a_requeue_that_goes_on_is_given_up(
+    redis_client: redis.Redis, commands: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(120)]
+    flow.cancel()
+    requeue = transitions.requeue_flow(redis_client, flow.id)
+    for script, words in ((requeue.script, requeue.words()), (Script("flows/step_flow"), [flow.id])):
+        run(script, redis_client, (), words)
+    assert [page.job.status.hget() == STATUSES.WAITING for page in pages] == [True] * 50 + [False] * 70
+    with commands() as sent:
+        send(transitions.cancel_flow(redis_client, flow.id, "enough"))
+    assert sent.names == ["EVALSHA"] * 5  # three steps for its jobs, and one that gives up
+    assert flow.state() == ("ended", 0, 120, 120, "enough")
 
 
 def test_what_is_gone_cannot_be_canceled(redis_client: redis.Redis) -> None:

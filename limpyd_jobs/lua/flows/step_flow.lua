@@ -99,7 +99,9 @@ local function requeue_node(node)
   end
 end
 
+-- Puts some nodes back; none if the flow was canceled after that began.
 local function requeue_some(first)
+  if redis.call('HEXISTS', key, 'canceled') == 1 then return nil end
   local size = size_of(redis.call('HGET', key, 'size'))
   local last = math.min(first + MOST_DEPENDENTS - 1, size)
   for number = first, last do

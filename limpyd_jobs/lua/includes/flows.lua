@@ -253,20 +253,21 @@ local function undo_node(node, reason)
   redis.call('ZREM', node.base .. ':delayed', node.ident)
 end
 
--- Leaves something to be done to others: the caller goes on with it, and if it dies, a worker does.
+-- Leaves something to be done to others, first or last: the caller goes on with it, and if it dies, a worker does.
 --@rarely
-local function leave_to_do(flow, what)
-  redis.call('RPUSH', FLOW .. flow .. ':todo', what)
+local function leave_to_do(flow, what, is_first)
+  redis.call(is_first and 'LPUSH' or 'RPUSH', FLOW .. flow .. ':todo', what)
   redis.call('ZADD', FLOWS .. ':todo', score(now()), flow)
   unfinished_flows = unfinished_flows or {}
   unfinished_flows[#unfinished_flows + 1] = flow
 end
 
--- Cancels all of a flow, in steps, the last nodes first: so none is let go by the end of another one.
+-- Cancels all of a flow, in steps, the last nodes first: so none is let go by the end of another one. It comes before all that
+-- is left to do, and what was to be put back is not.
 --@rarely
 local function cancel_flow(flow, reason)
   if redis.call('HSETNX', FLOW .. flow, 'canceled', reason) == 1 then
-    leave_to_do(flow, string.format('cancel %d', size_of(redis.call('HGET', FLOW .. flow, 'size'))))
+    leave_to_do(flow, string.format('cancel %d', size_of(redis.call('HGET', FLOW .. flow, 'size'))), true)
   end
 end
 
