@@ -9,8 +9,9 @@ climbs    pairs of files whose call goes upwards: the called file imports the ca
 calls     calls of functions of the package
 
 A walk of running jobs is the way from the first line of one job's code to the first line of the next one's: of many
-such ways, the median by calls. If several run at once, it is all that the thread of the worker does for some jobs, and
-entries and calls are divided by their number. That of a command begins when its command line is read. ``python
+such ways, the median by calls. If several run at once, it is all that the thread of the worker does for some jobs:
+entries and calls are divided by their number, and files and climbs are those of at least every second job, without
+what the worker does once a second. That of a command begins when its command line is read. ``python
 scripts/walk.py run --show`` prints one walk, call by call.
 """
 
@@ -21,14 +22,15 @@ import ast
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -41,6 +43,8 @@ from limpyd_jobs.redis.embedded import find_server  # noqa: E402
 from limpyd_jobs.scripts.jobs import COMMANDS  # noqa: E402
 
 PACKAGE = ROOT / "limpyd_jobs"
+T = TypeVar("T")
+
 JOBS = 60  # of each walk; the first half warms up
 
 
@@ -213,11 +217,16 @@ WALKS: dict[str, Callable[[], tuple[list[Step], int]]] = {
 }
 
 
+def often(things: Iterable[T], jobs: int) -> set[T]:
+    """Return those that come for at least every second job."""
+    return {thing for thing, number in Counter(things).items() if number >= jobs / 2}
+
+
 def figures(walk: list[Step], jobs: int) -> str:
     entries = [step for step in walk if step.source and step.source != step.target]
-    files = {step.target for step in walk} | {step.source for step in walk if step.source}
+    files = often((file for step in walk for file in {step.source, step.target} - {""}), jobs)
     folders = {file.rpartition("/")[0] for file in files}
-    up = {(step.source, step.target) for step in entries if climbs(step.source, step.target)}
+    up = {pair for pair in often(((step.source, step.target) for step in entries), jobs) if climbs(*pair)}
     numbers = round(len(entries) / jobs), len(files), len(folders), len(up), round(len(walk) / jobs)
     return " / ".join(map(str, numbers))
 

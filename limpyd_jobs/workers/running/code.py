@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.exceptions import CodeNotRun, JobTimeout
 from limpyd_jobs.fields.argument import know_all_arguments
 from limpyd_jobs.functions import is_async, is_coroutine, is_unrun, memoized, why_unrun
-from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models import Job
 from limpyd_jobs.models.functions.current import running_job
 from limpyd_jobs.observing import instruments
 from limpyd_jobs.observing.instruments import Around, Running, as_attempt, call_in_thread
@@ -230,6 +231,7 @@ class Starter:
             self.awaiting.keep_in(None)
             slot.end_if_forked()
         function = worker.callback or worker.execute
+        call = partial(job.run, queue) if code.is_ours(function) else partial(function, job, queue)
         seconds = code.timeout_of(run, needs_signal=False)
         if seconds is not None:  # before its code begins, which may let nothing else run
             place = code.begin_limit(run, seconds)
@@ -237,18 +239,18 @@ class Starter:
                 slot.limit(partial(code.end_limit, place))
         if self._is_async(job, function):
             code.read_arguments(job)
-            slot.begin_on(self.event_loop, function(job, queue), later=later)
+            slot.begin_on(self.event_loop, call(), later=later)
         else:
-            call = partial(self._call, function, job, queue)
+            call = partial(self._call, job, call)
             if slot.around is not None:
                 call = partial(call_in_thread, job, call)
             slot.begin_in(self._threads.submit, self.event_loop, call)
         if seconds is not None:
             self._limits.set(slot, seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
 
-    def _call(self, function: Any, job: Job, queue: Queue) -> Any:
+    def _call(self, job: Job, call: Callable[[], Any]) -> Any:
         """Call an ordinary function; await a coroutine that it got from the job, as it may well do."""
-        result = function(job, queue)
+        result = call()
         if is_coroutine(result) and is_async(job.run):
             self._code.read_arguments(job)
             return Awaiting(self.event_loop).run(result)
