@@ -70,6 +70,48 @@ def test_a_requeue_that_goes_on_is_given_up(
     assert flow.state() == ("ended", 0, 120, 120, "enough")
 
 
+@pytest.mark.parametrize("runs_on", [False, True])
+def test_a_job_that_was_put_back_since_is_canceled_too(runs_on: bool, redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        failed, other = (flow.add(Page.prepare()) for _ in range(2))
+    failed.job.claim("me").fail(ValueError("no"))
+    held = other.job.claim("me") if runs_on else None
+    assert flow.cancel()
+    failed.job.requeue()
+    assert flow.state()[:2] == ("running", 1 + runs_on)
+    assert flow.cancel()
+    assert failed.job.status.hget() == STATUSES.CANCELED
+    if held:
+        held.cancel()
+    assert flow.state() == ("ended", 0, 2, 2, "its flow was canceled")
+
+
+def test_a_cancel_whose_process_died_is_made_to_its_end_by_the_next_one(redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(120)]
+    cancel = transitions.cancel_flow(redis_client, flow.id, "enough")
+    for script, words in ((cancel.script, cancel.words()), (Script("flows/step_flow"), [flow.id])):
+        run(script, redis_client, (), words)
+    assert flow.cancel()
+    assert {page.job.status.hget() for page in pages} == {STATUSES.CANCELED}
+    assert flow.state() == ("ended", 0, 120, 120, "enough")
+
+
+@pytest.mark.parametrize("on_error", ["fail", "cancel"])
+def test_what_comes_after_a_job_that_is_put_back_is_revived(on_error: str, redis_client: redis.Redis) -> None:
+    with Flow() as flow:
+        page, other = (flow.add(Page.prepare()) for _ in range(2))
+        report = flow.add(Report.prepare(), after=page, on_error=on_error)
+    page.job.claim("me").fail(ValueError("no"))
+    flow.cancel()
+    assert report.job.status.hget() == other.job.status.hget() == STATUSES.CANCELED
+    page.job.requeue()
+    page.job.claim("me").succeed()
+    assert report.job.status.hget() == STATUSES.WAITING
+    assert flow.state() == ("running", 1, 1, 3, "")
+    report.job.claim("me").succeed()
+
+
 def test_what_is_gone_cannot_be_canceled(redis_client: redis.Redis) -> None:
     with Flow() as flow:
         page = flow.add(Page.prepare())

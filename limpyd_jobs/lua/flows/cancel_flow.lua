@@ -3,7 +3,7 @@
 -- request
 --   flow, reason
 -- reply
---   done    also if that was begun before
+--   done    also if that was begun before: then it is begun anew, for jobs that were put back by hand since
 --   ended   all its jobs have ended: nothing is changed
 --   gone
 
@@ -11,7 +11,7 @@
 
 local state = redis.call('HGET', FLOW .. request.flow, 'state')
 if state == 'running' or state == 'held' then
-  cancel_flow(request.flow, request.reason)
+  cancel_flow(request.flow, request.reason, true)
   return answer('done')
 end
 return answer(state == 'ended' and 'ended' or 'gone')

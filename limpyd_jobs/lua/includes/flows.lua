@@ -256,17 +256,19 @@ end
 -- Leaves something to be done to others, first or last: the caller goes on with it, and if it dies, a worker does.
 --@rarely
 local function leave_to_do(flow, what, is_first)
-  redis.call(is_first and 'LPUSH' or 'RPUSH', FLOW .. flow .. ':todo', what)
+  local key = FLOW .. flow .. ':todo'
+  if not is_first or redis.call('LINDEX', key, 0) ~= what then redis.call(is_first and 'LPUSH' or 'RPUSH', key, what) end
   redis.call('ZADD', FLOWS .. ':todo', score(now()), flow)
   unfinished_flows = unfinished_flows or {}
   unfinished_flows[#unfinished_flows + 1] = flow
 end
 
 -- Cancels all of a flow, in steps, the last nodes first: so none is let go by the end of another one. It comes before all that
--- is left to do, and what was to be put back is not.
+-- is left to do, and what was to be put back is not. One that was canceled before is canceled again only if someone asks for
+-- it, as jobs of it may have been put back by hand since.
 --@rarely
-local function cancel_flow(flow, reason)
-  if redis.call('HSETNX', FLOW .. flow, 'canceled', reason) == 1 then
+local function cancel_flow(flow, reason, is_asked)
+  if redis.call('HSETNX', FLOW .. flow, 'canceled', reason) == 1 or is_asked then
     leave_to_do(flow, string.format('cancel %d', size_of(redis.call('HGET', FLOW .. flow, 'size'))), true)
   end
 end
@@ -427,11 +429,11 @@ local function end_flow(flow)
   if turn then pcall(pass_turn, flow, turn) end
 end
 
--- Lets the keys of a flow that had ended live again.
+-- Lets the keys of a flow that had ended live again. It is canceled no more: those that are put back let others go.
 --@rarely
 local function keep_flow(flow, name, state)
   redis.call('HSET', FLOW .. flow, 'state', state)
-  redis.call('HDEL', FLOW .. flow, 'ended')
+  redis.call('HDEL', FLOW .. flow, 'ended', 'canceled')
   redis.call('ZREM', FLOWS .. ':ended', flow)
   redis.call('ZADD', FLOWS .. ':live', score(now()), flow)
   if has_name(flow, name) then redis.call('PERSIST', FLOWS .. ':name:' .. name) end
