@@ -177,14 +177,10 @@ def notify_one(queue: RedisModel) -> None:
     send(Call(redis_of(queue), _notify_one, {}, outcome_of, keys=[queue_key_of(queue)]))
 
 
-def notify_one_at(connection: Redis, queue_key: str) -> None:
-    """Do the same, given the keys of the queue, over a connection that any thread may use."""
-    send(Call(connection, _notify_one, {}, outcome_of, keys=[queue_key]))
-
-
-def leave_lanes_to_another(connection: Redis, queue_key: str) -> None:
-    """Let another worker look at the lanes of a queue: the one that does so runs a job."""
-    connection.hdel(f"{queue_key}:hash", "_looks")
+def notify_one_at(connection: Redis, queue_key: str, *, leaves_lanes: bool) -> None:
+    """Do the same, given the keys of the queue, over a connection that any thread may use, for a worker that runs a job:
+    if it is the one that looks at the lanes of the queue, it leaves that to another."""
+    send(Call(connection, _notify_one, {"leaves_lanes": leaves_lanes}, outcome_of, keys=[queue_key]))
 
 
 def notify_next(connection: Redis, key: str) -> None:
