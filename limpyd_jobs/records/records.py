@@ -178,8 +178,8 @@ def notify_one(queue: RedisModel) -> None:
 
 
 def notify_one_at(connection: Redis, queue_key: str, *, leaves_lanes: bool) -> None:
-    """Do the same, given the keys of the queue, over a connection that any thread may use, for a worker that runs a job:
-    if it is the one that looks at the lanes of the queue, it leaves that to another."""
+    """Do the same, given the keys of the queue, over a connection that any thread may use, for a worker that runs a
+    job: if it is the one that looks at the lanes of the queue, it leaves that to another."""
     send(Call(connection, _notify_one, {"leaves_lanes": leaves_lanes}, outcome_of, keys=[queue_key]))
 
 

@@ -38,9 +38,17 @@ from limpyd_jobs.workers.fleet.presence import FIRST_SIGN, Report, WorkerRegistr
 from limpyd_jobs.workers.log import label_of
 from limpyd_jobs.workers.maintenance.flows import FlowKeeper
 from limpyd_jobs.workers.maintenance.rescue import Reconciler, Rescuer
-from limpyd_jobs.workers.maintenance.runner import Finders, Maintenance, Task
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler, is_here
-from limpyd_jobs.workers.maintenance.tasks import OfIntegration, Promoter, Pruner, QueueRefresh, StatusRefresh
+from limpyd_jobs.workers.maintenance.tasks import (
+    Finders,
+    Maintenance,
+    OfIntegration,
+    Promoter,
+    Pruner,
+    QueueRefresh,
+    StatusRefresh,
+    Task,
+)
 from limpyd_jobs.workers.overrides import Overrides
 from limpyd_jobs.workers.process.hard_limits import held_by_killed
 from limpyd_jobs.workers.process.leftovers import Leftovers, MemoryLimit

@@ -15,7 +15,7 @@ from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.workers.claiming.claimer import MAX_WAIT, Claimer
 from limpyd_jobs.workers.claiming.visits import Visits
 from limpyd_jobs.workers.context import Context, Face
-from limpyd_jobs.workers.maintenance.runner import Maintenance, Task
+from limpyd_jobs.workers.maintenance.tasks import Maintenance, Task
 
 # The longest wait before the worker asks for a job, in seconds.
 LONGEST_WAIT = 30.0
