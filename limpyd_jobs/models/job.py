@@ -855,6 +855,8 @@ class Job(JobRecord):
         ------
         TypeError, ValueError, ConfigurationException
             As `limpyd_jobs.Flow.add`.
+        RuntimeError
+            If this run of the job has spawned by that name before.
         LimpydJobsException
             If a job of the identifier of one of them is queued; or the job does not run in this process.
         ClaimLost

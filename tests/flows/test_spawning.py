@@ -186,6 +186,27 @@ class TestSpawning:
             assert job.children_results("other") == {"Page": 2, "Page 2": 3}
             claim.succeed()
 
+    def test_a_second_spawn_by_the_name_of_one_of_the_same_run_is_an_error(self) -> None:
+        job = Spawning.add_job()
+        for run in (1, 2):
+            with job.claim("me") as claim:
+                job.spawn(Page.prepare(number=1))
+                with pytest.raises(RuntimeError, match=r"^'spawn' was spawned before .*, or give each its own name$"):
+                    job.spawn(Page.prepare(number=2))
+                claim.release()
+            assert len(Page.collection()) == 1, run
+
+    def test_a_spawn_that_was_refused_may_be_tried_again_by_its_name(self) -> None:
+        queued = Page.add_job("one")
+        job = Spawning.add_job()
+        with job.claim("me") as claim:
+            with pytest.raises(LimpydJobsException):
+                job.spawn(Page.prepare("one"))
+            queued.delete()
+            job.spawn(Page.prepare("one"))
+            claim.release()
+        assert len(Page.collection()) == 1
+
     def test_coroutines_spawn_too(self) -> None:
         async def use(job: Job) -> Any:
             await job.aspawn(Page.prepare(number=7))
@@ -252,6 +273,8 @@ class TestInterrupted:
             while send(transitions.drop_flow(redis_client, flow)):
                 pass
             assert len(Page.collection()) == 0
+            claim.release()
+        with job.claim("me") as claim:
             job.spawn(Page.prepare("page 1"))
             claim.release()
         assert len(Page.collection()) == 1

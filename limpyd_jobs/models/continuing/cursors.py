@@ -87,6 +87,7 @@ class Cursors:
         self._limit = own_duration(getattr(type(job), "max_run_time", None))
         self._entries = self._read(self._delivery.cursor) if self._delivery else {}
         self._used: set[str] = set()
+        self.spawned: set[str] = set()  # the names by which this run has called spawn
         self._open = ""
         self._moves = self._kept = 0
         self._failure: Exception | None = None

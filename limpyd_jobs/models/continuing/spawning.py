@@ -46,7 +46,10 @@ def spawning(job: Any, calls: Sequence[Any], name: str, on_error: str) -> Steps[
     token = _token_of(job, name)
     policy = checked_policy(on_error)
     plan = _plan_of(job, calls)
-    cursors_of(job).check()
+    cursors = cursors_of(job)
+    if name in cursors.spawned:
+        raise RuntimeError(f"{name!r} was spawned before in this run: spawn all at once, or give each its own name")
+    cursors.check()
     spawner = {**transitions.running(job, token), "spawn": name, "policy": policy}
     while True:
         plan = plan._replace(flow=token_hex(8), spawner=spawner)
@@ -54,10 +57,11 @@ def spawning(job: Any, calls: Sequence[Any], name: str, on_error: str) -> Steps[
             yield from made(plan)
         except transitions.SpawnedBefore as before:
             if not before.is_begun:
-                return
+                break
             yield from dropped(plan._replace(flow=before.flow))
         else:
-            return
+            break
+    cursors.spawned.add(name)
 
 
 def _plan_of(job: Any, calls: Sequence[Any]) -> Plan:
