@@ -71,7 +71,9 @@ class _Receiver(NamedTuple):
     flow: str
 
     def missing(self) -> Exception:
-        return LimpydJobsException(f"There is no {self.text}, or no longer") if self.flow else JobGone(self.text)
+        if not self.flow:
+            return JobGone(self.text)
+        return LimpydJobsException(f"There is no {self.text}, or no longer; for a job, give its ident")
 
 
 @by_steps
@@ -118,7 +120,7 @@ def send_signal(
     name, text = checked_signal(name), _checked_value(value)
     whom = _receiver(to, database)
     if whom.flow:
-        with readable(f"The flow {whom.text}"):
+        with readable(f"The {whom.text}"):
             outcome, other = yield transitions.signal_flow(whom.client, whom.flow, name, text)
     else:
         outcome, other = yield transitions.send_signal(whom.job_class, whom.text, name, text)
@@ -155,7 +157,7 @@ def take_back_signal(to: Job | AddedJob[Any] | Flow | str, name: str, database: 
     """
     name, whom = checked_signal(name), _receiver(to, database)
     if whom.flow:
-        with readable(f"The flow {whom.text}"):
+        with readable(f"The {whom.text}"):
             outcome = yield transitions.take_back_from_flow(whom.client, whom.flow, name)
     else:
         outcome = yield transitions.take_back_signal(whom.job_class, whom.text, name)
@@ -175,7 +177,7 @@ def sent_signals(to: Job | AddedJob[Any] | Flow | str, database: Any = None) -> 
     they are those of the flow. For the arguments and the exceptions see `send_signal`."""
     whom = _receiver(to, database)
     if whom.flow:
-        with readable(f"The flow {whom.text}"):
+        with readable(f"The {whom.text}"):
             key = at(whom.client, f"{flows.NAMES}{whom.flow}")
             flow = checked((yield Commands(whom.client, [("GET", key)])))[0] or whom.flow
             keys = flows.key_of(whom.client, flow), flows.key_of(whom.client, flow, ":signals")
@@ -226,10 +228,10 @@ def _receiver(to: Job | AddedJob[Any] | Flow | str, database: Any) -> _Receiver:
     if isinstance(to, Job):
         return _Receiver(str(to.ident), type(to), None, "")
     if isinstance(to, Flow):
-        return _Receiver(one_line(to), None, to._client, to.id)
+        return _Receiver(f"flow {one_line(to.name or to.id)!r}", None, to._client, to.id)
     if not isinstance(to, str):
         raise TypeError(f"A signal is sent to a job, its ident, a flow or its name, not to {to!r}")
     ident = Ident.parse(to)
     if ident and read_pk(ident.pk) is not None and all(map(str.isidentifier, ident.path.split("."))):
         return _Receiver(":".join(ident), on(job_classes.resolve(ident.path), database), None, "")
-    return _Receiver(one_line(to), None, connection_to(database), to)
+    return _Receiver(f"flow {one_line(to)!r}", None, connection_to(database), to)

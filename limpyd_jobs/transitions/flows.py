@@ -54,7 +54,7 @@ def add_flow(
     request = {"flow": flow, "jobs": listed(jobs), "models": listed(layouts), **given(**names)}
 
     def read(reply: Mapping[str, Any]) -> list[str]:
-        pks = list(_accepted(flow, jobs, models, reply)["pks"])
+        pks = list(_accepted(flow, request.get("name", ""), jobs, models, reply)["pks"])
         added = idents(pks)
         if isinstance(sender, CopyingSender):
             sender.check(added)
@@ -64,14 +64,14 @@ def add_flow(
 
 
 def _accepted(
-    flow: str, jobs: Sequence[Sequence[Any]], models: Sequence[type[RedisModel]], reply: Mapping[str, Any]
+    flow: str, name: str, jobs: Sequence[Sequence[Any]], models: Sequence[type[RedisModel]], reply: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the reply, or raise why the flow was not added."""
     outcome = reply["outcome"]
     if outcome == "done":
         return reply
     if outcome == "name taken":
-        raise LimpydJobsException(f"A flow of that name runs already: {reply['flow']}")
+        raise LimpydJobsException(f"A flow of the name {one_line(name)!r} runs already: {reply['flow']}")
     if outcome == "refused":
         raise ClaimLost("The job that spawned others has lost its claim: another worker may run it")
     if outcome == "canceled":

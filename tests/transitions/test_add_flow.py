@@ -226,7 +226,7 @@ def test_an_end_counts_that_comes_before_it_is_noted_what_comes_after_it(
 
 
 REFUSED = {
-    "name taken": "A flow of that name runs already",
+    "name taken": "A flow of the name 'taken' runs already",
     "already queued": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, is queued already",
     "throttled": r"because of its job 'Page 2': \S+\.Page:1, of the same identifier, ended too short a while ago",
     "not unique": r"because of its job 'Numbered': \S+\.Numbered:1 has the value 7 of the unique field serial",

@@ -147,7 +147,7 @@ def _emission_of(job: Any) -> Emission:
 
 
 def _text_of(value: Any) -> str:
-    text = storable(value)
+    text = storable(value, what="a chunk of output")
     check_size("A chunk of output", text, MAX_CHUNK_BYTES)
     return text
 

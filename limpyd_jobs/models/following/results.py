@@ -57,12 +57,12 @@ def _text_of(job_class: type[RedisModel], result: Any) -> str:
     return storable(result, failure)
 
 
-def storable(value: Any, failure: str | None = None) -> str:
+def storable(value: Any, failure: str | None = None, what: str = "it") -> str:
     """Return a value as JSON, or raise `TypeError` if that cannot hold it, with the message of a failure before."""
     try:
         return checked_json(dump_compact(value))
     except _UNFIT as error:
-        raise TypeError(failure or f"JSON cannot hold it: {one_line(error, MESSAGE)}") from None
+        raise TypeError(failure or f"JSON cannot hold {what}: {one_line(error, MESSAGE)}") from None
 
 
 # What is raised for a value that cannot be stored.
