@@ -62,7 +62,7 @@ def test_its_output_is_shown_as_it_comes() -> None:
     status, out, _ = limpyd_jobs("jobs", "follow", job.ident)
     lines = out.splitlines()
     assert (status, lines[-1]) == (0, "success")
-    assert lines[:3] == ['> {"delta":"Hel"}', '> "\\u001b[31m"', "its output begins anew"]
+    assert lines[:3] == ['> {"delta":"Hel"}', '> "\\u001b[31m"', "run 2 of the job:"]
     assert lines[3:-1] == [f"> {number}" for number in range(250)]
 
 

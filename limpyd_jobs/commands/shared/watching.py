@@ -111,7 +111,7 @@ class Following:
 
     def _print_chunk(self, chunk: Chunk) -> None:
         if chunk.run > self._run > 0:
-            self._say("its output begins anew")
+            self._say(f"run {chunk.run} of the job:")
         self._last, self._run = chunk.id, chunk.run
         if self._is_jsonl:
             print(dump_compact(chunk._asdict()), flush=True)
