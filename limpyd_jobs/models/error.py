@@ -257,7 +257,8 @@ def _add_error_once(
 ) -> AnError:
     """Add an error, unless the same call did so before: the job remembers that this call failed."""
     model, before = vars(job).get("_unsure_error", (None, {}))
-    is_again = model is error_model and before == {**fields, **({} if when else _moment_of(before))}
+    moment = {name: before[name] for name in ("date_time", "date", "time") if name in before}
+    is_again = model is error_model and before == {**fields, **({} if when else moment)}
     if is_again:
         fields = before
     job._unsure_error = error_model, fields
@@ -269,10 +270,6 @@ def _add_error_once(
 def _add_error(error_model: type[AnError], fields: Mapping[str, Any], *, again: bool = False) -> AnError:
     error: AnError = records.attached(error_model, records.add_error(error_model, fields, again=again))
     return error
-
-
-def _moment_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fields[name] for name in ("date_time", "date", "time") if name in fields}
 
 
 def _cause(values: Mapping[str, str], raised: Any) -> dict[str, str]:

@@ -245,7 +245,7 @@ class Queue(BaseJobsModel):
         """Put a job at the end of the waiting list, or at its beginning, without changing the job itself."""
         push = self.waiting.lpush if prepend else self.waiting.rpush
         push(job.ident)
-        records.notify_one(self)
+        records.notify_one(records.redis_of(self), records.queue_key_of(self))
 
     def requeue_delayed_jobs(self) -> list[tuple[str, str]]:
         """Move the delayed jobs that are due to the waiting list.

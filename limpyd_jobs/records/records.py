@@ -172,14 +172,9 @@ def notify_all(connection: Redis, key: str) -> None:
         send(Call(connection, _notify_all, {}, outcome_of, keys=[key]))
 
 
-def notify_one(queue: RedisModel) -> None:
-    """End the wait of an idle worker, if there is one, because there is a job in a queue."""
-    send(Call(redis_of(queue), _notify_one, {}, outcome_of, keys=[queue_key_of(queue)]))
-
-
-def notify_one_at(connection: Redis, queue_key: str, *, leaves_lanes: bool) -> None:
-    """Do the same, given the keys of the queue, over a connection that any thread may use, for a worker that runs a
-    job: if it is the one that looks at the lanes of the queue, it leaves that to another."""
+def notify_one(connection: Redis, queue_key: str, *, leaves_lanes: bool = False) -> None:
+    """End the wait of an idle worker, if there is one, because there is a job in a queue; and if the worker that looks
+    at the lanes of the queue is to run a job, leave that to another."""
     send(Call(connection, _notify_one, {"leaves_lanes": leaves_lanes}, outcome_of, keys=[queue_key]))
 
 

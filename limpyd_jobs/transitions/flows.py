@@ -126,7 +126,7 @@ def ask_signal(job: RedisModel, token: str, name: str, delay: str) -> Call[tuple
     """Ask for a signal to a running job, and let its deadline begin; return ``done`` and the value, as JSON, or ``in
     vain``, ``waits``, ``refused`` or ``gone``."""
     request = {**running(job, token), "name": name, "delay": delay}
-    return Call(sender_of(type(job)), _ask_signal, request, _outcome_and_value, [type(job)])
+    return Call(sender_of(type(job)), _ask_signal, request, _outcome_and("value"), [type(job)])
 
 
 @Verb
@@ -134,7 +134,7 @@ def ask_children(job: RedisModel, token: str, spawn: str) -> Call[tuple[str, str
     """Ask whether what a running job spawned has ended; return ``done`` with the flow and the policy, ``waits`` or
     ``own turn`` with the flow, or ``not spawned``, ``refused`` or ``gone``."""
     request = {**running(job, token), "spawn": spawn}
-    return Call(sender_of(type(job)), _ask_children, request, _outcome_of_children, [type(job)])
+    return Call(sender_of(type(job)), _ask_children, request, _outcome_and("flow", "policy"), [type(job)])
 
 
 def running(job: RedisModel, token: str) -> dict[str, Any]:
@@ -142,27 +142,20 @@ def running(job: RedisModel, token: str) -> dict[str, Any]:
     return {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token}  # type: ignore[attr-defined]
 
 
-def _outcome_of_children(reply: Mapping[str, Any]) -> tuple[str, str, str]:
-    return reply["outcome"], reply.get("flow", ""), reply.get("policy", "")
-
-
-def _outcome_and_other(reply: Mapping[str, Any]) -> tuple[str, str]:
-    return reply["outcome"], reply.get("waits") or ""
-
-
-def _outcome_and_value(reply: Mapping[str, Any]) -> tuple[str, str]:
-    return reply["outcome"], reply.get("value", "")
+def _outcome_and(*names: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Read the outcome of a reply, and some texts, each empty if it is not there."""
+    return lambda reply: (reply["outcome"], *(reply.get(name) or "" for name in names))
 
 
 def send_signal(job_class: type[RedisModel], ident: str, name: str, value: str) -> Call[tuple[str, str]]:
     """Send a signal to a job; return what became of it, as the script says, and which other one the job waits for."""
     request = {**_to(job_class, ident, name), "value": value}
-    return Call(sender_of(job_class), _send_signal, request, _outcome_and_other, [job_class])
+    return Call(sender_of(job_class), _send_signal, request, _outcome_and("waits"), [job_class])
 
 
 def signal_flow(sender: Any, flow: str, name: str, value: str) -> Call[tuple[str, str]]:
     """Send a signal to all jobs of a flow; return the same."""
-    return Call(sender, _signal_flow, {"flow": flow, "name": name, "value": value}, _outcome_and_other)
+    return Call(sender, _signal_flow, {"flow": flow, "name": name, "value": value}, _outcome_and("waits"))
 
 
 def take_back_signal(job_class: type[RedisModel], ident: str, name: str) -> Call[str]:

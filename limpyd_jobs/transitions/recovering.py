@@ -80,11 +80,11 @@ def promote(
     """Move the delayed jobs that are due, up to a limit, to their waiting lists; or leave that to the caller."""
     limit = min(limit, PLACE_LIMIT) if is_custom else limit
     request = {"limit": limit, "custom": is_custom, "classes": classes_argument(classes)}
-    return Call(redis_of(queue_model), _promote, request, _promoted, list(classes.values()), queue_keys)
 
+    def read(reply: dict[str, Any]) -> Promoted:
+        return Promoted(reply["has_more"], *(_pairs(reply[name]) for name in ("failures", "unknown", "ready")))
 
-def _promoted(reply: dict[str, Any]) -> Promoted:
-    return Promoted(reply["has_more"], *(_pairs(reply[name]) for name in ("failures", "unknown", "ready")))
+    return Call(redis_of(queue_model), _promote, request, read, list(classes.values()), queue_keys)
 
 
 def _pairs(rows: Iterable[Any]) -> Pairs:

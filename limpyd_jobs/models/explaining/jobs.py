@@ -187,7 +187,7 @@ class _Standing(NamedTuple):
             now[0] + now[1] / 1e6,
             ahead,
             running,
-            _workers_of(database, model),
+            [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == model],
         )
 
     @property
@@ -229,10 +229,6 @@ def _others(connection: Any, model: str, name: str | None, priority: int) -> tup
         ahead += (waiting or 0) if (read_priority(other) or 0) > priority else 0
         running += runs or 0
     return ahead, running
-
-
-def _workers_of(database: JobsDatabase | None, queue_model: str) -> list[AliveWorker]:
-    return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
 
 
 def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:

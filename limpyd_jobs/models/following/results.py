@@ -166,7 +166,9 @@ def read(job: Any, error_model: Any) -> Steps[Stored]:
         if isinstance(reply, RedisError):
             with refusing_other_keys("the hash of a job", f"{key}:hash"):
                 raise reply
-    failure: list[str] = (yield partial(_failure_of, job, error_model)) if status == STATUSES.ERROR else []
+    failure: list[str] = []
+    if status == STATUSES.ERROR:
+        failure = yield partial(failure_of, (error_model or type(job)).database, job.ident, error_model)
     return Stored(bool(exists), status, text, failure)
 
 
@@ -191,10 +193,6 @@ def as_annotated(job_class: type[RedisModel], found: Any) -> Any:
     with suppress(*_UNFIT):  # it was of another type than its annotation says
         return form.load(found) if form else found
     return found
-
-
-def _failure_of(job: Any, error_model: Any) -> list[str]:
-    return failure_of((error_model or type(job)).database, job.ident, error_model)
 
 
 def failure_of(database: Any, ident: str, error_model: Any = None) -> list[str]:

@@ -169,7 +169,10 @@ class Listener:
                 pause = min(2 * pause, MAX_RETRY)
 
     def _listen(self) -> None:
-        with Changes([self._model], wants=self._is_awaited) as changes:
+        def is_awaited(change: Any) -> bool:
+            return change.pk in self._waiting and (change.what == "deleted" or change.status in FINAL)
+
+        with Changes([self._model], wants=is_awaited) as changes:
             self._wake_ended()
             self._changes, looked_at = changes, monotonic()
             if not self.listens.done():
@@ -180,9 +183,6 @@ class Listener:
                 if monotonic() - looked_at > CHANGES_WAIT:  # a worker of version 2 tells nothing
                     self._wake_ended()
                     looked_at = monotonic()
-
-    def _is_awaited(self, change: Any) -> bool:
-        return change.pk in self._waiting and (change.what == "deleted" or change.status in FINAL)
 
     def _wake_ended(self) -> None:
         """Ask for the jobs that are waited for, and wake those whose job has ended."""

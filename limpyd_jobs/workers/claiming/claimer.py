@@ -260,7 +260,7 @@ class Claimer:
 
     def end_wait_of_another(self, connection: Redis, queue_key: str) -> None:
         """End the wait of a worker that waits for jobs of a queue, over a connection that any thread may use."""
-        records.notify_one_at(connection, queue_key, leaves_lanes=self._is_registered)
+        records.notify_one(connection, queue_key, leaves_lanes=self._is_registered)
 
     def unregister(self) -> None:
         """End the registration, if there is one."""

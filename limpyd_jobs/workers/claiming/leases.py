@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import attrgetter
 from time import monotonic
 
 from redis import Redis
@@ -12,7 +13,7 @@ from redis import Redis
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.models.claims.job_claim import JobClaim, Renewing, job_class_of, next_step
+from limpyd_jobs.models.claims.job_claim import Renewing, job_class_of, next_step
 from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.texts import one_line
@@ -80,13 +81,13 @@ class Leases:
     def _renew_running(self, connection: Redis, running: Sequence[Run]) -> None:
         """Renew the leases of the jobs that run, and keep their cursors: of those whose leases end first, then of the
         last one first, so that they would be rescued in their order."""
-        runs = [each for each in running if _is_held(each)]
+        runs = [each for each in running if each.is_held and not each.is_lost]
         self._number += len(runs)
         databases = {each.delivery.database for each in runs}
         for database in sorted(databases, key=bool):  # the own one first: another one may not answer
             here = [each for each in runs[::-1] if each.delivery.database is database]
             shard: Redis = connection_to(database) if database else connection
-            self._renew_all(shard, sorted(here, key=_renewed))
+            self._renew_all(shard, sorted(here, key=attrgetter("renewed")))
 
     def _renew_all(self, connection: Redis, runs: Iterable[Run]) -> None:
         """Renew some leases in order, in as few steps as may be."""
@@ -94,7 +95,7 @@ class Leases:
         is_more = True
         while is_more:
             with ExitStack() as stack:
-                some = next_step(waiting, _claim_of, stack)
+                some = next_step(waiting, lambda run: run, stack)
                 is_more = bool(some)
                 if some:
                     self._renew_some(connection, some)
@@ -154,15 +155,3 @@ class Leases:
         more = f" (and {others} more that are next)" if others else ""
         text = f"[{one_line(delivery.identifier)}] lost its claim: another worker may run it{more}"
         self.context.log(text, "error")
-
-
-def _is_held(run: Run) -> bool:
-    return run.is_held and not run.is_lost
-
-
-def _renewed(run: Run) -> float:
-    return run.renewed
-
-
-def _claim_of(run: Run) -> JobClaim:
-    return run

@@ -346,7 +346,7 @@ class TestLooksOfIdleWorkers:
         queue = Queue.get_queue("queue")
         with idle(redis_client, worker_of(**SELDOM)):
             queue.waiting.rpush("garbage")
-            records.notify_one(queue)
+            records.notify_one(records.redis_of(queue), records.queue_key_of(queue))
             wait_until(lambda: queue.quarantine.llen() == 1, "what was pushed by hand")
             Bell.add_job("a")
 
