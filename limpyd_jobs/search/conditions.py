@@ -24,6 +24,7 @@ ONE_OF = "in"
 
 TIMES = ("added", "start", "end", "delayed_until")
 NUMBERS = ("priority", "tries")
+NAMES_OF_STATUSES = {letter: name.lower() for name, letter in STATUSES.items()}
 # Stands for the field of a word without one: the ident, the identifier, or an indexed argument.
 ANY = ""
 
@@ -93,8 +94,8 @@ class Condition(NamedTuple):
             return self.value
         if self.comparison == ONE_OF:
             return f"{self.field}__in={self.value}"
-        value = STATUSES.by_value(self.value, self.value).lower() if self.field == "status" else self.value
-        return f"{self.field}{self.comparison}{value}"
+        value = NAMES_OF_STATUSES.get(self.value) if self.field == "status" else None
+        return f"{self.field}{self.comparison}{value or self.value}"
 
     @property
     def is_negated(self) -> bool:
@@ -214,7 +215,7 @@ def _status_of(field: str, value: Any) -> str:
     try:
         return STATUSES[text.upper()]
     except KeyError:
-        names = ", ".join(name.lower() for name in STATUSES)
+        names = ", ".join(NAMES_OF_STATUSES.values())
         raise ValueError(f"{one_line(text)!r} is not a status: {names}") from None
 
 
