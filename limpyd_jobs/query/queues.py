@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
@@ -15,10 +15,11 @@ from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
-from limpyd_jobs.records.records import change_pause, paused_names_of
-from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
+from limpyd_jobs.records.records import change_pause, paused_names_of, redis_of
+from limpyd_jobs.redis.calls import Call, chunks, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.search.classes import (
     connection_to,
     imported_queue_model,
@@ -27,7 +28,10 @@ from limpyd_jobs.search.classes import (
     queue_models_of,
     replies_to,
 )
-from limpyd_jobs.transitions import queues as transitions
+
+_delete_queue = Script("queues/delete_queue")
+_leave_quarantine = Script("queues/leave_quarantine")
+_measure_queues = Script("queues/measure_queues")
 
 # How many queues one step looks at: it takes Redis one or two milliseconds.
 QUEUES_PER_STEP = 100
@@ -36,7 +40,6 @@ QUEUES_PER_STEP = 100
 MAX_SCANS, KEYS_PER_SCAN = 100, 1000
 
 _LIST_OF_QUEUE = re.compile(r"(.+):\d+:(?:waiting|success|errors)", re.DOTALL)
-
 
 # How many entries of a quarantine a round trip reads, and from how many characters on no more are read.
 ENTRIES_PER_STEP, LARGEST = 10, 5_000_000
@@ -199,12 +202,16 @@ def leave_quarantine(
     verb, what = "drop" if drop else "retry", " ".join(each for those in by_queue.values() for each in those)
     with audited(connection, unaudited=unaudited, verb=f"quarantine {verb}", filter=what) as entry:
         done = sum(
-            transitions.leave_quarantine(connection, key, some, drop=drop, audit=entry.names)
+            _leave(connection, {**given(queue_key=key, idents=listed(some), drop=drop), **entry.names})
             for key, those in by_queue.items()
             for some in chunks(those, QUEUES_PER_STEP)
         )
         entry.numbers = {"done": done, "skipped": number - done, "refused": 0}
     return done
+
+
+def _leave(connection: Any, request: Mapping[str, Any]) -> int:
+    return int(send(Call(connection, _leave_quarantine, request, dict))["number"])
 
 
 def lapsed_jobs(states: Iterable[QueueState], database: JobsDatabase | None = None) -> set[str]:
@@ -223,8 +230,10 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, una
         raise ValueError(f"{model.__name__} has fields of its own: delete the queue in Python")
     what = f"queue={state.name} priority={state.priority}"
     told = entry_request(unaudited, verb="delete queue", filter=what, done=1)
+    request = {"queue_model": layout.json, "pk": state.pk, **told}
     with refusing_if_unaudited():
-        return transitions.delete_queue(model, state.pk, told)
+        outcome: str = send(Call(redis_of(model), _delete_queue, request, outcome_of, [model]))
+        return outcome
 
 
 def unknown_queue_models(database: JobsDatabase | None = None) -> list[str]:
@@ -292,7 +301,8 @@ def _distinct(pks: Iterable[str], most: int) -> set[str]:
 
 def _states(connection: Any, model: KnownClass, classes: str, pks: Iterable[str]) -> Iterator[QueueState]:
     for some in chunks(sorted(set(pks)), QUEUES_PER_STEP):
-        reply = transitions.measure_queues(connection, json.dumps({"name": model.name}), classes, some)
+        request = {"queue_model": json.dumps({"name": model.name}), "classes": classes, "pks": listed(some)}
+        reply = send(Call(connection, _measure_queues, request, dict))
         yield from (_state(row, reply["moment"], model.name) for row in reply["queues"])
 
 
