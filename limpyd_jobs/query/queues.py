@@ -36,6 +36,9 @@ _measure_queues = Script("queues/measure_queues")
 # How many queues one step looks at: it takes Redis one or two milliseconds.
 QUEUES_PER_STEP = 100
 
+# Where the script names them of a queue.
+UNKNOWN_CLASSES = 12
+
 # How often it is looked for lists of queues of unknown models, and at how many keys each time.
 MAX_SCANS, KEYS_PER_SCAN = 100, 1000
 
@@ -103,6 +106,14 @@ def queue_states(
         for state in _states(connection, model, classes, _pks_of(model, connection, stored))
     ]
     return sorted(found, key=rank)
+
+
+def unknown_classes_by_queue(database: JobsDatabase | None = None) -> list[Sequence[str]]:
+    """Return what `queue_states` says of all queues, but only their unknown classes."""
+    connection, classes = connection_to(database), _names_of_classes(database)
+    models = queue_models_of(database)
+    rows = (row for model in models for row, _ in _rows(connection, model, classes, _pks_of(model, connection)))
+    return [row[UNKNOWN_CLASSES] for row in rows]
 
 
 def together(state: QueueState, other: QueueState) -> QueueState:
@@ -300,10 +311,15 @@ def _distinct(pks: Iterable[str], most: int) -> set[str]:
 
 
 def _states(connection: Any, model: KnownClass, classes: str, pks: Iterable[str]) -> Iterator[QueueState]:
+    return (_state(row, moment, model.name) for row, moment in _rows(connection, model, classes, pks))
+
+
+def _rows(connection: Any, model: KnownClass, classes: str, pks: Iterable[str]) -> Iterator[tuple[Sequence[Any], str]]:
+    """Yield what a script says of each queue, and of which moment that is."""
     for some in chunks(sorted(set(pks)), QUEUES_PER_STEP):
         request = {"queue_model": json.dumps({"name": model.name}), "classes": classes, "pks": listed(some)}
         reply = send(Call(connection, _measure_queues, request, dict))
-        yield from (_state(row, reply["moment"], model.name) for row in reply["queues"])
+        yield from ((row, reply["moment"]) for row in reply["queues"])
 
 
 def _state(row: Sequence[Any], moment: str, model: str) -> QueueState:

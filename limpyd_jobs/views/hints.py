@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from limpyd_jobs.query import QueueState, queue_names, queue_states, unknown_queue_models
+from limpyd_jobs.query import QueueState, queue_names, unknown_queue_models
+from limpyd_jobs.query.queues import unknown_classes_by_queue
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, models_of, unread_text
 from limpyd_jobs.search.conditions import ANY, Condition
@@ -41,9 +42,11 @@ def unknown_classes(states: Iterable[QueueState] | None = None, database: JobsDa
     if names := models_of(database).unread:
         yield f"not looked at: {unread_text(names, MAX_NAMES)}"
     if states is None:
-        states = queue_states(database=database)
-        yield from () if states else unknown_models(database)
-    paths = sorted({path for state in states for path in state.unknown_classes})
+        found = unknown_classes_by_queue(database)
+        yield from () if found else unknown_models(database)
+    else:
+        found = [state.unknown_classes for state in states]
+    paths = sorted({path for each in found for path in each})
     if paths:
         those = f"{some_of(paths, MAX_NAMES)}, and maybe others, also in queues of other models"
         yield f"not looked at: jobs of {those}. Make the class known: --job-modules=MODULE"
