@@ -7,7 +7,7 @@ from redis.exceptions import ConnectionError
 from limpyd_jobs.commandline.options import WorkerOption, between, queue_names, time_span
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, QUEUE_MODEL, READING_OPTIONS
-from limpyd_jobs.commands.shared.tables import wrapped
+from limpyd_jobs.commands.shared.printing import wrapped
 from limpyd_jobs.dates import shown_span
 from limpyd_jobs.query.backlog import Backlog as Found
 from limpyd_jobs.query.backlog import backlog_of, read_load

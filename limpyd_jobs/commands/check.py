@@ -14,8 +14,7 @@ from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.integrations import job_store, namespace
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, UNAUDITED
-from limpyd_jobs.commands.shared.progress import ProgressLine
-from limpyd_jobs.commands.shared.tables import width_of_terminal
+from limpyd_jobs.commands.shared.printing import ProgressLine, width_of_terminal
 from limpyd_jobs.models import Queue
 
 

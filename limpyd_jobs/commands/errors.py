@@ -18,13 +18,13 @@ from limpyd_jobs.commands.shared.options import (
     PACE_OPTIONS,
     VERB_OPTIONS,
 )
-from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import (
+from limpyd_jobs.commands.shared.printing import (
     cut,
     ends_of,
     print_error,
     print_fields,
     print_fitted,
+    shown_progress,
     width_of_terminal,
     wrapped,
 )

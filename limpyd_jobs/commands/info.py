@@ -17,7 +17,7 @@ from limpyd_jobs.commands.shared.colours import has_colours, painted
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.incidents import said_of
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, QUEUE_MODEL
-from limpyd_jobs.commands.shared.tables import (
+from limpyd_jobs.commands.shared.printing import (
     Row,
     cut,
     fitted,

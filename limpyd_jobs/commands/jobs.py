@@ -17,12 +17,12 @@ from limpyd_jobs.commandline.options import OutOfRange, WorkerOption, between, f
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, PACE_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import (
+from limpyd_jobs.commands.shared.printing import (
     print_error,
     print_fields,
     print_fitted,
     print_json_lines,
+    shown_progress,
     wrapped,
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of

@@ -8,7 +8,7 @@ from typing import Any
 from limpyd_jobs.arguments import read_seconds
 from limpyd_jobs.commandline.options import for_verbs, time_span
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
-from limpyd_jobs.commands.shared.tables import print_fields
+from limpyd_jobs.commands.shared.printing import print_fields
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.dates import span
 from limpyd_jobs.exceptions import ConfigurationException

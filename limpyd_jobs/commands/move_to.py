@@ -10,8 +10,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.commandline.options import WorkerOption, seconds
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, YES
-from limpyd_jobs.commands.shared.progress import ProgressLine
-from limpyd_jobs.commands.shared.tables import print_fields
+from limpyd_jobs.commands.shared.printing import ProgressLine, print_fields
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.redis.database import JobsDatabase, parse_database

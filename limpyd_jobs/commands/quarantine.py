@@ -8,7 +8,7 @@ from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.pause import refuse_unknown
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import print_fields
+from limpyd_jobs.commands.shared.printing import print_fields
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries, queue_names
 from limpyd_jobs.texts import count_of, one_line

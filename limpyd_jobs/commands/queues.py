@@ -8,7 +8,7 @@ from functools import partial
 from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, print_fitted, with_models
+from limpyd_jobs.commands.shared.printing import Row, print_fitted, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import shown_span
 from limpyd_jobs.query import JobFilter, QueueState, delete_queue, queue_names, queue_states

@@ -15,7 +15,7 @@ from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.shared.command import FLAGS, UNAVAILABLE, Command
 from limpyd_jobs.commands.shared.options import SHARDS
-from limpyd_jobs.commands.shared.tables import print_json, print_json_lines
+from limpyd_jobs.commands.shared.printing import print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException, as_written
 from limpyd_jobs.models import Job
 from limpyd_jobs.query.overview import ping

@@ -10,7 +10,7 @@ from typing import Any
 from limpyd_jobs.commandline.options import WorkerOption, one_of
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
-from limpyd_jobs.commands.shared.tables import chart, print_fitted, wrapped
+from limpyd_jobs.commands.shared.printing import chart, print_fitted, wrapped
 from limpyd_jobs.dates import shown_span, utcnow
 from limpyd_jobs.query.metrics import PERIODS, Period, read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics

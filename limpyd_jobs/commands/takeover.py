@@ -10,7 +10,7 @@ from limpyd_jobs.arguments import check_servable, stored_priority, stored_queue_
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commandline.parser import import_for
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import print_fields
+from limpyd_jobs.commands.shared.printing import print_fields
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.models import BaseJobsModel

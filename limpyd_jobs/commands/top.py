@@ -30,7 +30,7 @@ from limpyd_jobs.commands.info import (
 )
 from limpyd_jobs.commands.queues import HEADING, as_row
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, QUEUE_MODEL
-from limpyd_jobs.commands.shared.tables import Row, time_between, with_models, with_shards
+from limpyd_jobs.commands.shared.printing import Row, time_between, with_models, with_shards
 from limpyd_jobs.commands.shared.watching import EVERY, Wait, look_again
 from limpyd_jobs.dates import parse_datetime, shown_span, utcnow
 from limpyd_jobs.models.presence import SILENT

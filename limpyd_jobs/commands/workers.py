@@ -10,7 +10,7 @@ from itertools import chain
 
 from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, print_fields, time_between, with_models
+from limpyd_jobs.commands.shared.printing import Row, print_fields, time_between, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import shown_span, span, utcnow
 from limpyd_jobs.models.presence import checked_level, order_lasts

@@ -16,7 +16,7 @@ from cases import each
 from servers import RedisServer
 
 from limpyd_jobs import Job, Worker
-from limpyd_jobs.commands.shared.tables import chart
+from limpyd_jobs.commands.shared.printing import chart
 from limpyd_jobs.dates import span, utcnow
 from limpyd_jobs.query import read_metrics, summed
 from limpyd_jobs.records.metrics import BOUNDS, KEY, LENGTH, Metrics

@@ -18,7 +18,7 @@ from limpyd_jobs.commands.screen.reading import (
     read_queue,
 )
 from limpyd_jobs.commands.shared.incidents import said_of
-from limpyd_jobs.commands.shared.tables import chart
+from limpyd_jobs.commands.shared.printing import chart
 from limpyd_jobs.dates import parse_datetime, shown_span, span, utcnow
 from limpyd_jobs.models.following.progress import Progress
 from limpyd_jobs.models.presence import RunningJob

@@ -26,7 +26,7 @@ from limpyd_jobs.commandline.parser import (
 )
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.options import COMMON, COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
-from limpyd_jobs.commands.shared.tables import Row, print_fitted, print_json, print_json_lines, with_shards, wrapped
+from limpyd_jobs.commands.shared.printing import Row, print_fitted, print_json, print_json_lines, with_shards, wrapped
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.query.foreign import foreign_keys

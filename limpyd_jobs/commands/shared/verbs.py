@@ -12,8 +12,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.commandline.programs import as_typed
 from limpyd_jobs.commands.shared.command import FLAGS, Command
-from limpyd_jobs.commands.shared.progress import ProgressLine, shown_progress
-from limpyd_jobs.commands.shared.tables import print_fields
+from limpyd_jobs.commands.shared.printing import ProgressLine, print_fields, shown_progress
 from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally

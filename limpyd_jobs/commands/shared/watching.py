@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commandline.options import WorkerOption, interval
 from limpyd_jobs.commandline.parser import cannot_use_redis
-from limpyd_jobs.commands.shared.tables import width_of_terminal
+from limpyd_jobs.commands.shared.printing import width_of_terminal
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.fields.codecs import dump_compact
 from limpyd_jobs.models.following.output import Chunk, Output

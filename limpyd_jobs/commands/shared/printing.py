@@ -1,10 +1,12 @@
-"""The output of commands: tables for people, JSON for programs."""
+"""The output of commands: tables and progress for people, JSON for programs."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from shutil import get_terminal_size
@@ -197,3 +199,37 @@ def chart(numbers: Sequence[int], width: int) -> str:
     highest = max(*sums, 1)
     line = "".join(_BARS[-(-number * (len(_BARS) - 1) // highest)] for number in sums)
     return f"{line} {max(sums):,} at most"
+
+
+class ProgressLine:
+    """A line on standard error that is written again and again; a new line now and then if that is not a terminal."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._pause = 0.1 if self._is_terminal else 5
+        self._last = float("-inf")
+
+    def __call__(self, line: str) -> None:
+        """Show a line, unless the last one was shown a moment ago."""
+        if time.monotonic() - self._last >= self._pause:
+            self._last = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+@contextmanager
+def shown_progress(line: str) -> Iterator[Callable[..., object] | None]:
+    """Give a function that shows a line with some numbers; None if standard error is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    progress = ProgressLine()
+    try:
+        yield lambda *numbers: progress(line.format(*numbers))
+    finally:
+        progress.end()

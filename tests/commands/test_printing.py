@@ -13,7 +13,7 @@ from cases import each
 
 from limpyd_jobs import Job, Queue, Schedule, Worker, WorkerPresence
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.tables import cut, fitted, print_json, print_json_lines, wrapped
+from limpyd_jobs.commands.shared.printing import cut, fitted, print_json, print_json_lines, wrapped
 from limpyd_jobs.query import ErrorFilter, JobFilter
 from limpyd_jobs.records import presences
 from limpyd_jobs.scripts.jobs import COMMANDS, create_parser
