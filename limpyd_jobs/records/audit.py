@@ -234,7 +234,7 @@ def last_entries(connection: Any, most: int) -> list[dict[str, str]]:
 
     The ``outcome`` of one that has not ended says whether it seems to go on.
     """
-    reply = send(Call(connection, _last_entries, {"most": most}, dict, keys=[at(connection, KEY)]))
+    reply = send(Call(connection, _last_entries, {"most": most}, dict, keys=[KEY]))
     pairs = ((pk, dict(zip(texts[::2], texts[1::2], strict=False))) for pk, texts in reply["ended"])
     found = [{**fields, "at": _date(pk)} for pk, fields in pairs]
     found += [{**entry, "at": entry.get("begun", "")} for entry in map(_read, reply["begun"]) if entry]

@@ -27,7 +27,6 @@ from limpyd_jobs.functions import memoized
 from limpyd_jobs.limiting.limit import Limit, limits_of_class
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.redis.calls import Call, Steps, finish, listed
-from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.scripting import Script
 
 # A hash: the JSON of a `KnownClass`, of a job class by its path, or, if it is bound to another namespace, by its path
@@ -307,5 +306,5 @@ def read_written(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> 
 def reading_written(connection: Any, imported: Iterable[type[RedisModel]]) -> Steps[Written]:
     """Return the steps of `read_written`."""
     request = {"most": MAX_CLASSES, "longest": LONGEST, "names": listed({known.name for known in _all_of(imported)})}
-    reply = yield Call(connection, _read_classes, request, dict, keys=[at(connection, KEY)])
+    reply = yield Call(connection, _read_classes, request, dict, keys=[KEY])
     return Written(dict(reply["classes"]), reply["left_out"], frozenset(reply["unread"]))

@@ -154,14 +154,14 @@ def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> No
     last pk of each class, given by the name of its model, is noted: it tells how many jobs were added."""
     rows = [[queue, path, each.numbers] for (queue, path), each in metrics.items()]
     request = {"rows": listed(rows), "classes": json.dumps(classes)}
-    send(Call(connection, _write_metrics, request, outcome_of, keys=[at(connection, KEY)]))
+    send(Call(connection, _write_metrics, request, outcome_of, keys=[KEY]))
 
 
 def note_levels(connection: Redis, queues: Sequence[str]) -> None:
     """Note how many jobs wait and run in the first `MAX_NOTED` of some queues, given by the beginnings of their keys,
     unless that was done in this minute."""
     request = {"queues": listed(queues[:MAX_NOTED])}
-    send(Call(connection, _note_levels, request, outcome_of, keys=[at(connection, KEY)]))
+    send(Call(connection, _note_levels, request, outcome_of, keys=[KEY]))
 
 
 def read_levels(connection: Any, starts: Iterable[int]) -> list[dict[str, str]]:

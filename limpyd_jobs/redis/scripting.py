@@ -229,7 +229,10 @@ class Script:
         """Return the script, and its keys, as the database of a sender needs them. On a cluster, the keys that belong
         to no model begin with its tag, too, and the guard is the last key."""
         prefix = tags.prefix_at(sender)
-        return (self._of_cluster(prefix), (*keys, f"{prefix}{tags.GUARD}")) if prefix else (self, keys)
+        if not prefix:
+            return self, keys
+        tagged = (f"{prefix}{key}" if key.startswith("limpyd-jobs:") else key for key in (*keys, tags.GUARD))
+        return self._of_cluster(prefix), (*tagged,)
 
     def _of_cluster(self, prefix: str) -> Script:
         found = self._of_clusters[prefix] = self._of_clusters.get(prefix) or ScriptOfCluster(self, prefix)
