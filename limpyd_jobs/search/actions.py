@@ -33,6 +33,9 @@ from limpyd_jobs.transitions.many import Changed
 # Outcomes of jobs for which there is nothing to do.
 NOTHING_TO_DO = ("ended", "gone", "not delayed", "not in error", "not queued")
 
+# What scripts need to give jobs one moment after the other.
+TURNS = ("turns", "interval", "spread")
+
 Delay = float | timedelta | None
 
 
@@ -103,23 +106,19 @@ class Action:
     spares_claimed: ClassVar[bool] = True  # whether jobs that are claimed are left alone
     turn: datetime | None = None  # of the last job that was done by its own way, if jobs are spread
     is_counted_first = False  # whether it depends on the number of jobs
-
-    def request(self) -> Mapping[str, Any]:
-        """Return the request for the script, as far as it does not depend on the class."""
-        return {}
+    request: Mapping[str, Any] = {}  # for the script, as far as it does not depend on the class
 
     @property
     def how(self) -> str:
         """Say how jobs are changed, for the audit: ``queue_name=urgent priority=5``; empty if the verb says all."""
-        asked = self.request()
-        told = {name: asked[name] for name in ("queue_name", "priority") if name in asked}
-        told |= {"delay": shown_delay(asked["delay"])} if "delay" in asked else {}
+        told = {name: self.request[name] for name in ("queue_name", "priority") if name in self.request}
+        told |= {"delay": shown_delay(self.request["delay"])} if "delay" in self.request else {}
         return " ".join(f"{name}={value}" for name, value in told.items())
 
     @property
     def needs_room(self) -> bool | None:
         """Whether Redis must have room for it; None if only for a new queue."""
-        return None if {"queue_name", "priority"} & self.request().keys() else False
+        return None if {"queue_name", "priority"} & self.request.keys() else False
 
     def heed(self, connection: Any, would: Tally) -> Steps[None]:
         """Take note of what was counted."""
@@ -144,7 +143,7 @@ class Action:
         request = {
             "queue_model": layout_of(queue_model).json,
             **given(default_name=job_class.queue_name),
-            **self.request(),
+            **self.request,
         }
         if entry and self.needs_python(job_class):
             return partial(self._one_by_one, source, job_class, entry, request)
@@ -228,23 +227,16 @@ class RequeueMany(Action):
         restart: bool = False,
         told: bool = False,
     ) -> None:
-        self._told = told  # whether to answer which jobs were put back
-        self._queue_name = None if queue_name is None else _servable_name(queue_name)
-        self._priority = "" if priority is None else stored_priority(priority)
-        self._delay = delay_argument(delayed_for, delayed_until)
         self._delayed_for, self._delayed_until = delayed_for, delayed_until
         self._pace, self._restart = pace, bool(restart)
-        self._turns = _turns(pace, 0) if pace else {}
         self.is_counted_first = bool(pace and pace.spread)
-
-    def request(self) -> Mapping[str, Any]:
-        return given(
-            queue_name=self._queue_name,
-            priority=self._priority,
-            delay=self._delay,
+        self.request = given(
+            queue_name=None if queue_name is None else _servable_name(queue_name),
+            priority="" if priority is None else stored_priority(priority),
+            delay=delay_argument(delayed_for, delayed_until),
             restart=self._restart,
-            told="1" if self._told else "",
-            **self._turns,
+            told="1" if told else "",  # whether to answer which jobs were put back
+            **(_turns(pace, 0) if pace else {}),
         )
 
     @property
@@ -254,11 +246,12 @@ class RequeueMany(Action):
     def do_one(self, job: Any, queue_name: str | None) -> None:
         delay = self._delayed_for, self._delayed_until
         if self._pace:
-            request = {**self._turns, **given(delay=self._delay)}
+            request = {name: value for name, value in self.request.items() if name in ("delay", *TURNS)}
             self.turn = many.take_turn(records.redis_of(job), request)
             delay = None, self.turn
         restart = given(restart=self._restart)  # which a requeue of an application may not know
-        job.requeue(self._queue_name or queue_name, self._priority or None, *delay, **restart)
+        where = self.request.get("queue_name", queue_name), self.request.get("priority")
+        job.requeue(*where, *delay, **restart)
 
     def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
@@ -266,7 +259,7 @@ class RequeueMany(Action):
     def heed(self, connection: Any, would: Tally) -> Steps[None]:
         if self._pace and self.is_counted_first:
             pace = yield from self._pace.going_on(connection)
-            self._turns = _turns(pace, would.done)
+            self.request = {**self.request, **_turns(pace, would.done)}
             would.until = many.last_turn(would.until, pace.interval(would.done), would.done)
 
     def end(self, connection: Any) -> Steps[None]:
@@ -331,21 +324,18 @@ class MoveMany(Action):
         if queue_name is None and priority is None:
             where = (("queue_name", "a queue_name"), ", ", ("priority", "a priority"))
             raise naming(ValueError, "say where to move the jobs: give ", *where, ", or both")
-        self._request = given(
+        self.request = given(
             queue_name=None if queue_name is None else _servable_name(queue_name),
             priority="" if priority is None else stored_priority(priority),
         )
 
-    def request(self) -> Mapping[str, Any]:
-        return self._request
-
     def do_one(self, job: Any, queue_name: str | None) -> None:
         until = job.delayed_until.hget() if job.status.hget() == STATUSES.DELAYED else None
-        job.enqueue_or_delay(self._request.get("queue_name", queue_name), self._request.get("priority"), until)
+        job.enqueue_or_delay(self.request.get("queue_name", queue_name), self.request.get("priority"), until)
 
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         there = {"queue_name": queue_name, "priority": before.get("priority")}
-        return before != after or all(there[name] == asked for name, asked in self._request.items())
+        return before != after or all(there[name] == asked for name, asked in self.request.items())
 
     def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
@@ -362,7 +352,7 @@ class DelayMany(MoveMany):
             when = (("delayed_for", "a delayed_for"), " or ", ("delayed_until", "a delayed_until"))
             raise naming(ValueError, "say until when to delay the jobs: give ", *when)
         self._until = compute_delayed_until(delayed_for, delayed_until)
-        self._request = {"delay": delay}
+        self.request = {"delay": delay}
 
     def do_one(self, job: Any, queue_name: str | None) -> None:
         job.enqueue_or_delay(queue_name, delayed_until=self._until)
@@ -377,7 +367,7 @@ class PromoteMany(MoveMany):
     verb = "promote"
 
     def __init__(self) -> None:
-        self._request = {"promote": "1"}
+        self.request = {"promote": "1"}
 
     def do_one(self, job: Any, queue_name: str | None) -> None:
         job.enqueue_or_delay(queue_name)

@@ -99,33 +99,30 @@ class Plan:
         return tally
 
     def _going(self, entry: Entry | None, progress: OnStep | None, follower: Follower | None = None) -> Steps[Tally]:
+        """Change the records of each source, the oldest first, or count what would be changed."""
         walk = Walk.over([source for source, _ in self._found], self._left_out, progress)
         added = _Added(entry, follower)
         if follower and entry:
             follower.begins(entry)
         for source, model in self._found:
-            if not walk.is_cut:
-                yield from self._changing(walk, source, model, added)
+            if walk.is_cut:
+                break
+            is_known = not isinstance(model, LookupError)
+            ask: Ask[Any] = self._action.asking(source, model, entry) if is_known else source.find
+            parts = yield from source.parts_to_change(added.step, is_counted=entry is None)
+            for which in parts:
+                reply = yield from ask(which)
+                if is_known:
+                    added.add(reply, source.known.name)
+                else:
+                    added.add(Changed({f"{model}": reply.number}))
+                if walk.is_over(parts, reply):
+                    break
         added.add(Changed({"the pk is not a number": self.unseen}))
         if follower and entry:
             follower.ends()
             added.add(Changed({}))
         return added.tally(walk.is_whole)
-
-    def _changing(self, walk: Walk, source: Source, model: Any, added: _Added) -> Steps[None]:
-        """Change the records of a source, the oldest first, or count what would be changed."""
-        ask: Ask[Any] = source.find
-        if not isinstance(model, LookupError):
-            ask = self._action.asking(source, model, added.entry)
-        parts = yield from source.parts_to_change(added.step, is_counted=added.entry is None)
-        for which in parts:
-            reply = yield from ask(which)
-            if isinstance(model, LookupError):
-                added.add(Changed({f"{model}": reply.number}))
-            else:
-                added.add(reply, source.known.name)
-            if walk.is_over(parts, reply):
-                return
 
 
 class _Added:
