@@ -17,7 +17,7 @@ from limpyd_jobs.classes.binding import check_database
 from limpyd_jobs.classes.roots import extends, has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import AlreadyClaimed, naming
-from limpyd_jobs.functions import overrides
+from limpyd_jobs.functions import memoized, overrides
 from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.layout import layout_of
@@ -132,9 +132,10 @@ class Action:
         """Do it with one job. `queue_name` is the queue that it is or was in."""
         raise NotImplementedError
 
-    def needs_python(self, job_class: type[Any]) -> bool:
+    @classmethod
+    def needs_python(cls, job_class: type[Any]) -> bool:
         """Whether a script cannot do it, because the class or its queues have their own way."""
-        return overrides(job_class, roots.job, *self.methods)
+        return overrides(job_class, roots.job, *cls.methods)
 
     def asking(self, source: Source, job_class: type[Any], entry: Entry | None) -> Ask[Changed]:
         """Return what does it with some jobs of a source, and notes that; without an entry, it only counts."""
@@ -145,7 +146,7 @@ class Action:
             **given(default_name=job_class.queue_name),
             **self.request,
         }
-        if entry and self.needs_python(job_class):
+        if entry and _needs_python(type(self), job_class):
             return partial(self._one_by_one, source, job_class, entry, request)
         request.update(entry.names if entry else {"dry": "1"})
         return partial(many.changed, self.transition, job_class, request)
@@ -191,6 +192,12 @@ class Action:
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         """Return whether its own way did it with a job of that queue, by its hash before and after that."""
         return before != after
+
+
+@memoized
+def _needs_python(action: type[Action], job_class: type[Any]) -> bool:
+    """Ask a class once: each filter asks all classes of which it finds jobs."""
+    return action.needs_python(job_class)
 
 
 def _stored(job_class: type[Any], pk: str) -> dict[str, str]:
@@ -253,7 +260,8 @@ class RequeueMany(Action):
         where = self.request.get("queue_name", queue_name), self.request.get("priority")
         job.requeue(*where, *delay, **restart)
 
-    def needs_python(self, job_class: type[Any]) -> bool:
+    @classmethod
+    def needs_python(cls, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
     def heed(self, connection: Any, would: Tally) -> Steps[None]:
@@ -288,7 +296,8 @@ class CancelMany(Action):
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         return after.get("status") not in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
-    def needs_python(self, job_class: type[Any]) -> bool:
+    @classmethod
+    def needs_python(cls, job_class: type[Any]) -> bool:
         return extends(job_class, "cancel")
 
 
@@ -307,7 +316,8 @@ class DeleteMany(Action):
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         return not after
 
-    def needs_python(self, job_class: type[Any]) -> bool:
+    @classmethod
+    def needs_python(cls, job_class: type[Any]) -> bool:
         layout = layout_of(job_class)
         is_plain = layout.erasable and not layout.special and not layout.description["keys"]
         return super().needs_python(job_class) or not is_plain
@@ -337,7 +347,8 @@ class MoveMany(Action):
         there = {"queue_name": queue_name, "priority": before.get("priority")}
         return before != after or all(there[name] == asked for name, asked in self.request.items())
 
-    def needs_python(self, job_class: type[Any]) -> bool:
+    @classmethod
+    def needs_python(cls, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
 
