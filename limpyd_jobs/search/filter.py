@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -16,12 +16,14 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import Action, Tally
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
-from limpyd_jobs.search.found import Count, Page
-from limpyd_jobs.search.pages import read_page
+from limpyd_jobs.search.found import Count, Page, cursor_of, positions_of
 from limpyd_jobs.search.walk import Ask, OnStep, Source, Walk
 from limpyd_jobs.transitions.many import Changed, Found, last_turn
 
 T = TypeVar("T")
+
+# How many records a step of a page brings at most.
+MAX_PAGE_STEP = 200
 
 
 class Follower(Protocol):
@@ -149,6 +151,31 @@ class _Added:
         return Tally.of(self._outcomes, self._until, is_exact)
 
 
+class _Shown(Generic[T]):
+    """The records of a source that are not yet on a page."""
+
+    def __init__(self, known: KnownClass, position: int | None, found: Stream[Found], make: Callable[..., T]) -> None:
+        self.known = known
+        self.position = position
+        self.pending: deque[tuple[int, T]] = deque()
+        self._steps, self._make = found, make
+
+    def fill(self) -> Steps[bool]:
+        """Find the next record, if there is one; return whether there is."""
+        while not self.pending:
+            step = yield from self._steps.next()
+            if step is None:
+                return False
+            self.pending += [(pk, self._make(self.known, pk, values)) for pk, values in step.records]
+            if not self.pending:
+                self.position = step.seen
+        return True
+
+    def take(self) -> T:
+        self.position, record = self.pending.popleft()
+        return record
+
+
 async def _streamed(stream: Stream[T]) -> AsyncIterator[T]:
     while (each := await finished(stream.next())) is not None:
         yield each
@@ -235,13 +262,41 @@ class Filter(Generic[T]):
         if limit < 1:
             raise ValueError(f"A page has 1 record or more, not {limit!r}")
         walk = yield from self._begun(timeout)
-        shown = walk, after, limit, self._fields, self._record.of, self._date, newest_first
-        found, following = yield from read_page(*shown)
+        found, following = yield from self._page_of(walk, after, limit, newest_first)
         self.unseen = walk.unseen
         is_full = len(found) == limit and len(walk.sources) == 1  # of several, one may have newer ones
         return Page(found, following, is_full or walk.is_whole, walk.looked, walk.size)
 
     apage = awaited(page)
+
+    def _page_of(
+        self, walk: Walk, after: str | None, limit: int, newest_first: bool
+    ) -> Steps[tuple[list[T], str | None]]:
+        """Return the next records of all sources of a walk, and where to go on; None at the end."""
+        positions = positions_of(after) if after else {}
+        names, most = listed(self._fields), min(limit + 1, MAX_PAGE_STEP)
+
+        def shown_of(source: Source) -> _Shown[T]:
+            name = source.known.name
+            find = partial(source.find, names=names, most=most)
+            looks = walk.stream(source, find, start=positions.get(name), is_upwards=not newest_first)
+            return _Shown(source.known, positions.get(name), looks, self._record.of)
+
+        def rest() -> Steps[list[_Shown[T]]]:
+            filled = []
+            for each in shown:
+                if (yield from each.fill()):
+                    filled.append(each)
+            return filled
+
+        shown, found = [shown_of(source) for source in walk.sources], list[T]()
+        best = max if newest_first else min
+        while len(found) < limit and (left := (yield from rest())):
+            found.append(best(left, key=lambda each: getattr(each.pending[0][1], self._date) or "").take())
+        if not walk.is_cut and not (yield from rest()):
+            return found, None
+        reached = {each.known.name: each.position for each in shown if each.position is not None}
+        return found, cursor_of({**positions, **reached})
 
     def __iter__(self) -> Iterator[T]:
         """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""
