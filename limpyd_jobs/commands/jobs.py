@@ -448,10 +448,10 @@ A filter is made of words. All of them must be met:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
-        filters = self._filters(words)
-        if self.pace and len(filters) > 1:
+        filters, pace = self._filters(words), self.pace
+        if pace and len(filters) > 1:
             filters = [JobFilter.of_jobs(words)]
-        change = Change(verb, filters, **self._arguments(), **self.pace)
+        change = Change(verb, filters, **self._arguments(), **pace)
         return self.change_many(change, partial(self._note_not_found, change))
 
     def _note_not_found(self, change: Change, tally: Tally) -> None:

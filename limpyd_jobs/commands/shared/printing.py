@@ -73,12 +73,11 @@ def shown_lines(rows: Sequence[Row], width: int) -> Iterator[str]:
 
 def print_fields(rows: Sequence[Row], most: int = NAME) -> None:
     """Print names and values, the beginning of those of more than `most` characters, in lines that fit the terminal."""
-    width = max(len(one_line(name)) for name, _ in rows) + 2
-    for name, value in rows:
-        margin = one_line(name).ljust(width)
-        print(
-            wrapped("" if value is None else one_line(value, most), margin=margin, hang=" " * width) or margin.rstrip()
-        )
+    names = [one_line(name) for name, _ in rows]
+    width = max(map(len, names)) + 2
+    for name, (_, value) in zip(names, rows, strict=True):
+        shown, margin = "" if value is None else one_line(value, most), name.ljust(width)
+        print(wrapped(shown, margin=margin, hang=" " * width) or margin.rstrip())
 
 
 def not_shown(left_out: Sequence[str]) -> str:
