@@ -372,7 +372,10 @@ class TestWaiting:
         _refused(TypeError, send_signal, 12, "a")
         _refused(LimpydJobsException, job.wait_for, "a")  # it does not run
         _refused(JobGone, send_signal, "flow_kinds.Asking:999", "a")
-        _refused(LimpydJobsException, send_signal, "no such flow", "a")
+        with pytest.raises(
+            LimpydJobsException, match=r"^There is no flow 'a b', or no longer; for a job, give its ident$"
+        ):
+            send_signal("a b", "a")
 
     def test_no_job_keeps_any_number_of_them(self) -> None:
         job = Asking.add_job()

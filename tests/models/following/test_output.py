@@ -90,6 +90,12 @@ def test_what_a_job_emits_is_read_in_its_order_until_the_job_has_ended() -> None
     assert values(added.output(after="1-2")) == []
 
 
+def test_a_value_that_json_cannot_hold_is_refused() -> None:
+    job = Answer.add_job("a")
+    with job.claim("me"), pytest.raises(TypeError, match=r"^JSON cannot hold a chunk of output: it holds \{1\}$"):
+        job.emit({1})
+
+
 def test_functions_and_coroutines_emit_through_the_current_job() -> None:
     added = spell.add("word")
     drain("answers")
