@@ -83,7 +83,8 @@ Without a word, it lists. cancel and requeue count first, and ask."""
 
     def _show(self, words: Sequence[str]) -> None:
         nodes = Flow.find(self._named("show", words)).nodes()
-        self.print_list(nodes, NODE_COLUMNS, map(_row_of_node, nodes), ("reason", "after"))
+        shown = [{**node._asdict(), "state": node.state} for node in nodes]
+        self.print_list(shown, NODE_COLUMNS, map(_row_of_node, nodes), ("reason", "after"))
 
     def _cancel(self, words: Sequence[str]) -> int:
         def cancel(name: str) -> str:

@@ -574,8 +574,8 @@ def _print_details(job: JobDetails, follow: str) -> None:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
     if job.cursor:
         fields["cursor"] = job.cursor
-    if job.signal:
-        fields["signal"] = one_line(job.signal)
+    beside = {"canceled because": job.cancel_reason, "flow": job.flow, "signal": job.signal}
+    fields |= {name: one_line(text, MESSAGE) for name, text in beside.items() if text}
     if job.output:
         fields["output"] = f"{count_of(job.output, 'chunk')}: {follow}"
     fields |= {"trace": job.trace_id or None, "result": job.result}

@@ -11,6 +11,7 @@ from running import work
 
 from limpyd_jobs import Flow, chain
 from limpyd_jobs.commands.flows import Flows
+from limpyd_jobs.commands.jobs import Jobs
 from limpyd_jobs.query import audit_entries
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -58,11 +59,15 @@ def test_the_jobs_of_one_are_shown_with_why_they_were_canceled(capsys: pytest.Ca
     flow._nodes[0].job.claim("me").fail(ValueError("no paper"))
     assert run("show", "report:7", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert [(each["name"], each["status"], each["reason"]) for each in found] == [
-        *[("Page", "e", ""), ("Report", "c", "Page failed")],
+    assert [(each["name"], each["status"], each["state"], each["reason"]) for each in found] == [
+        *[("Page", "e", "error", ""), ("Report", "c", "canceled", "Page failed")],
     ]
     assert run("show", flow.id) == 0
     assert "Page failed" in capsys.readouterr().out
+    assert Jobs("limpyd-jobs jobs", ["show", found[1]["ident"]]).execute() == 0
+    shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["flow", flow.id] in shown
+    assert ["canceled", "because  Page failed"] in shown
 
 
 def test_one_is_canceled_and_requeued_and_the_audit_has_it(capsys: pytest.CaptureFixture[str]) -> None:

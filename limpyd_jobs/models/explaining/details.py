@@ -110,6 +110,10 @@ class JobDetails(NamedTuple):
         ``waiting for a signal``, ``waiting for its children`` or ``waiting for others``, if it does; else empty.
     signal: str
         The name of the signal that it waits for; else empty.
+    cancel_reason: str
+        Why it was canceled; empty if it was not, or that is not known.
+    flow: str
+        The id of its flow; empty if it is in none.
     """
 
     ident: str
@@ -132,6 +136,8 @@ class JobDetails(NamedTuple):
     output: int = 0
     waits_for: str = ""
     signal: str = ""
+    cancel_reason: str = ""
+    flow: str = ""
 
 
 def job_details(
@@ -170,7 +176,7 @@ def details_of(
     error_model: type[Error] | None = None,
     most: int | None = None,
 ) -> JobDetails:
-    from limpyd_jobs.records.flows import wait_of  # who only adds jobs does not need it
+    from limpyd_jobs.records.flows import read_of_flow, wait_of  # who only adds jobs does not need it
 
     parsed = Ident.of(ident)
     known = classes_of(database)[parsed.path]
@@ -178,6 +184,7 @@ def details_of(
     queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""), most)
     is_claimed = bool(stored.get("_claim_token"))
     namespace = name.removeprefix(prefix_in(database_of(database))).rpartition(":")[0]
+    place = read_of_flow(stored.get("_flow"), None)
     wait = wait_of(stored.get("status"), stored.get("_waits"), stored.get("delayed_until"))
     return JobDetails(
         ident,
@@ -200,6 +207,8 @@ def details_of(
         _chunks_kept(database, name, parsed.pk) if "_emitted" in stored else 0,
         wait.state if wait else "",
         wait.signal if wait else "",
+        stored.get("_cancel_reason", "") if stored.get("status") == STATUSES.CANCELED else "",
+        place.flow if place else "",
     )
 
 

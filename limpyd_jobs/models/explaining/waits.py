@@ -47,7 +47,7 @@ def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
     told = ", ".join(f"{one_line(node.name)} ({node.state})" for node in nodes) + (", …" if number > MAX_NAMED else "")
     of = f"{number:,} of the {len(numbers_in(place.before_it)):,} jobs" if nodes else "the beginning"
     which = f" of its flow, {one_line(name or place.flow)}"
-    if state == "held" and not nodes:
+    if state == "held":
         which += f", which is held until {_turn_of(connection, place.flow, turn or '')}"
     latest = "" if date == END_OF_ALL_DATES else f" It runs at {date} (UTC) at the latest."
     since = stored.get("_requeued_at") or stored.get("added", "")

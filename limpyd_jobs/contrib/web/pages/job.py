@@ -161,6 +161,7 @@ def show(asked: Asked) -> JobShown:
         errors=[mask.error(error) for error in details.errors],
         beside={name: _masked(name, field, mask) for name, field in details.beside.items()},
         cursor=mask.field("cursor", details.cursor),
+        cancel_reason=mask.field("cancel_reason", details.cancel_reason),
     )
     reasons = explain_job(ident, asked.database, mask=partial(_masked_text, mask)).reasons
     place = place_in_flow(ident, asked.database)
