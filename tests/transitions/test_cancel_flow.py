@@ -112,6 +112,20 @@ def test_what_comes_after_a_job_that_is_put_back_is_revived(on_error: str, redis
     report.job.claim("me").succeed()
 
 
+def test_a_requeue_of_one_that_has_ended_puts_nothing_back_after_that() -> None:
+    with Flow() as flow:
+        page = flow.add(Page.prepare())
+    flow.cancel()
+    requeue = transitions.requeue_flow(flow._client, flow.id)
+    run(requeue.script, flow._client, (), requeue.words())
+    assert flow.cancel()
+    assert page.job.status.hget() == STATUSES.CANCELED
+    assert flow.state()[:2] == ("ended", 0)
+    flow.requeue()
+    assert page.job.status.hget() == STATUSES.WAITING
+    flow.cancel()
+
+
 def test_what_is_gone_cannot_be_canceled(redis_client: redis.Redis) -> None:
     with Flow() as flow:
         page = flow.add(Page.prepare())

@@ -4,13 +4,14 @@
 --   flow, reason
 -- reply
 --   done    also if that was begun before: then it is begun anew, for jobs that were put back by hand since
---   ended   all its jobs have ended: nothing is changed
+--   ended   all its jobs have ended, and none is about to be put back: nothing is changed
 --   gone
 
 --@include flows
 
 local state = redis.call('HGET', FLOW .. request.flow, 'state')
-if state == 'running' or state == 'held' then
+local is_requeued = state == 'ended' and redis.call('EXISTS', FLOW .. request.flow .. ':todo') == 1
+if state == 'running' or state == 'held' or is_requeued then
   cancel_flow(request.flow, request.reason, true)
   return answer('done')
 end
