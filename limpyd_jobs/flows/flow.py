@@ -366,9 +366,8 @@ class Flow(Planned):
         deadline = None if timeout is None else monotonic() + timeout
         key, pause = flows.key_of(self._client, self.id), FIRST_PAUSE
         while True:
-            (state,) = yield Commands(self._client, [("HGET", key, "state")])
-            if isinstance(state, Exception):
-                raise state
+            with readable(self):
+                (state,) = checked((yield Commands(self._client, [("HGET", key, "state")])))
             if state not in ("building", "held", "running"):
                 return True
             left = pause if deadline is None else deadline - monotonic()
@@ -402,12 +401,13 @@ class Flow(Planned):
         """
         if not (yield from Flow.wait.__wrapped__(self, timeout)):  # type: ignore[attr-defined]
             raise ResultTimeout(f"{self!r} has not ended after {timeout} seconds")
-        (final,) = yield Commands(self._client, [("HGET", flows.key_of(self._client, self.id), "final")])
-        self._check_there("gone" if final is None else "done")
-        numbers = numbers_in(final)
-        for node in (yield from nodes_of(self._client, self.id, numbers)):
-            yield partial(check_succeeded, self._database, node)
-        results = yield from results_of(self._client, self.id, numbers)
+        with readable(self):
+            (final,) = checked((yield Commands(self._client, [("HGET", flows.key_of(self._client, self.id), "final")])))
+            self._check_there("gone" if final is None else "done")
+            numbers = numbers_in(final)
+            for node in (yield from nodes_of(self._client, self.id, numbers)):
+                yield partial(check_succeeded, self._database, node)
+            results = yield from results_of(self._client, self.id, numbers)
         return next(iter(results.values()), None) if len(numbers) == 1 else results
 
     aresult = awaited(result)

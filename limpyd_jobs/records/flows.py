@@ -141,10 +141,10 @@ def spawned_flows(text: str | None) -> list[str]:
 
 
 def numbers_in(ranges: str) -> list[str]:
-    """Return the numbers of a text such as ``3,7-10``."""
+    """Return the numbers of ``3,7-10``: no more than a flow has nodes, whatever another program wrote."""
     found: list[str] = []
     for first, last in bounds_in(ranges):
-        found += map(str, range(first, min(last, MAX_NODES) + 1))
+        found += map(str, range(first, min(last, first + MAX_NODES - len(found) - 1, MAX_NODES) + 1))
     return found
 
 
@@ -164,8 +164,14 @@ def ranges_of(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
+def is_number(text: str) -> bool:
+    """Whether a text may be the number of a node."""
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
 def read_nodes(connection: Any, flow: str, numbers: Sequence[str] | None = None) -> Steps[list[StoredNode]]:
-    """Return some nodes of a flow, in the order of their numbers; all of them if none are given."""
+    """Return some nodes of a flow, in the order of their numbers; all of them if none are given. What another program
+    wrote beside them is passed over."""
     key, found = key_of(connection, flow, ":nodes"), []
     if numbers is None:
         (stored,) = yield Commands(connection, [("HGETALL", key)])
@@ -174,7 +180,7 @@ def read_nodes(connection: Any, flow: str, numbers: Sequence[str] | None = None)
         for some in chunks(numbers, CHUNK):
             (texts,) = checked((yield Commands(connection, [("HMGET", key, *some)])))
             found += [_node(number, text) for number, text in zip(some, texts, strict=True) if text]
-    return sorted(found, key=lambda node: int(node.number))
+    return sorted((node for node in found if is_number(node.number)), key=lambda node: int(node.number))
 
 
 def checked(replies: list[Any]) -> list[Any]:

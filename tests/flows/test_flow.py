@@ -27,6 +27,7 @@ from limpyd_jobs import (
     chain,
 )
 from limpyd_jobs.classes.binding import bound
+from limpyd_jobs.records.flows import numbers_in
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers.maintenance.tasks import Pruner
 
@@ -353,6 +354,8 @@ WRITTEN_TO: dict[str, tuple[str, Callable[[Flow], object]]] = {
     "nodes": (":nodes", Flow.nodes),
     "cancel": ("", Flow.cancel),
     "requeue": (":todo", Flow.requeue),
+    "wait": ("", Flow.wait),
+    "result": ("", Flow.result),
 }
 
 
@@ -366,6 +369,28 @@ def test_what_another_program_wrote_to_is_said(verb: str, redis_client: redis.Re
     redis_client.set(key, "x")
     with pytest.raises(LimpydJobsException, match="cannot be read: another program wrote to keys of flows"):
         call(flow)
+
+
+def test_entries_that_another_program_wrote_are_passed_over(redis_client: redis.Redis) -> None:
+    flow = chain(Page.prepare(), Page.prepare())
+    key = f"limpyd-jobs:flow:{flow.id}"
+    redis_client.hset(
+        f"{key}:nodes", mapping={"x": "flows:page:1 x", "-1": "y", "9" * 5000: "z", "٣": "flows:page:1 w"}
+    )
+    redis_client.zadd(f"{key}:after", {"2:x": 0, "2:": 0})
+    assert [node.number for node in flow.nodes()] == [1, 2]
+    reasons = Page.get_from_ident(flow.nodes()[1].ident).explain().reasons
+    assert reasons[0].text.startswith("It waits for 3 of the 1 jobs of its flow")
+    for text in ("{", "[]", "null", "{}", "[" * 100_000):
+        redis_client.hset("limpyd-jobs:flows:classes", Page._name, text)
+        assert [node.ident for node in flow.nodes()] == ["flows:page:1", "flows:page:2"]
+    redis_client.flushall()
+
+
+def test_ranges_that_another_program_wrote_take_no_more_memory_than_the_largest_flow() -> None:
+    for text in (",".join(["1-99999"] * 20), "1-99999999", ",".join(["7"] * 200_000)):
+        assert len(numbers_in(text)) == 100_000
+    assert numbers_in("3,7-10,9-8") == ["3", "7", "8", "9", "10"]
 
 
 def test_classes_of_flows_that_another_program_wrote_to_are_said(redis_client: redis.Redis) -> None:

@@ -24,7 +24,7 @@ from limpyd_jobs.models.calls.building import (
 from limpyd_jobs.models.continuing.cursors import cursors_of
 from limpyd_jobs.models.continuing.signals import only_wait
 from limpyd_jobs.models.following.nodes import check_succeeded, nodes_of, results_of
-from limpyd_jobs.records.flows import MAX_NODES, checked, key_of, size_in
+from limpyd_jobs.records.flows import MAX_NODES, checked, is_number, key_of, size_in
 from limpyd_jobs.records.lazy_fields import held_token
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps
@@ -117,7 +117,7 @@ def _results(job: Any, flow: str, policy: str) -> Steps[dict[str, Any]]:
     if not size_in(size):
         raise LimpydJobsException(f"What {job.ident} spawned is not kept any more: another program deleted it")
     if failed and policy != "run":
-        numbers = sorted((each for each in failed if each.isdecimal() and len(each) < 10), key=int)  # not a foreign one
+        numbers = sorted(filter(is_number, failed), key=int)  # not a foreign one
         for node in (yield from nodes_of(client, flow, numbers)):
             yield partial(check_succeeded, type(job).database, node)
         raise LimpydJobsException(f"A job that {job.ident} spawned failed, or was deleted")

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from limpyd_jobs.models.following.nodes import nodes_of
-from limpyd_jobs.records.flows import END_OF_ALL_DATES, TURNS, Wait, key_of, numbers_in, read_of_flow, wait_of
+from limpyd_jobs.records.flows import (
+    END_OF_ALL_DATES,
+    TURNS,
+    Wait,
+    is_number,
+    key_of,
+    numbers_in,
+    read_of_flow,
+    wait_of,
+)
 from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.search.classes import replies_to
@@ -42,7 +51,7 @@ def what_it_waits_for(connection: Any, stored: Mapping[str, str]) -> str:
         ],
     )
     name, state, turn = of_flow or (None, None, None)
-    numbers = sorted((entry.partition(":")[2] for entry in entries or ()), key=int)
+    numbers = sorted(filter(is_number, (entry.partition(":")[2] for entry in entries or ())), key=int)
     nodes = finish(nodes_of(connection, place.flow, [each for each in numbers if each != "0"]))
     told = ", ".join(f"{one_line(node.name)} ({node.state})" for node in nodes) + (", …" if number > MAX_NAMED else "")
     of = f"{number:,} of the {len(numbers_in(place.before_it)):,} jobs" if nodes else "the beginning"

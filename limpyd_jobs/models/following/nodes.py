@@ -80,7 +80,15 @@ def _paths_of(connection: Any, stored: Sequence[StoredNode]) -> Steps[Mapping[st
     if not names:
         return {}
     (texts,) = checked((yield Commands(connection, [("HMGET", at(connection, flows.CLASSES), *names)])))
-    return {name: json.loads(text)["path"] for name, text in zip(names, texts, strict=True) if text}
+    return {name: path for name, text in zip(names, texts, strict=True) if (path := _path_in(text))}
+
+
+def _path_in(text: str | None) -> str | None:
+    """Return the class path in a model as scripts take it; None if another program wrote something else there."""
+    try:
+        return str(json.loads(text or "{}")["path"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _model_of(node: StoredNode) -> str:
@@ -158,7 +166,7 @@ def results_of(connection: Any, flow: str, numbers: Sequence[str]) -> Steps[dict
     for some in chunks(stored, flows.CHUNK):
         asked = [each.number for each in some]
         commands = [("SMISMEMBER", open_key, *asked), ("HMGET", failed_key, *asked), ("HMGET", results_key, *asked)]
-        are_open, failed, texts = yield Commands(connection, commands)
+        are_open, failed, texts = checked((yield Commands(connection, commands)))
         for node, is_open, how, text in zip(some, are_open, failed, texts, strict=True):
             if not is_open and not how:
                 found[node.name] = _loaded(ident_of(node, paths).rpartition(":")[0], text)
