@@ -25,7 +25,7 @@ from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, connection_to, replies_to
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, count_of, one_line
 
 T = TypeVar("T")
 
@@ -463,7 +463,7 @@ def requeue_flow_in_words(name: str, database: JobsDatabase | None = None, *, un
     number = requeue_flow(name, database, unaudited=unaudited)
     if not number and Flow.find(name, database).state().state == "held":
         return "it is held until it is its turn"
-    return f"{number:,} jobs are open"
+    return f"open now: {count_of(number, 'job')}"
 
 
 def _audited(verb: str, name: str, act: Callable[[Flow], T], database: JobsDatabase | None, unaudited: bool) -> T:

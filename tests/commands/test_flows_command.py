@@ -77,7 +77,7 @@ def test_one_is_canceled_and_requeued_and_the_audit_has_it(capsys: pytest.Captur
     assert run("cancel", "report:7") == 0
     assert run("requeue", flow.id, "--yes") == 0
     assert [node.state for node in flow.nodes()] == ["waiting", "waiting for others"]
-    assert capsys.readouterr().out.splitlines() == ["canceled", "had ended before", "2 jobs are open"]
+    assert capsys.readouterr().out.splitlines() == ["canceled", "had ended before", "open now: 2 jobs"]
     assert sorted((entry.verb, entry.done) for entry in audit_entries()) == [
         *[("flows cancel", 0), ("flows cancel", 1), ("flows requeue", 1)],
     ]
