@@ -307,7 +307,9 @@ class JobFunction(Generic[P, Returned, Result]):
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"{path_of_function(self)}.add: {error}") from None
+            option = next((name for name in kwargs if name in OptionsOfAdding.__annotations__), "")
+            hint = option and f": an option is given by {self.__name__}.configure({option}=…)"  # type: ignore[attr-defined]
+            raise TypeError(f"{path_of_function(self)}.add: {error}{hint}") from None
         fields = {self._fields[name]: value for name, value in given.items()}
         return {**self._defaults, **options, **fields}
 

@@ -226,6 +226,7 @@ class TestAddingAJob:
         [
             (lambda: send_mail.add(), r"send_mail.add: missing a required argument: 'to'"),  # type: ignore[call-arg]
             (lambda: send_mail.add("a", too="b"), r"unexpected keyword argument 'too'"),  # type: ignore[call-arg]
+            (lambda: send_mail.add("a", delayed_for=5), r"'delayed_for': an option is given by send_mail.configure"),  # type: ignore[call-arg]
             (lambda: send_mail.add(5), r"The argument 'to' of send_mail must be a text, not 5"),  # type: ignore[arg-type]
             (lambda: send_mail.add("a", cc="b"), r"cannot be stored as list\[str\] \| None: 'b' is not list"),  # type: ignore[arg-type]
             (lambda: report.add(start=1, end=2), r"report.add: "),  # type: ignore[call-arg,arg-type]
