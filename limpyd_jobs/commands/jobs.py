@@ -51,6 +51,7 @@ from limpyd_jobs.query import (
     queue_states,
     release_job,
 )
+from limpyd_jobs.records.flows import END_OF_ALL_DATES
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.conditions import parse_moment
@@ -568,6 +569,8 @@ def _print_details(job: JobDetails, follow: str) -> None:
     if job.silence:
         own["claimed by"] = f"{job.owner}, {job.silence}"
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
+    if fields.get("delayed_until") == END_OF_ALL_DATES:
+        del fields["delayed_until"]
     if job.lost:
         fields["lost"] = f"{count_of(job.lost, 'run')}, with its worker"
     if job.progress:

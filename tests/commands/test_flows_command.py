@@ -68,6 +68,7 @@ def test_the_jobs_of_one_are_shown_with_why_they_were_canceled(capsys: pytest.Ca
     shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert ["flow", flow.id] in shown
     assert ["canceled", "because  Page failed"] in shown
+    assert "delayed_until" not in dict(shown)  # it waited for others until the end of all dates
 
 
 def test_one_is_canceled_and_requeued_and_the_audit_has_it(capsys: pytest.CaptureFixture[str]) -> None:
