@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
 from limpyd_jobs.classes.binding import check_database
-from limpyd_jobs.exceptions import LimpydJobsException, ResultTimeout
+from limpyd_jobs.exceptions import JobGone, LimpydJobsException, ResultTimeout
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.models.calls.building import (
     NodeRow,
@@ -393,7 +393,9 @@ class Flow(Planned):
         Raises
         ------
         limpyd_jobs.exceptions.JobFailed, limpyd_jobs.exceptions.JobCanceled
-            If one of the last jobs failed, or was canceled or deleted.
+            If one of the last jobs failed, or was canceled.
+        limpyd_jobs.exceptions.JobGone
+            If one of them was deleted before it had succeeded.
         ResultTimeout
             If it has not ended in time.
         LimpydJobsException
@@ -405,9 +407,13 @@ class Flow(Planned):
             (final,) = checked((yield Commands(self._client, [("HGET", flows.key_of(self._client, self.id), "final")])))
             self._check_there("gone" if final is None else "done")
             numbers = numbers_in(final)
-            for node in (yield from nodes_of(self._client, self.id, numbers)):
+            nodes = yield from nodes_of(self._client, self.id, numbers)
+            for node in nodes:
                 yield partial(check_succeeded, self._database, node)
             results = yield from results_of(self._client, self.id, numbers)
+        for node in nodes:
+            if not node.status and node.name not in results:
+                raise JobGone(node.ident)
         return next(iter(results.values()), None) if len(numbers) == 1 else results
 
     aresult = awaited(result)

@@ -21,6 +21,7 @@ from limpyd_jobs import (
     Flow,
     JobCanceled,
     JobFailed,
+    JobGone,
     LimpydJobsException,
     Queue,
     ResultTimeout,
@@ -86,6 +87,20 @@ class TestResults:
         run(1)
         with pytest.raises(JobCanceled, match=r"Report, flow_kinds\.Report:1, was canceled: Page failed"):
             flow.result(0)
+
+    def test_a_last_job_that_was_deleted_is_an_error_unless_it_had_succeeded(self) -> None:
+        with Flow() as flow:
+            nodes = [flow.add(Page.prepare(number=number)) for number in (1, 2)]
+        run(1)
+        nodes[0].job.delete()
+        nodes[1].job.delete()
+        with pytest.raises(JobGone, match=r"^flow_kinds\.Page:2 does not exist anymore$"):
+            flow.result(0)
+        with Flow() as flow:
+            node = flow.add(Page.prepare(number=3))
+        run(1)
+        node.job.delete()
+        assert flow.result(0) == 3
 
     def test_one_that_goes_on_has_none_yet(self) -> None:
         flow = chain(Page.prepare())
