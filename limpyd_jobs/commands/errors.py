@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import zip_longest
 from shlex import quote
 from typing import Any
@@ -29,7 +28,7 @@ from limpyd_jobs.commands.shared.printing import (
     wrapped,
 )
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Page, Tally
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Page
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line, table_lines
@@ -224,10 +223,8 @@ A filter is made of words. All of them must be met:
             self.parser.error("say which errors to delete: give a filter, or --all for all errors")
         words = [f"fingerprint={word}" if [word] == words and is_fingerprint(word) else word for word in words]
         asked = self._filter(*words)
-        return self.change_many(Change("delete", [asked]), partial(self._note_if_none, asked), "error")
-
-    def _note_if_none(self, asked: ErrorFilter, tally: Tally) -> None:
-        self.note(*([] if tally.done else unknown_names(asked.conditions)))
+        change = Change("delete", [asked])
+        return self.change_many(change, lambda tally: () if tally.done else unknown_names(asked.conditions), "error")
 
 
 def _no_errors(fingerprint: str, conditions: Sequence[str] = ()) -> LookupError:

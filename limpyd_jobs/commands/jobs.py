@@ -42,7 +42,6 @@ from limpyd_jobs.query import (
     JobFilter,
     MissingIndex,
     Page,
-    Tally,
     edit_job,
     explain_job,
     job_details,
@@ -57,10 +56,10 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.search.walk import OnStep
 from limpyd_jobs.texts import MESSAGE, count_of, is_meant, one_line
-from limpyd_jobs.views.hints import some_of, unknown_classes, unknown_names
+from limpyd_jobs.views.hints import not_found, some_of, unknown_classes, unknown_names
 from limpyd_jobs.views.jobs import job_rows
 from limpyd_jobs.views.merged import page_of_all
-from limpyd_jobs.views.verbs import NOTHING, VERBS, Change, filter_of_job
+from limpyd_jobs.views.verbs import VERBS, Change, filter_of_job
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG_SEARCH, MAX_HINTS = 1.0, 3
@@ -453,12 +452,7 @@ A filter is made of words. All of them must be met:
         if pace and len(filters) > 1:
             filters = [JobFilter.of_jobs(words)]
         change = Change(verb, filters, **self._arguments(), **pace)
-        return self.change_many(change, partial(self._note_not_found, change))
-
-    def _note_not_found(self, change: Change, tally: Tally) -> None:
-        self.note(*unknown_classes())
-        if tally == NOTHING:
-            self.note(*(line for each in change.filters for line in unknown_names(each.conditions)))
+        return self.change_many(change, partial(not_found, filters))
 
     def _arguments(self) -> dict[str, Any]:
         until = self.options.delayed_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from limpyd_jobs.query import QueueState, queue_names, unknown_queue_models
+from limpyd_jobs.query import JobFilter, QueueState, Tally, queue_names, unknown_queue_models
 from limpyd_jobs.query.queues import unknown_classes_by_queue
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import classes_of, models_of, unread_text
@@ -50,6 +50,13 @@ def unknown_classes(states: Iterable[QueueState] | None = None, database: JobsDa
     if paths:
         those = f"{some_of(paths, MAX_NAMES)}, and maybe others, also in queues of other models"
         yield f"not looked at: jobs of {those}. Make the class known: --job-modules=MODULE"
+
+
+def not_found(filters: Iterable[JobFilter], tally: Tally) -> Iterator[str]:
+    """Yield the lines about what a verb on all jobs of some filters may have missed, given its outcomes."""
+    yield from unknown_classes()
+    if not any(tally):
+        yield from (line for each in filters for line in unknown_names(each.conditions))
 
 
 def unknown_models(database: JobsDatabase | None = None) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from limpyd_jobs.views.following import Following
 from limpyd_jobs.views.verbs import Change
 
 Verb = Callable[[Sequence[str]], int | None]
+Hints = Callable[[Tally], Iterable[str]]
 
 
 def job_class_of(path: str) -> type[Job]:
@@ -64,13 +65,13 @@ class VerbCommand(Command):
                 raise  # another shard may have it
             self.parser.error(one_line(as_written(error, FLAGS), MESSAGE))
 
-    def change_many(self, change: Change, note: Callable[[Tally], None] = lambda _: None, what: str = "job") -> int:
+    def change_many(self, change: Change, hints: Hints = lambda _: (), what: str = "job") -> int:
         """Count what would be changed, ask, change it, and print the outcomes. With --yes, it is not counted
-        first. `note` says what else there is to know of what was found."""
+        first. `hints` returns what else there is to know of what was found."""
         done, is_counted = f"{change.verb.removesuffix('e')}ed", self.options.dry_run or not self.options.yes
         if is_counted:
             would = self._look(what, change.count)
-            note(would)
+            self.note(*hints(would))
             if self.options.dry_run:
                 return self.print_tally(done, would, what)
             if would.done and not self.is_sure(f"{change.verb} {count_of(would.done, what)}{_until(would)}?"):
@@ -80,7 +81,7 @@ class VerbCommand(Command):
                 return self._follow(change)
             tally = self._look(what, partial(change.do, **self.how_audited))
         if not is_counted:
-            note(tally)
+            self.note(*hints(tally))
         return self.print_tally(done, tally, what)
 
     def _look(self, what: str, act: Callable[[OnStep | None], Tally]) -> Tally:
