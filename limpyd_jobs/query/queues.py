@@ -21,6 +21,7 @@ from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.search.classes import (
+    KnownModels,
     connection_to,
     imported_queue_model,
     is_board,
@@ -99,7 +100,7 @@ def queue_states(
     It takes a round trip for 100 queues. These 100 are as of one moment.
     """
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
-    connection, classes = connection_to(database), _names_of_classes(database)
+    connection, classes = connection_to(database), _names_of(models_of(database))
     found = [
         state
         for model in queue_models_of(database, queue_model)
@@ -110,10 +111,13 @@ def queue_states(
 
 def unknown_classes_by_queue(database: JobsDatabase | None = None) -> list[Sequence[str]]:
     """Return what `queue_states` says of all queues, but only their unknown classes."""
-    connection, classes = connection_to(database), _names_of_classes(database)
-    models = queue_models_of(database)
-    rows = (row for model in models for row, _ in _rows(connection, model, classes, _pks_of(model, connection)))
-    return [row[UNKNOWN_CLASSES] for row in rows]
+    connection, known = connection_to(database), models_of(database)
+    classes = _names_of(known)
+    return [
+        row[UNKNOWN_CLASSES]
+        for model in known.queue_models
+        for row, _ in _rows(connection, model, classes, _each_pk(model, connection))
+    ]
 
 
 def together(state: QueueState, other: QueueState) -> QueueState:
@@ -133,7 +137,7 @@ def some_queue_states(
 ) -> tuple[list[QueueState], int]:
     """Look at so many queues of all models at most: if there are more, first at those of some names. Return what they
     were, in no sequence, and how many queues there are beside them."""
-    connection, classes = connection_to(database), _names_of_classes(database)
+    connection, classes = connection_to(database), _names_of(models_of(database))
     states: list[QueueState] = []
     left_out = 0
     for model in queue_models_of(database):
@@ -145,8 +149,8 @@ def some_queue_states(
     return states, left_out
 
 
-def _names_of_classes(database: JobsDatabase | None) -> str:
-    return json.dumps({path: each.name for path, each in models_of(database).all_classes.items()} or {"": ""})
+def _names_of(known: KnownModels) -> str:
+    return json.dumps({path: each.name for path, each in known.all_classes.items()} or {"": ""})
 
 
 def rank(state: QueueState) -> tuple[str, int, str]:
