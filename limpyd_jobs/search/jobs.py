@@ -150,7 +150,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
     def _begun(
         self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
     ) -> Steps[Search]:
-        search = Search(self._database, self._error_model, timeout, progress, self.is_hidden)
+        search = Search(self._database, self._connection, self._error_model, timeout, progress, self.is_hidden)
         yield from search.begin(self.conditions, self.pks, by, self._listed)
         return search
 

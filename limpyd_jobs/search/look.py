@@ -96,6 +96,7 @@ class Search(Walk):
     def __init__(
         self,
         database: JobsDatabase,
+        connection: Any,
         error_model: type[RedisModel] | None,
         timeout: float | None = None,
         progress: OnStep | None = None,
@@ -103,7 +104,7 @@ class Search(Walk):
     ) -> None:
         super().__init__(timeout, progress)
         self._database, self._error_model, self._is_hidden = database, error_model, is_hidden
-        self.connection = connection_to(database)
+        self._connection = connection
         self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
         self._models: KnownModels | None = None  # until it begins
 
@@ -113,7 +114,7 @@ class Search(Walk):
         """Find where to look: in classes that have the field `by`, or at the jobs of `pks`, or of some lists."""
         self.left_out = listed.left_out if listed else 0
         sources = yield from self._sources_of(conditions, pks, by, listed.pks if listed else None)
-        yield from self.measure(self.connection, sources)
+        yield from self.measure(self._connection, sources)
 
     def _sources_of(
         self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None
@@ -137,7 +138,7 @@ class Search(Walk):
         meant: Mapping[str, Meaning] = {each.name: Meaning(asked, None) for each in able}
         if any(each.field == ANY for each in asked):
             classes_with_paths = [(each, self._paths[each.name]) for each in able]
-            meant = yield from meanings_of(self.connection, classes_with_paths, asked, self._is_hidden)
+            meant = yield from meanings_of(self._connection, classes_with_paths, asked, self._is_hidden)
 
         def source_of(each: KnownClass, meaning: Meaning) -> Source:
             those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
@@ -145,7 +146,7 @@ class Search(Walk):
                 those = meaning.pks if those is None else sorted({*meaning.pks} & {*those})
             standing = standing_of(queues, self._paths[each.name])
             tests = self._tests(each, meaning.conditions)
-            return Source(self.connection, each, meaning.conditions, tests, those, standing)
+            return Source(self._connection, each, meaning.conditions, tests, those, standing)
 
         return [source_of(each, meant[each.name]) for each in able if each.name in meant]
 
