@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from operator import itemgetter
 from time import monotonic
 from typing import Any, NamedTuple
@@ -190,16 +189,14 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
 
 def classes_in(written: Written, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the job classes among what is written, as `known_classes` does."""
-    stored, given = sorted(_stored(written.texts), key=itemgetter(0)), list(imported)
-    bound = [each for each in given if origin_of(each) is not each]
-    ranks = (
-        [known for field, known in stored if field == _field_of(known.path, known.name)],
-        _all_of(bound),
-        [known for field, known in stored if field == known.path],
-        _all_of([each for each in given if origin_of(each) is each]),
-    )
+    ranked = [
+        (2 if field == known.path else 0, known)
+        for field, known in sorted(_stored(written.texts), key=itemgetter(0))
+        if field in (known.path, _field_of(known.path, known.name))
+    ]
+    ranked += [(3 if origin_of(each) is each else 1, known) for each in imported if (known := _known(each))]
     found: dict[str, KnownClass] = {}
-    for known in chain(*ranks):
+    for _, known in sorted(ranked, key=itemgetter(0)):
         found.pop(known.path, None)  # so that the last one comes last
         found[known.path] = known
     return found
