@@ -117,6 +117,7 @@ class JobCollection(Manager[Record, Item]):
         """The same jobs as a filter, which needs their pks unless it can ask for all itself."""
         from limpyd_jobs.search.conditions import Condition
         from limpyd_jobs.search.jobs import JobFilter  # not at the start of each process
+        from limpyd_jobs.search.look import OnlyJobs
 
         parts, fields = self._lazy_collection, layout_of(self.model)
         asked = [each for each in parts["sets"] if _asks_for_a_value(each) and each.index.field.name in fields.plain]
@@ -124,7 +125,8 @@ class JobCollection(Manager[Record, Item]):
         found.conditions += tuple(Condition(each.index.field.name, "=", str(each.value)) for each in asked)
         if len(asked) < len(parts["sets"]) or parts["pks"] or parts["intersects"] or self._store or self.stored_key:
             numbers = map(read_pk, self.clone().primary_keys())
-            found.pks = sorted(number for number in numbers if number is not None)
+            pks = [number for number in numbers if number is not None]
+            found.only = OnlyJobs({self.model.get_model_repr(): pks})
         return found
 
 

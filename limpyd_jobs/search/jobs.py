@@ -36,7 +36,7 @@ from limpyd_jobs.search.classes import database_of, on
 from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Filter, Plan
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
-from limpyd_jobs.search.look import OF_ERRORS, Listed, Search, hides_none, listed_jobs
+from limpyd_jobs.search.look import OF_ERRORS, OnlyJobs, Search, hides_none, listed_jobs
 from limpyd_jobs.search.pace import Pace
 from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
@@ -117,8 +117,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
             raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
         super().__init__(parsed, conditions, database_of(database))
         self._error_model = error_model
-        self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
-        self._listed: Listed | None = None  # if only those of some lists are, of any classes
+        self.only: OnlyJobs | None = None  # if only some jobs are meant
         self._idents: Sequence[str] = ()  # if they were named one by one
         self.is_hidden: Callable[[str], bool] = hides_none  # whether a field is not one that a word alone may mean
 
@@ -141,7 +140,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
             if each is None or pk is None:
                 raise ValueError(f"{ident!r} is not the ident of a job, as myapp.jobs.SendMail:12")
             pks[each.path].append(pk)
-        found._listed = Listed(pks, 0)
+        found.only = OnlyJobs(pks)
         return found
 
     def __str__(self) -> str:
@@ -151,7 +150,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
         self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None
     ) -> Steps[Search]:
         search = Search(self._database, self._connection, self._error_model, timeout, progress, self.is_hidden)
-        yield from search.begin(self.conditions, self.pks, by, self._listed)
+        yield from search.begin(self.conditions, by, self.only)
         return search
 
     @by_steps
@@ -204,7 +203,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
 
     def _and(self, *conditions: Condition) -> JobFilter[AJob]:
         narrower: JobFilter[AJob] = JobFilter(database=self._database, error_model=self._error_model)
-        narrower.pks, narrower._listed, narrower.is_hidden = self.pks, self._listed, self.is_hidden
+        narrower.only, narrower.is_hidden = self.only, self.is_hidden
         narrower.conditions, narrower._idents = (*self.conditions, *conditions), self._idents
         return narrower
 
@@ -234,7 +233,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
     @property
     def left_out(self) -> int:
         """How many entries of the lists were not read, if `listed` returned this filter."""
-        return self._listed.left_out if self._listed else 0
+        return self.only.left_out if self.only else 0
 
     def listed(self, most: int = MAX_LISTED, *, newest_first: bool = True) -> JobFilter[AJob] | None:
         """Return the filter of those of the jobs that are found at once: with ``queue=``, those that the lists of the
@@ -254,7 +253,7 @@ class JobFilter(Filter[FoundJob], Generic[AJob]):
         if found is None:
             return None
         narrower = self._and()
-        narrower._listed = found
+        narrower.only = found
         return narrower
 
     def missing_indexes(self) -> list[MissingIndex]:

@@ -70,11 +70,11 @@ PER_SCAN = 1_000
 PksByPath = Mapping[str, Iterable[int]]
 
 
-class Listed(NamedTuple):
-    """The jobs that the lists of a queue have, and how many entries of the lists were not read."""
+class OnlyJobs(NamedTuple):
+    """The only jobs that are meant. If they are those of the lists of a queue: how many entries were not read."""
 
     pks: PksByPath
-    left_out: int
+    left_out: int = 0
 
 
 def hides_none(name: str) -> bool:
@@ -108,16 +108,14 @@ class Search(Walk):
         self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
         self._models: KnownModels | None = None  # until it begins
 
-    def begin(
-        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, listed: Listed | None = None
-    ) -> Steps[None]:
-        """Find where to look: in classes that have the field `by`, or at the jobs of `pks`, or of some lists."""
-        self.left_out = listed.left_out if listed else 0
-        sources = yield from self._sources_of(conditions, pks, by, listed.pks if listed else None)
+    def begin(self, conditions: Sequence[Condition], by: str | None, only: OnlyJobs | None) -> Steps[None]:
+        """Find where to look: in classes that have the field `by`, or at some jobs only."""
+        self.left_out = only.left_out if only else 0
+        sources = yield from self._sources_of(conditions, by, only.pks if only else None)
         yield from self.measure(self._connection, sources)
 
     def _sources_of(
-        self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None, only: PksByPath | None
+        self, conditions: Sequence[Condition], by: str | None, only: PksByPath | None
     ) -> Steps[list[Source]]:
         models = self._models = yield from reading_models(self._database)
         classes, queues = models.classes, models.queue_models
@@ -133,7 +131,7 @@ class Search(Walk):
             fields = OTHER_NAMES.union(*[each.fields for each in known])
             check_fields("None of these classes has a field", names, fields)
         able = [each for each in known if names <= each.fields]
-        few = only if only is not None else ((yield from self._jobs_of_few_errors(asked)) if pks is None else None)
+        few = (yield from self._jobs_of_few_errors(asked)) if only is None else only
 
         meant: Mapping[str, Meaning] = {each.name: Meaning(asked, None) for each in able}
         if any(each.field == ANY for each in asked):
@@ -141,12 +139,12 @@ class Search(Walk):
             meant = yield from meanings_of(self._connection, classes_with_paths, asked, self._is_hidden)
 
         def source_of(each: KnownClass, meaning: Meaning) -> Source:
-            those = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
-            if meaning.pks is not None:
-                those = meaning.pks if those is None else sorted({*meaning.pks} & {*those})
-            standing = standing_of(queues, self._paths[each.name])
+            paths, those = self._paths[each.name], meaning.pks
+            if few is not None:
+                pks = {pk for path in paths for pk in few.get(path, ())}
+                those = sorted(pks if those is None else pks & {*those})
             tests = self._tests(each, meaning.conditions)
-            return Source(self._connection, each, meaning.conditions, tests, those, standing)
+            return Source(self._connection, each, meaning.conditions, tests, those, standing_of(queues, paths))
 
         return [source_of(each, meant[each.name]) for each in able if each.name in meant]
 
@@ -203,7 +201,7 @@ class Search(Walk):
 
 def listed_jobs(
     database: JobsDatabase, conditions: Sequence[Condition], most: int, newest_first: bool
-) -> Listed | None:
+) -> OnlyJobs | None:
     """Return the jobs that the lists of a queue have, and, because they are in no list, those of all queues that run or
     are canceled, if they are few. Of long lists, read one end only: what was added last, or what was added first.
     Return None if no condition says which queue, or if too many jobs that are in no list are asked for."""
@@ -227,7 +225,7 @@ def listed_jobs(
         path, _, pk = entry.rpartition(":")
         pks[path].add(pk)
     found = {path: {number for number in map(read_pk, some) if number is not None} for path, some in pks.items()}
-    return Listed(found, left_out)
+    return OnlyJobs(found, left_out)
 
 
 def _queues_named(database: JobsDatabase, name: str) -> list[str]:

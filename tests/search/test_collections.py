@@ -81,5 +81,6 @@ def test_the_fields_are_looked_at_again() -> None:
     found = some._filter()
     Coin.get(3).status.hset(STATUSES.SUCCESS)
     Coin.get(5).delete()
-    assert found.pks == [3, 5]
+    assert found.only
+    assert [sorted(pks) for pks in found.only.pks.values()] == [[3, 5]]
     assert found.cancel_all() == Tally(0, 1, 0, {"ended": 1})
