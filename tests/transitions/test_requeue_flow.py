@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 import redis
@@ -125,6 +127,102 @@ def test_one_after_many_that_failed_waits_for_them_if_all_are_put_back(
     states = [node.state for node in flow.nodes()]
     assert states[-1] == ("canceled" if is_other_queued else "waiting for others")
     assert states.count("waiting") == 220 - is_other_queued
+
+
+def end_by_cancel(flow: Flow) -> None:
+    flow.cancel()
+
+
+def end_by_failures(flow: Flow) -> None:
+    for node in flow._nodes[:-1]:
+        node.job.claim("me").fail(ValueError("no paper"))
+
+
+def end_by_failures_and_cancel(flow: Flow) -> None:
+    end_by_failures(flow)
+    flow.cancel()
+
+
+def end_by_failures_of_all(flow: Flow) -> None:
+    end_by_failures(flow)
+    flow._nodes[-1].job.claim("me").fail(ValueError("no pages"))
+
+
+ENDINGS = {
+    "canceled": end_by_cancel,
+    "canceled once it may run": end_by_failures_and_cancel,
+    "failed": end_by_failures_of_all,
+}
+
+
+@each("ending", ENDINGS)
+@pytest.mark.parametrize("turn", [None, "customer:7"])
+def test_one_that_runs_whatever_became_of_others_waits_for_them_again(
+    turn: str | None, ending: str, redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    with Flow(one_at_a_time=turn) as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(3)]
+        report = flow.add(Report.prepare(), after=pages, on_error="run")
+    for _ in range(2):
+        ENDINGS[ending](flow)
+        assert flow.state()[0] == "ended"
+        flow.requeue()
+        assert [node.state for node in flow.nodes()] == [*["waiting"] * 3, "waiting for others"]
+    pages[0].job.claim("me").fail(ValueError("no paper"))
+    pages[1].job.delete()
+    assert flow.nodes()[3].state == "waiting for others"
+    pages[2].job.claim("me").succeed()
+    assert flow.nodes()[3].state == "waiting"
+    report.job.claim("me").succeed()
+    assert flow.state()[:3] == ("ended", 0, 2)
+
+
+@each("ending", ENDINGS)
+def test_one_that_runs_whatever_became_of_others_does_not_wait_for_what_is_not_put_back(
+    ending: str, redis_client: redis.Redis
+) -> None:
+    redis_client.flushall()
+    with Flow() as flow:
+        page = flow.add(Page.prepare(identifier="mine"))
+        report = flow.add(Report.prepare(), after=page, on_error="run")
+    ENDINGS[ending](flow)
+    Page.add_job("mine")
+    flow.requeue()
+    assert flow.nodes()[1].state == "waiting"
+    report.job.claim("me").succeed()
+
+
+def test_it_waits_for_many_again_in_steps(
+    redis_client: redis.Redis, commands: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    with Flow() as flow:
+        pages = [flow.add(Page.prepare()) for _ in range(1500)]
+        for _ in range(2):
+            flow.add(Report.prepare(), after=pages, on_error="run")
+    flow.cancel()
+    chain(Page.prepare()).requeue()  # Redis knows the scripts from now on
+    with commands() as sent:
+        flow.requeue()
+    steps = 31 + 2  # 50 jobs each; and one more for each thousand that is waited for
+    assert sent.names == ["EVALSHA"] * (2 + steps)
+    assert [node.state for node in flow.nodes()][-2:] == ["waiting for others"] * 2
+    assert redis_client.zcard(f"limpyd-jobs:flow:{flow.id}:after") == 3000
+    flow.cancel()
+
+
+@each("text", ["1-99999999", "2,3,4", "x", "-", "1,1,1"])
+def test_what_another_program_wrote_lets_it_wait_for_nothing_else(text: str, redis_client: redis.Redis) -> None:
+    redis_client.flushall()
+    with Flow() as flow:
+        page = flow.add(Page.prepare())
+        report = flow.add(Report.prepare(), after=page, on_error="run")
+    flow.cancel()
+    redis_client.hset(report.job.key, "_after", text)
+    flow.requeue()
+    page.job.claim("me").succeed()
+    assert flow.nodes()[1].state == "waiting"
+    report.job.claim("me").succeed()
 
 
 def test_what_is_gone_cannot_be_put_back(redis_client: redis.Redis) -> None:

@@ -89,24 +89,59 @@ local function put_back(node)
   redis.call('ZADD', node.base .. ':delayed', '253402300799', node.ident)
 end
 
+-- Whether a node failed, or was canceled.
+local function is_to_be_put_back(node)
+  if not node then return false end
+  return node.status == STATUSES.CANCELED and node.queued ~= '1' or node.status == STATUSES.ERROR and not node.token
+end
+
+-- Lets a node that runs whatever became of those before it wait again for those of them, among some, that are put back: it
+-- waits for them no more since they failed. At how many it may look is given; returns at how many it did, and what is left.
+local function wait_again(node, ranges, most)
+  local numbers, left = numbers_from(ranges, most, tonumber(node.number) - 1)
+  local entries = {}
+  for i, is_open in ipairs(numbers[1] and redis.call('SMISMEMBER', key .. ':open', unpack(numbers)) or NOTHING) do
+    if is_open == 1 then entries[#entries + 1], entries[#entries + 2] = 0, node.number .. ':' .. numbers[i] end
+  end
+  if entries[1] then redis.call('ZADD', key .. ':after', unpack(entries)) end
+  return #numbers, left
+end
+
+-- Puts a job in error back; or, if it waits for others again, where it does so.
+local function requeue_error(node)
+  local model = redis.call('HGET', FLOWS .. ':classes', string.match(node.base, '^(.*):'))
+  local name = redis.call('HGET', node.base .. ':hash', 'name')
+  if not model or not name then return end
+  local waits = node.policy == 'run' and not has_none_before(flow, node.number)
+  local due = waits and {at = parse_date(LAST_DATE), text = LAST_DATE} or nil
+  local outcome = requeue_job(node, {model = model_of(model), name = name, due = due})
+  if waits and outcome == 'done' then update(node.model, node.pk, {_waits = LAST_DATE .. '\nafter\n'}) end
+end
+
 local function requeue_node(node)
-  if node.status == STATUSES.CANCELED and node.queued ~= '1' then
+  if node.status == STATUSES.CANCELED then
     put_back(node)
-  elseif node.status == STATUSES.ERROR and not node.token and node.base then
-    local model = redis.call('HGET', FLOWS .. ':classes', string.match(node.base, '^(.*):'))
-    local name = redis.call('HGET', node.base .. ':hash', 'name')
-    if model and name then requeue_job(node, {model = model_of(model), name = name}) end
+  elseif node.base then
+    requeue_error(node)
   end
 end
 
--- Puts some nodes back; none if the flow was canceled after that began.
-local function requeue_some(first)
+-- Puts some nodes back, given what is left of those before the first one; none if the flow was canceled after that began.
+local function requeue_some(first, ranges)
   if redis.call('HEXISTS', key, 'canceled') == 1 then return nil end
-  local size = size_of(redis.call('HGET', key, 'size'))
+  local size, most = size_of(redis.call('HGET', key, 'size')), MOST_BEFORE
   local last = math.min(first + MOST_DEPENDENTS - 1, size)
   for number = first, last do
     local node = node_of(flow, string.format('%d', number))
-    if node then pcall(requeue_node, node) end
+    if is_to_be_put_back(node) then
+      if node.policy == 'run' then
+        if number > first or ranges == '' then ranges = redis.call('HGET', node.key, '_after') or '' end
+        local is_done, looked_at, left = pcall(wait_again, node, ranges, most)
+        if is_done and left ~= '' then return string.format('requeue %d %s', number, left) end
+        most = is_done and most - looked_at or most
+      end
+      pcall(requeue_node, node)
+    end
   end
   return last < size and 'requeue ' .. (last + 1)
 end
@@ -144,7 +179,7 @@ local function go_on(entry)
   elseif verb == 'cancel' then
     return cancel_some(tonumber(first))
   elseif verb == 'requeue' then
-    return requeue_some(tonumber(first))
+    return requeue_some(tonumber(first), rest)
   elseif verb == 'tend' then
     return tend_some(tonumber(first))
   elseif verb == 'missed' then
