@@ -128,6 +128,21 @@ class TestSpawning:
         claim.cancel()
         assert flow.state().state == "ended"
 
+    @each("verb", ["cancel", "restart"])
+    def test_it_takes_along_what_was_put_back_after_a_failure_had_canceled_the_others(self, verb: str) -> None:
+        made = a_spawning_job if verb == "cancel" else one_that_fails_after_it_spawned
+        job = made(failing=1, on_error="cancel")
+        failed, runs_on, _ = (Page.get_from_ident(node.ident) for node in flow_of(job).nodes())
+        claim = runs_on.claim("me")
+        failed.claim("me").fail(ValueError("no paper"))
+        failed.requeue()
+        if verb == "cancel":
+            job.cancel()
+        else:
+            job.requeue(restart=True)
+        assert failed.status.hget() == STATUSES.CANCELED
+        claim.cancel()
+
     def test_a_job_that_begins_anew_spawns_anew(self) -> None:
         job = a_spawning_job()
         run(3, "pages")

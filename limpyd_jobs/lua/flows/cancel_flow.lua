@@ -10,8 +10,7 @@
 --@include flows
 
 local state = redis.call('HGET', FLOW .. request.flow, 'state')
-local is_requeued = state == 'ended' and redis.call('EXISTS', FLOW .. request.flow .. ':todo') == 1
-if state == 'running' or state == 'held' or is_requeued then
+if may_be_canceled(request.flow, state) then
   cancel_flow(request.flow, request.reason, true)
   return answer('done')
 end

@@ -32,7 +32,7 @@ end
 local function cancel_running(job, token, queue_key, spawned, reason)
   update(job.model, job.pk, {status = STATUSES.CANCELED, cancel_on_error = '1', _cancel_reason = reason})
   if token then tell_worker(job, token, queue_key) end
-  if spawned then cancel_spawned(spawned) end
+  if spawned then cancel_spawned(spawned, nil, true) end
 end
 
 -- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
@@ -59,6 +59,6 @@ local function cancel_job(job, where)
   if queued == '1' then
     (where.unplace or unplace)(where.model, where.name or '', job)
   end
-  if spawned then cancel_spawned(spawned) end
+  if spawned then cancel_spawned(spawned, nil, true) end
   return 'done'
 end

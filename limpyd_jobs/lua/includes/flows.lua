@@ -273,13 +273,18 @@ local function cancel_flow(flow, reason, is_asked)
   end
 end
 
--- Cancels what a job spawned, given its `_spawned`; and why, if not because it was canceled.
+-- Whether a flow, given its state, has not ended, or is about to be put back.
 --@rarely
-local function cancel_spawned(text, reason)
+local function may_be_canceled(flow, state)
+  return state == 'running' or state == 'held' or state == 'ended' and redis.call('EXISTS', FLOW .. flow .. ':todo') == 1
+end
+
+-- Cancels what a job spawned, given its `_spawned`; why, if not because it was canceled; and whether someone asks for it.
+--@rarely
+local function cancel_spawned(text, reason, is_asked)
   for flow in string.gmatch(text, '"(%x+)"') do
-    local state = redis.pcall('HGET', FLOW .. flow, 'state')
-    if state == 'running' or state == 'held' then
-      cancel_flow(flow, reason or 'the job that spawned it was canceled')
+    if may_be_canceled(flow, redis.pcall('HGET', FLOW .. flow, 'state')) then
+      cancel_flow(flow, reason or 'the job that spawned it was canceled', is_asked)
     end
   end
 end

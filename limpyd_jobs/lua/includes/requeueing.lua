@@ -8,7 +8,7 @@
 --@rarely
 local function begin_anew(job, changes)
   local spawned = redis.call('HGET', job.key, '_spawned')
-  if spawned then cancel_spawned(spawned, 'the job that spawned it begins anew') end
+  if spawned then cancel_spawned(spawned, 'the job that spawned it begins anew', true) end
   changes._cursor, changes._signals, changes._waits, changes._spawned = false, false, false, false
 end
 

@@ -64,7 +64,7 @@ local function cancel_parked(entry, reason)
     status = STATUSES.CANCELED, queued = false, _cancel_reason = reason, _claim_token = false, _rescues = false,
     _last_claim = false,
   })
-  if spawned then cancel_spawned(spawned) end
+  if spawned then cancel_spawned(spawned, nil, true) end
 end
 
 -- The job that holds a slot of a limit and was added first; nil if one that does is canceled already.
