@@ -43,6 +43,8 @@ class AwaitedOutput(Following):
     async def read(self, timeout: float | None = None) -> list[Chunk]:
         """Wait for chunks and return them: see `Output.read`."""
         deadline, pause = deadline_of(self._timeout if timeout is None else checked_timeout(timeout)), FIRST_RETRY
+        if self._is_cut_off(asyncio.get_running_loop().call_soon_threadsafe):
+            self._event = asyncio.Event()
         while not (self.has_ended or self.is_closed):
             self._event.clear()
             found = self._taken() if self._follower else []

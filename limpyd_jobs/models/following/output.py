@@ -105,6 +105,17 @@ class Following:
         self._follower = Follower(hash_key, key, self._after, wake, call)
         self._leave = follow(client, self._follower)
 
+    def _is_cut_off(self, call: Caller) -> bool:
+        """Whether nothing wakes it any more: it followed in the process that this one was forked from, or in another
+        event loop. It has to begin anew, with an event of its own: a lock of the other one may be held for ever."""
+        follower = self._follower
+        if follower is None or (follower.is_served() and follower.call == call):
+            return False
+        if follower.is_served():
+            self._stop_following()
+        self._follower, self._leave, self._has_to_look = None, None, True
+        return True
+
     def _stop_following(self) -> None:
         leave, self._leave = self._leave, None
         if leave:
@@ -199,6 +210,8 @@ class Output(Following):
             For how many seconds to wait; None for the timeout with which it was made.
         """
         deadline = deadline_of(self._timeout if timeout is None else checked_timeout(timeout))
+        if self._is_cut_off(at_once):
+            self._event = Event()
         while not (self.has_ended or self.is_closed):
             self._event.clear()
             found = self._taken() if self._follower else []

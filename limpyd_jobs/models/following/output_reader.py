@@ -50,9 +50,14 @@ class Follower:
     def __init__(self, hash_key: str, key: str, after: str, wake: Callable[[], object], call: Caller) -> None:
         self.hash_key, self.key, self.after = hash_key, key, after
         self.wake, self.call = wake, call
+        self._process = _process
         self._entries: deque[Entry] = deque()
         self._has_to_look = self._is_woken = self.is_gone = False
         self._lock = Lock()
+
+    def is_served(self) -> bool:
+        """Whether the reader is of this process, not of one that this one was forked from."""
+        return self._process is _process
 
     def give(self, entries: Sequence[Entry]) -> None:
         """Some entries came."""
@@ -269,11 +274,12 @@ def follow(client: Callable[[], Any], follower: Follower) -> Callable[[], None]:
 
 def _begin() -> None:
     """Forget all threads: those of a parent process do not exist in its children."""
-    global _lock, _readers
-    _lock, _readers = Lock(), {}
+    global _lock, _process, _readers
+    _lock, _process, _readers = Lock(), object(), {}
 
 
 _lock: Lock
+_process: object
 _readers: dict[Any, Reader]
 _begin()
 os.register_at_fork(after_in_child=_begin)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -256,6 +259,51 @@ def test_one_that_is_left_before_the_end_keeps_nothing_open() -> None:
         waiting.emit("a")
     wait_until(lambda: not readers())
     claim.succeed()
+
+
+def test_one_that_was_begun_goes_on_in_a_forked_process() -> None:
+    answer = Answer.add_job("a")
+    claim = answer.claim("ann")
+    answer.emit("a")
+    output = answer.output()
+    assert values(output.read()) == ["a"]
+    assert output.read(timeout=0.01) == []
+    assert readers()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = 0 if values(output) == ["b"] else 2
+        finally:
+            os._exit(status)
+    answer.emit("b")
+    claim.succeed()
+    deadline = threading.Timer(60, os.kill, (child, signal.SIGKILL))
+    deadline.start()
+    assert os.waitpid(child, 0)[1] == 0
+    deadline.cancel()
+    assert values(output) == ["b"]
+
+
+def test_one_that_was_begun_goes_on_in_another_loop() -> None:
+    async def read(timeout: float | None) -> list[Any]:
+        return values(await output.read(timeout))
+
+    answer = Answer.add_job("a")
+    claim = answer.claim("ann")
+    output = answer.aoutput()
+    assert asyncio.run(read(0.01)) == []
+    thread = Thread(target=lambda: found.extend(asyncio.run(read(60))))
+    found: list[Any] = []
+    thread.start()
+    wait_until(lambda: output._follower)
+    answer.emit("a")
+    thread.join(60)
+    assert found == ["a"]
+    claim.succeed()
+    assert asyncio.run(read(60)) == []
+    assert output.has_ended
+    wait_until(lambda: not readers())
 
 
 def test_a_slow_follower_misses_nothing_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
