@@ -95,6 +95,7 @@ class Reader:
         self._client, self._pool = client, pool
         self._followers: dict[str, list[Follower]] = {}
         self._after: dict[str, str] = {}
+        self._read_from: set[str] = set()  # of which an entry came
         self._heard: set[str] = set()  # whose output came since it was asked the last time whether the jobs have ended
         self._line = PinnedConnection(client)
         self._changed = Condition(_lock)  # it was noticed that followers came
@@ -105,7 +106,9 @@ class Reader:
     def add(self, follower: Follower) -> int:
         """Take in a follower; return the number with which to wait for that. The caller holds the lock."""
         self._followers.setdefault(follower.key, []).append(follower)
-        self._after.setdefault(follower.key, follower.after)
+        after = self._after.setdefault(follower.key, follower.after)
+        if follower.key not in self._read_from:  # the other one may follow from a place that will never come
+            self._after[follower.key] = min(after, follower.after, key=order_of)
         self._came += 1
         return self._came
 
@@ -117,6 +120,7 @@ class Reader:
         if not followers:
             self._followers.pop(follower.key, None)
             self._after.pop(follower.key, None)
+            self._read_from.discard(follower.key)
 
     def notice(self, number: int) -> None:
         """Wait until the reader asks for the output of a follower that was added: a command that waits for others is
@@ -178,6 +182,7 @@ class Reader:
             followers = [*self._followers.get(key, ())]
             if followers:
                 self._after[key] = entries[-1][0]
+                self._read_from.add(key)
                 self._heard.add(key)
         for follower in followers:
             follower.give(entries)

@@ -261,6 +261,20 @@ def test_one_that_is_left_before_the_end_keeps_nothing_open() -> None:
     claim.succeed()
 
 
+def test_one_that_follows_from_a_place_that_will_never_come_keeps_nothing_from_others() -> None:
+    answer = Answer.add_job("a")
+    claim = answer.claim("ann")
+    lost, found = answer.output(after="999999-1"), Answer.get("1").output()
+    for output in (lost, found):
+        assert output.read(timeout=0.01) == []
+    for word in ("a", "b"):
+        answer.emit(word)
+        assert values(found.read(timeout=60)) == [word]
+    assert lost.read(timeout=0.01) == []
+    claim.succeed()
+    assert values(lost) == values(found) == []
+
+
 def test_one_that_was_begun_goes_on_in_a_forked_process() -> None:
     answer = Answer.add_job("a")
     claim = answer.claim("ann")
