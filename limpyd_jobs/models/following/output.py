@@ -150,10 +150,10 @@ class Following:
         return found
 
     def _taken(self) -> list[Chunk]:
-        """Return what came since."""
+        """Return what came since; nothing if it has to look anyway, as some before that may be missing."""
         entries, looks = self._follower.take() if self._follower else ([], True)
         self._has_to_look = self._has_to_look or looks
-        return self._accept(entries)
+        return [] if self._has_to_look else self._accept(entries)
 
 
 class Output(Following):

@@ -261,6 +261,28 @@ def test_one_that_is_left_before_the_end_keeps_nothing_open() -> None:
     claim.succeed()
 
 
+def test_what_comes_while_it_begins_to_follow_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Answer.add_job("a")
+    claim = answer.claim("ann")
+    other, output = Answer.get("1").output(), Answer.get("1").output()
+    answer.emit("a")
+    assert values(other.read()) == values(output.read()) == ["a"]
+    assert other.read(timeout=0.01) == []  # the reader reads from here on
+    begin = output._begin_following
+
+    def begin_late(*args: Any) -> None:
+        answer.emit("b")
+        assert values(other.read(timeout=60)) == ["b"]
+        begin(*args)
+        answer.emit("c")
+        wait_until(lambda: output._follower and output._follower._entries)
+
+    monkeypatch.setattr(output, "_begin_following", begin_late)
+    assert values(output.read(timeout=60)) == ["b", "c"]
+    claim.succeed()
+    assert values(other) == ["c"]
+
+
 def test_one_that_follows_from_a_place_that_will_never_come_keeps_nothing_from_others() -> None:
     answer = Answer.add_job("a")
     claim = answer.claim("ann")
