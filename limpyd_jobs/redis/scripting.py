@@ -231,8 +231,8 @@ class Script:
         prefix = tags.prefix_at(sender)
         if not prefix:
             return self, keys
-        tagged = (f"{prefix}{key}" if key.startswith("limpyd-jobs:") else key for key in (*keys, tags.GUARD))
-        return self._of_cluster(prefix), (*tagged,)
+        tagged = (f"{prefix}{key}" if key.startswith("limpyd-jobs:") else key for key in keys)
+        return self._of_cluster(prefix), (*tagged, f"{prefix}{tags.GUARD}")
 
     def _of_cluster(self, prefix: str) -> Script:
         found = self._of_clusters[prefix] = self._of_clusters.get(prefix) or ScriptOfCluster(self, prefix)

@@ -508,10 +508,11 @@ class Schedule(BaseJobsModel):
             raise ValueError(f"The misfire_policy must be one of {', '.join(MISFIRE_POLICIES)}, not {misfire_policy!r}")
         values["misfire_policy"] = misfire_policy
         if "misfire_grace_time" in given:
-            values["misfire_grace_time"] = _stored_grace_time(given["misfire_grace_time"])
+            seconds = given["misfire_grace_time"]
+            values["misfire_grace_time"] = "" if seconds is None else str(_seconds("misfire_grace_time", seconds))
         if "owner" in given:
             values["owner"] = _stored_owner(given["owner"])
-        jitter = _stored_jitter(given["jitter"]) if "jitter" in given else stored.get("jitter", "")
+        jitter = str(_seconds("jitter", given["jitter"]) or "") if "jitter" in given else stored.get("jitter", "")
         _check_jitter(jitter, values.get("trigger", stored.get("trigger", "")))
         if "jitter" in given:
             values["jitter"] = jitter
@@ -688,14 +689,6 @@ def _stored_owner(given: Any) -> str:
         raise ValueError("The owner of a schedule must not be empty")
     check_size("The owner of a schedule", given, MAX_OWNER_BYTES)
     return str(stored_value("owner", given))
-
-
-def _stored_grace_time(given: Any) -> str:
-    return "" if given is None else str(_seconds("misfire_grace_time", given))
-
-
-def _stored_jitter(given: Any) -> str:
-    return str(_seconds("jitter", given) or "")
 
 
 def _seconds(name: str, given: Any) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from limpyd_jobs.dates import utcnow
@@ -137,7 +137,8 @@ class Grouping:
         self._groups: dict[str, _Group] = {}
         self._beyond = 0
         self._room = MAX_MESSAGES
-        self._hours = _last_hours(utcnow())
+        now = utcnow()
+        self._hours = [f"{now - timedelta(hours=ago):%Y-%m-%d %H}" for ago in reversed(range(HOURS))]  # as dates begin
 
     def add(self, model: str, step: Grouped) -> None:
         """Add the errors that a step found among those of a model."""
@@ -238,11 +239,6 @@ class _Group:
             message_count=Count(len(self._messages), self._has_all_messages),
             trend=[self._by_hour[hour] for hour in hours],
         )
-
-
-def _last_hours(now: datetime) -> list[str]:
-    """Return the last hours as stored dates begin, the present one last."""
-    return [f"{now - timedelta(hours=ago):%Y-%m-%d %H}" for ago in reversed(range(HOURS))]
 
 
 def _told(pattern: str, message: _Message, texts: Mapping[str, str], mask: Mask) -> ErrorMessage:

@@ -226,8 +226,13 @@ def wait_and_claim(
     Return the key of the signal, None without a signal, or the error if the wait was impossible; and what `claim`
     returns, but None instead of the `NextWakeups` if the worker is not registered.
     """
-    late = _claiming(request, "", worker, wait, schedules, known, is_late="1")
-    call = Call(connection, _claim, late, _claimed_late, request.models)
+
+    def read(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:
+        return (None, None) if reply["outcome"] == "unregistered" else _claimed(reply)
+
+    call = Call(
+        connection, _claim, _claiming(request, "", worker, wait, schedules, known, is_late="1"), read, request.models
+    )
     heard, (delivery, next_wakeups) = send_after(connection, ["BLPOP", *signals, seconds], call)
     return heard[0] if isinstance(heard, list) else heard, delivery, next_wakeups
 
@@ -357,10 +362,6 @@ def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
         return None, _next_wakeups(reply)
     looks_on = "parked" in reply and NextWakeups(moment=float(reply["moment"]), parked=float(reply["parked"]))
     return Delivery(*reply["delivery"]), looks_on or _NO_WAKEUPS
-
-
-def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:
-    return (None, None) if reply["outcome"] == "unregistered" else _claimed(reply)
 
 
 def _next_wakeups(reply: dict[str, Any]) -> NextWakeups:

@@ -17,7 +17,7 @@ from limpyd_jobs.arguments import checked_lease
 from limpyd_jobs.classes.binding import origin_of
 from limpyd_jobs.exceptions import JobGone, LimpydJobsException
 from limpyd_jobs.models.claims.claim import Claim
-from limpyd_jobs.models.claims.job_claim import JobClaim, Renewing, next_step
+from limpyd_jobs.models.claims.job_claim import Renewing, next_step
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
 from limpyd_jobs.records.records import redis_of
@@ -208,7 +208,7 @@ def _renew_together(claims: Iterable[Claim[Any]], lease: float) -> None:
 def _renew_some(waiting: Iterator[Claim[Any]], lease: float) -> bool:
     """Renew the next claims; return False if there are none."""
     with ExitStack() as stack:
-        found = next_step(waiting, _claim_within, stack)
+        found = next_step(waiting, lambda claim: claim._claim, stack)
         step = [each for each in found if each[0]._begins_renewal(lease, stack)]
         if step:
             _renew_step(step, lease)
@@ -229,10 +229,6 @@ def _renew_step(step: Sequence[Renewing[Claim[Any]]], lease: float) -> None:
         if outcome == "failed":
             logger.warning(f"{claim!r} is not renewed yet: its record is broken")
         claim._was_renewed(sent, lease, outcome)
-
-
-def _claim_within(claim: Claim[Any]) -> JobClaim:
-    return claim._claim
 
 
 def _end(claim: Claim[Any]) -> float:

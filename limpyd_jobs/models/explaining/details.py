@@ -200,7 +200,7 @@ def details_of(
         silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
         trace_id_of(stored.get("_trace_context")),
         _fields_beside(database, known, parsed.pk),
-        shown_cursor(stored),
+        one_line(stored.get("_cursor", ""), MAX_CURSOR),
         history.size,
         log.size,
         _lost_runs(stored.get("_rescues", "")),
@@ -226,11 +226,6 @@ def _lost_runs(rescues: str) -> int:
     if rescues.isdecimal():
         return int(rescues[:DIGITS])
     return 2 if rescues.startswith("among ") else int(bool(rescues))
-
-
-def shown_cursor(stored: Mapping[str, str]) -> str:
-    """Return how far a job is, as people read it."""
-    return one_line(stored.get("_cursor", ""), MAX_CURSOR)
 
 
 def stored_job(ident: str, database: JobsDatabase | None, most: int | None = None) -> dict[str, str]:
