@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
-
-from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.awaitable import awaited, by_steps, finished
@@ -33,7 +30,7 @@ from limpyd_jobs.models.calls.prepared import Prepared
 from limpyd_jobs.models.following.changes import checked_timeout
 from limpyd_jobs.models.following.nodes import FlowNode, check_succeeded, nodes_of, results_of
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import MAX_NODES, checked, numbers_in
+from limpyd_jobs.records.flows import MAX_NODES, checked, numbers_in, readable
 from limpyd_jobs.records.lazy_fields import attached
 from limpyd_jobs.redis.calls import Commands, Steps, go_on_with
 from limpyd_jobs.redis.cluster.tags import at
@@ -420,17 +417,6 @@ class Flow(Planned):
 
     def __repr__(self) -> str:
         return f"<flow {one_line(self.name) if self.name else self.id}>"
-
-
-@contextmanager
-def readable(flow: Any) -> Iterator[None]:
-    """Say what it means if a key of a flow is of a wrong type."""
-    try:
-        yield
-    except ResponseError as error:
-        if "WRONGTYPE" not in str(error):
-            raise
-        raise LimpydJobsException(f"{flow} cannot be read: another program wrote to keys of flows") from error
 
 
 def chain(*calls: Prepared, name: str | None = None, **options: Any) -> Flow:

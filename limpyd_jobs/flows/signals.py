@@ -11,14 +11,14 @@ from limpyd_jobs.classes.awaitable import awaited, by_steps
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import JobGone, LimpydJobsException
 from limpyd_jobs.fields.codecs import CODECS, load_json
-from limpyd_jobs.flows.flow import Flow, readable
+from limpyd_jobs.flows.flow import Flow
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models import Job
 from limpyd_jobs.models.continuing.signals import checked_signal
 from limpyd_jobs.models.following.results import checked_json
 from limpyd_jobs.models.functions.function import AddedJob
 from limpyd_jobs.records import flows
-from limpyd_jobs.records.flows import checked
+from limpyd_jobs.records.flows import checked, readable
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Commands, Steps
 from limpyd_jobs.redis.cluster.tags import at

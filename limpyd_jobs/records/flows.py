@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from redis.exceptions import ResponseError
+
+from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.redis.calls import Commands, Steps, chunks
 from limpyd_jobs.redis.cluster.tags import at
 from limpyd_jobs.statuses import STATUSES
@@ -173,14 +177,25 @@ def read_nodes(connection: Any, flow: str, numbers: Sequence[str] | None = None)
     """Return some nodes of a flow, in the order of their numbers; all of them if none are given. What another program
     wrote beside them is passed over."""
     key, found = key_of(connection, flow, ":nodes"), []
-    if numbers is None:
-        (stored,) = yield Commands(connection, [("HGETALL", key)])
-        found = [_node(number, text) for number, text in _pairs(stored).items()]
-    else:
-        for some in chunks(numbers, CHUNK):
+    with readable(f"The flow {flow}"):
+        if numbers is None:
+            (stored,) = yield Commands(connection, [("HGETALL", key)])
+            found = [_node(number, text) for number, text in _pairs(stored).items()]
+        for some in chunks(numbers or (), CHUNK):
             (texts,) = checked((yield Commands(connection, [("HMGET", key, *some)])))
             found += [_node(number, text) for number, text in zip(some, texts, strict=True) if text]
     return sorted((node for node in found if is_number(node.number)), key=lambda node: int(node.number))
+
+
+@contextmanager
+def readable(flow: Any) -> Iterator[None]:
+    """Say what it means if a key of a flow is of a wrong type."""
+    try:
+        yield
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        raise LimpydJobsException(f"{flow} cannot be read: another program wrote to keys of flows") from error
 
 
 def checked(replies: list[Any]) -> list[Any]:

@@ -371,6 +371,9 @@ WRITTEN_TO: dict[str, tuple[str, Callable[[Flow], object]]] = {
     "requeue": (":todo", Flow.requeue),
     "wait": ("", Flow.wait),
     "result": ("", Flow.result),
+    "children of a job": (":nodes", lambda flow: flow._nodes[1].job.children()),
+    "parents of a job": (":nodes", lambda flow: flow._nodes[0].job.parents()),
+    "results for a job": (":results", lambda flow: flow._nodes[1].job.results()),
 }
 
 

@@ -166,7 +166,8 @@ def results_of(connection: Any, flow: str, numbers: Sequence[str]) -> Steps[dict
     for some in chunks(stored, flows.CHUNK):
         asked = [each.number for each in some]
         commands = [("SMISMEMBER", open_key, *asked), ("HMGET", failed_key, *asked), ("HMGET", results_key, *asked)]
-        are_open, failed, texts = checked((yield Commands(connection, commands)))
+        with flows.readable(f"The flow {flow}"):
+            are_open, failed, texts = checked((yield Commands(connection, commands)))
         for node, is_open, how, text in zip(some, are_open, failed, texts, strict=True):
             if not is_open and not how:
                 found[node.name] = _loaded(ident_of(node, paths).rpartition(":")[0], text)
