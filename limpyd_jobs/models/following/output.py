@@ -32,8 +32,8 @@ from limpyd_jobs.redis.calls import Commands, Steps, finish
 
 _ID = re.compile(r"\d{1,19}(?:-\d{1,19})?")
 
-# Before all chunks.
-_BEGINNING = "0-0"
+# Before all chunks; and behind all of them: nothing can be read after an entry there, which another program wrote.
+_BEGINNING, _NEVER = "0-0", (2**64 - 1,)
 
 
 class Chunk(NamedTuple):
@@ -143,7 +143,7 @@ class Following:
         found, last = [], order_of(self._after)
         for name, fields in entries:
             order = order_of(name)
-            if order > last:
+            if last < order < _NEVER:
                 last, self._after = order, name
                 if "value" in fields:
                     found.append(chunk_of(name, fields["value"]))

@@ -297,6 +297,17 @@ def test_one_that_follows_from_a_place_that_will_never_come_keeps_nothing_from_o
     assert values(lost) == values(found) == []
 
 
+def test_an_entry_of_another_program_ends_no_one_who_follows(redis_client: redis.Redis) -> None:
+    answer = Answer.add_job("a")
+    claim = answer.claim("ann")
+    answer.emit("a")
+    redis_client.xadd("output:answer:1:_output", {"value": "1"}, f"{2**64 - 1}-{2**64 - 1}")
+    with followed(answer.output) as found:
+        wait_until(readers)
+        claim.succeed()
+    assert values(found) == ["a"]
+
+
 def test_one_that_was_begun_goes_on_in_a_forked_process() -> None:
     answer = Answer.add_job("a")
     claim = answer.claim("ann")
